@@ -1,0 +1,12 @@
+"""Head-pruned Transformers for fairseq: ``fairseq-train --user-dir fairseq_plugin``."""
+
+from fairseq_plugin import errors, safe_globals
+
+safe_globals.allow()
+errors.print_as_one_line()
+
+from fairseq_plugin.models.transformer_headpruned import (  # noqa: E402  (registers the model)
+    HeadPrunedTransformerModel,
+)
+
+__all__ = ["HeadPrunedTransformerModel"]

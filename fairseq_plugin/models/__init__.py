@@ -1,0 +1,1 @@
+"""Models; fairseq imports each file of this folder."""

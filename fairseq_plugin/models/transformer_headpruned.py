@@ -1,0 +1,276 @@
+"""The architecture ``transformer_headpruned``: fairseq's Transformer with heads pruned."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import (
+    TransformerDecoderBase,
+    TransformerEncoderBase,
+    TransformerModel,
+    base_architecture,
+)
+from fairseq.models.transformer.transformer_legacy import transformer_iwslt_de_en
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
+from torch import Tensor, nn
+
+from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention
+from fairseq_plugin.options import HeadPrunedTransformerConfig, resolve_plan, store_plan
+from headprune import DataError, HeadPlan
+
+logger = logging.getLogger(__name__)
+
+Config = HeadPrunedTransformerConfig
+
+
+class HeadPrunedEncoderLayer(TransformerEncoderLayerBase):
+    """fairseq's encoder layer with some heads of its self-attention (ES) pruned."""
+
+    def __init__(self, cfg: Config, *, layer: int, return_fc: bool = False) -> None:
+        self.layer = layer
+        super().__init__(cfg, return_fc=return_fc)
+
+    def build_self_attention(self, embed_dim: int, cfg: Config) -> HeadPrunedAttention:
+        return _attention(
+            embed_dim, cfg.encoder.attention_heads, cfg, "ES", self.layer, self_attention=True
+        )
+
+
+class HeadPrunedDecoderLayer(TransformerDecoderLayerBase):
+    """fairseq's decoder layer with some heads of its DS and ED pruned."""
+
+    def __init__(self, cfg: Config, *, layer: int, no_encoder_attn: bool = False) -> None:
+        self.layer = layer
+        super().__init__(cfg, no_encoder_attn)
+
+    def build_self_attention(
+        self, embed_dim: int, cfg: Config, add_bias_kv: bool = False, add_zero_attn: bool = False
+    ) -> HeadPrunedAttention:
+        return _attention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            cfg,
+            "DS",
+            self.layer,
+            self_attention=not cfg.cross_self_attention,
+        )
+
+    def build_encoder_attention(self, embed_dim: int, cfg: Config) -> HeadPrunedAttention:
+        return _attention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            cfg,
+            "ED",
+            self.layer,
+            kdim=cfg.encoder.embed_dim,
+            vdim=cfg.encoder.embed_dim,
+            encoder_decoder_attention=True,
+        )
+
+
+class HeadPrunedEncoder(TransformerEncoderBase):
+    """fairseq's Transformer encoder, each layer with its own heads."""
+
+    def build_encoder_layer(self, cfg: Config) -> nn.Module:
+        layer = HeadPrunedEncoderLayer(cfg, layer=_next_layer(self), return_fc=self.return_fc)
+        return _wrap(layer, cfg)
+
+
+class HeadPrunedDecoder(TransformerDecoderBase):
+    """fairseq's Transformer decoder, each layer with its own heads."""
+
+    def build_decoder_layer(self, cfg: Config, no_encoder_attn: bool = False) -> nn.Module:
+        layer = HeadPrunedDecoderLayer(
+            cfg, layer=_next_layer(self), no_encoder_attn=no_encoder_attn
+        )
+        return _wrap(layer, cfg)
+
+
+@register_model("transformer_headpruned")
+class HeadPrunedTransformerModel(TransformerModel):
+    """fairseq's Transformer with any heads of any layer pruned.
+
+    It reads checkpoints of ``transformer`` as its own, cutting heads as the plan says, and its
+    own checkpoints hold the plan.
+    """
+
+    @classmethod
+    def hub_models(cls) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        gen_parser_from_dataclass(parser, Config(), delete_default=True, with_prefix="")
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> HeadPrunedTransformerModel:
+        plan = resolve_plan(args)
+        store_plan(args, plan)
+        logger.info(f"heads kept: {plan} ({plan.percent_pruned:.1f}% pruned)")
+        # fairseq's own from_namespace would drop the plan from a hydra config.
+        return super().build_model(Config.from_namespace(args), task)
+
+    @classmethod
+    def build_encoder(cls, cfg: Config, src_dict: Any, embed_tokens: Any) -> HeadPrunedEncoder:
+        return HeadPrunedEncoder(cfg, src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, cfg: Config, tgt_dict: Any, embed_tokens: Any) -> HeadPrunedDecoder:
+        return HeadPrunedDecoder(
+            cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
+        )
+
+    @property
+    def head_plan(self) -> HeadPlan:
+        """The heads that this model keeps, in the unpruned model's numbering."""
+        return HeadPlan.from_json(self.args.head_plan)
+
+    def load_state_dict(
+        self, state_dict: dict[str, Tensor], strict: bool = True, **options: Any
+    ) -> Any:
+        try:
+            return super().load_state_dict(state_dict, strict, **options)
+        except RuntimeError as error:
+            mistake = _describe_misfit(self, state_dict)
+            if mistake is None:
+                raise
+            logger.error(mistake)
+            raise DataError(mistake) from error
+
+
+def _attention(
+    embed_dim: int, num_heads: int, cfg: Config, component: str, layer: int, **options: Any
+) -> HeadPrunedAttention:
+    plan = HeadPlan.from_json(cfg.head_plan or "")
+    return HeadPrunedAttention(
+        embed_dim,
+        num_heads,
+        kept=plan.kept[component][layer],
+        form=str(cfg.head_form),  # type: ignore[arg-type]  # an enum's member, or its text
+        name=f"{component}: layer {layer}",
+        dropout=cfg.attention_dropout,
+        q_noise=cfg.quant_noise.pq,
+        qn_block_size=cfg.quant_noise.pq_block_size,
+        **options,
+    )
+
+
+def _next_layer(stack: HeadPrunedEncoder | HeadPrunedDecoder) -> int:
+    """Counts the layers of a stack while fairseq builds them, which does not tell their index."""
+    stack.layers_built = getattr(stack, "layers_built", 0) + 1
+    return stack.layers_built - 1
+
+
+def _wrap(layer: nn.Module, cfg: Config) -> nn.Module:
+    """What fairseq wraps its own layers in: activation checkpointing and FSDP."""
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    # With checkpointing, FSDP must wrap the layer whatever its size is.
+    min_params = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+    return fsdp_wrap(layer, min_num_params=min_params)
+
+
+def _describe_misfit(model: nn.Module, state: dict[str, Tensor]) -> str | None:
+    """One line on why ``state`` is not for ``model``; None if it is."""
+    own = model.state_dict()
+    for key in own.keys() & state.keys():
+        if own[key].shape != state[key].shape and "embed_tokens" in key:
+            return (
+                f"{key}: the checkpoint's dictionary and width are {tuple(state[key].shape)}, "
+                f"the model's {tuple(own[key].shape)}; use the dictionary that it was trained with"
+            )
+    for key, tensor in own.items():
+        if key in state and state[key].shape != tensor.shape:
+            return (
+                f"{key}: the checkpoint has shape {tuple(state[key].shape)}, "
+                f"the model {tuple(tensor.shape)}; the architectures differ"
+            )
+    missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
+    if missing:
+        return (
+            f"the checkpoint lacks {min(missing)} ({len(missing)} missing in all); "
+            "the architectures differ"
+        )
+    if unknown:
+        return (
+            f"the checkpoint has {min(unknown)}, which the model lacks ({len(unknown)} in all); "
+            "the architectures differ"
+        )
+    return None
+
+
+# Architectures: as in fairseq, each sets what the command line left open.
+
+
+@register_model_architecture("transformer_headpruned", "transformer_headpruned")
+def transformer_headpruned(args: Any) -> None:
+    """Transformer-Base (Vaswani et al. 2017): 6 + 6 layers, 512, 2048, 8 heads."""
+    for option in ("es_heads", "ed_heads", "ds_heads", "head_plan"):
+        _default(args, option, None)
+    _default(args, "head_seed", 1)
+    _default(args, "head_form", "remove")
+    base_architecture(args)
+
+
+@register_model_architecture("transformer_headpruned", "transformer_headpruned_iwslt")
+def transformer_headpruned_iwslt(args: Any) -> None:
+    """fairseq's transformer_iwslt_de_en: 6 + 6 layers, 512, 1024, 4 heads."""
+    transformer_iwslt_de_en(args)
+    transformer_headpruned(args)
+
+
+@register_model_architecture("transformer_headpruned", "transformer_headpruned_big")
+def transformer_headpruned_big(args: Any) -> None:
+    """Transformer-Big (Vaswani et al. 2017): 6 + 6 layers, 1024, 4096, 16 heads."""
+    _sizes(args, layers=6, width=1024, heads=16, feed_forward=4096)
+    _default(args, "dropout", 0.3)
+    transformer_headpruned(args)
+
+
+@register_model_architecture("transformer_headpruned", "transformer_headpruned_t2t")
+def transformer_headpruned_t2t(args: Any) -> None:
+    """Transformer-Base as tensor2tensor has it, the paper's code base: layer norm comes first."""
+    _normalize_before(args)
+    _default(args, "attention_dropout", 0.1)
+    _default(args, "activation_dropout", 0.1)
+    transformer_headpruned(args)
+
+
+@register_model_architecture("transformer_headpruned", "transformer_headpruned_small")
+def transformer_headpruned_small(args: Any) -> None:
+    """For small corpora: 6 + 6 layers, 128, 256, 8 heads of 16, layer norm first."""
+    _sizes(args, layers=6, width=128, heads=8, feed_forward=256)
+    _normalize_before(args)
+    transformer_headpruned(args)
+
+
+@register_model_architecture("transformer_headpruned", "transformer_headpruned_tiny")
+def transformer_headpruned_tiny(args: Any) -> None:
+    """For tests: 2 + 2 layers, 32, 64, 4 heads of 8."""
+    _sizes(args, layers=2, width=32, heads=4, feed_forward=64)
+    transformer_headpruned(args)
+
+
+def _sizes(args: Any, *, layers: int, width: int, heads: int, feed_forward: int) -> None:
+    for side in ("encoder", "decoder"):
+        _default(args, f"{side}_layers", layers)
+        _default(args, f"{side}_embed_dim", width)
+        _default(args, f"{side}_attention_heads", heads)
+        _default(args, f"{side}_ffn_embed_dim", feed_forward)
+
+
+def _normalize_before(args: Any) -> None:
+    _default(args, "encoder_normalize_before", True)
+    _default(args, "decoder_normalize_before", True)
+
+
+def _default(args: Any, name: str, value: Any) -> None:
+    setattr(args, name, getattr(args, name, value))

@@ -1,0 +1,332 @@
+"""Multi-head attention of which some heads are pruned.
+
+Budhraja et al. 2020, equation 2, for an attention with H heads:
+
+    head_h = softmax(Q W_q^h (K W_k^h)^T / sqrt(d)) V W_v^h
+    out    = concat(xi_1 head_1, ..., xi_H head_H) W_o + b_o,    xi_h in {0, 1}
+
+``mask`` computes just that. ``remove`` leaves out the rows of W_q, W_k, W_v and the columns of W_o
+where xi_h = 0, and gives the same output. With no head left, both give b_o at every position.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from headprune.errors import DataError
+from headprune.surgery import COLUMNS, ROWS, cut
+
+logger = logging.getLogger(__name__)
+
+HeadForm = Literal["mask", "remove"]
+HEAD_FORMS: tuple[HeadForm, ...] = ("mask", "remove")
+
+IncrementalState = dict[str, dict[str, Tensor | None]]
+
+_CUT_ALONG = {  # parameters of a head, and the dimension along which heads stand in them
+    "q_proj.weight": ROWS,
+    "k_proj.weight": ROWS,
+    "v_proj.weight": ROWS,
+    "q_proj.bias": ROWS,
+    "k_proj.bias": ROWS,
+    "v_proj.bias": ROWS,
+    "out_proj.weight": COLUMNS,
+}
+
+
+class HeadPrunedAttention(MultiheadAttention):
+    """fairseq's MultiheadAttention with heads pruned; its interface, checkpoints and caches.
+
+    The weights start as those of the unpruned attention would from the same random state: the
+    full matrices are drawn, then cut. ``num_heads`` and ``head_dim`` stay those of the unpruned
+    attention; ``kept_heads`` holds the numbers of the heads that are left, and goes into the
+    checkpoint, so that heads are matched by number when weights are loaded, never by position.
+
+    Args:
+        embed_dim: C, the width of the queries and of the output.
+        num_heads: H, the heads of the unpruned attention.
+        kept: the heads that stay, sorted.
+        form: ``remove`` or ``mask``.
+        name: the component and layer (``ES: layer 3``), to begin error messages with.
+        options: as of MultiheadAttention.
+    """
+
+    kept_heads: Tensor  # numbers of the heads left
+    xi: Tensor | None  # H, the gates of form mask
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        kept: Sequence[int],
+        form: HeadForm,
+        name: str,
+        **options: object,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **options)
+        self.form = form
+        self.name = name
+        self.register_buffer("kept_heads", torch.tensor(tuple(kept), dtype=torch.long))
+        self.register_buffer("xi", None)
+        if form == "mask":
+            if len(kept) < num_heads:
+                xi = torch.zeros(num_heads)
+                xi[list(kept)] = 1
+                self.register_buffer("xi", xi, persistent=False)
+        elif len(kept) < num_heads:
+            self._remove_heads(kept)
+
+    @property
+    def heads_computed(self) -> int:
+        """How many heads the forward pass works out: all in form mask, the kept in remove."""
+        return self.num_heads if self.form == "mask" else len(self.kept_heads)
+
+    def _remove_heads(self, kept: Sequence[int]) -> None:
+        if not kept:
+            # Projections without a row would be parameters that no output depends on, and
+            # distributed training waits for the gradient of each parameter.
+            self.q_proj = self.k_proj = self.v_proj = None
+        for key, dim in _CUT_ALONG.items():
+            projection, attribute = key.split(".")
+            linear = getattr(self, projection)
+            if linear is None or getattr(linear, attribute) is None:
+                continue
+            weight = getattr(linear, attribute).detach()
+            part = nn.Parameter(cut(weight, kept, heads=self.num_heads, dim=dim))
+            setattr(linear, attribute, part)
+            linear.out_features, linear.in_features = linear.weight.shape
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Tensor | None = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend.
+
+        Args:
+            query: T x B x C.
+            key, value: S x B x C; ``value`` is not looked at, as in every use by fairseq's layers
+                it is ``key``.
+            key_padding_mask: B x S, true where a key is padding.
+            incremental_state: the cache of incremental decoding.
+            need_weights: return the attention weights too, averaged over the heads.
+            static_kv: the keys never change after the first step (encoder-decoder attention).
+            attn_mask: T x S, added to the scores (true, if boolean, where not to attend).
+            before_softmax: return the scores before the softmax and the values instead.
+            need_head_weights: return the weights of every head; implies ``need_weights``.
+
+        Returns:
+            The output, T x B x C, and the weights: B x T x S, or H' x B x T x S by head, H' the
+            heads computed; None unless asked for, or where no head is left. Masked heads do not
+            enter the average.
+        """
+        length, batch, _ = query.shape
+        if self.heads_computed == 0:
+            if before_softmax:
+                raise ValueError(f"{self.name} keeps no head, so it has no scores")
+            # The cut output matrix has no column: nothing but its bias is left.
+            return self.out_proj(query.new_zeros(length, batch, 0)), None
+
+        q = self._split_heads(self.q_proj(query))  # B x H' x T x d
+        k, v, padding = self._keys_and_values(
+            query, key, key_padding_mask, incremental_state, static_kv
+        )  # B' x H' x S x d, B' x S
+
+        if k.size(0) != batch:
+            # Beam search keeps one copy of a sentence's keys for all its hypotheses: take
+            # their queries as that many more positions of the one sentence.
+            beam = batch // k.size(0)
+            q = q.view(k.size(0), beam, *q.shape[1:]).transpose(1, 2)  # B' x H' x beam x T x d
+            q = q.reshape(k.size(0), q.size(1), beam * length, self.head_dim)
+            if attn_mask is not None:
+                attn_mask = attn_mask.repeat(beam, 1)  # beam*T x S
+        bias = _score_bias(attn_mask, padding, like=q)  # broadcasts to B' x H' x T x S
+
+        weights = None
+        if need_weights or need_head_weights or before_softmax:
+            scores = self.scaling * q @ k.transpose(2, 3)  # B' x H' x T x S
+            if bias is not None:
+                scores = scores + bias
+            if before_softmax:
+                return self._unfold_beam(scores, batch).flatten(0, 1), v.flatten(0, 1)
+            weights = scores.softmax(dim=-1, dtype=torch.float32)
+            context = self.dropout_module(weights.type_as(q)) @ v  # B' x H' x T x d
+            weights = self._reported_weights(self._unfold_beam(weights, batch), need_head_weights)
+        else:
+            context = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=bias, dropout_p=self._dropout_p(), scale=self.scaling
+            )  # B' x H' x T x d
+
+        context = self._unfold_beam(context, batch)  # B x H' x T x d
+        if self.xi is not None:
+            context = context * self.xi.type_as(context)[:, None, None]
+        context = context.permute(2, 0, 1, 3).flatten(2)  # T x B x H'd
+        return self.out_proj(context), weights
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """S x B x H'd -> B x H' x S x d."""
+        return x.view(*x.shape[:2], self.heads_computed, self.head_dim).permute(1, 2, 0, 3)
+
+    def _unfold_beam(self, x: Tensor, batch: int) -> Tensor:
+        """B' x H' x beam*T x any -> B x H' x T x any; the same where B' is B."""
+        if x.size(0) == batch:
+            return x
+        sentences, heads, positions, last = x.shape
+        beam = batch // sentences
+        x = x.view(sentences, heads, beam, positions // beam, last).transpose(1, 2)
+        return x.reshape(batch, heads, positions // beam, last)
+
+    def _dropout_p(self) -> float:
+        dropout = self.dropout_module
+        return dropout.p if dropout.training or dropout.apply_during_inference else 0.0
+
+    def _keys_and_values(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        padding: Tensor | None,
+        incremental_state: IncrementalState | None,
+        static_kv: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Keys and values, B' x H' x S x d each, and the padding, B' x S; cached where asked."""
+        cache = None if incremental_state is None else self._get_input_buffer(incremental_state)
+        known = cache is not None and cache.get("prev_key") is not None
+        if known and static_kv:
+            assert cache is not None
+            return cache["prev_key"], cache["prev_value"], cache["prev_key_padding_mask"]
+
+        if self.encoder_decoder_attention and key is not None:
+            source = key  # S x B x C
+            if self.beam_size > 1 and incremental_state is not None:
+                if key.size(1) == query.size(1):
+                    source = key[:, :: self.beam_size]
+                    padding = None if padding is None else padding[:: self.beam_size]
+        else:
+            # cross_self_attention gives the decoder's self-attention other keys than its query
+            source = query if key is None else key
+        k = self._split_heads(self.k_proj(source))
+        v = self._split_heads(self.v_proj(source))
+
+        if cache is not None:
+            old_padding = cache.get("prev_key_padding_mask")
+            if known:
+                k = torch.cat([cache["prev_key"], k], dim=2)
+                v = torch.cat([cache["prev_value"], v], dim=2)
+            if padding is not None or old_padding is not None:
+                padding = self._append_prev_key_padding_mask(
+                    key_padding_mask=padding,
+                    prev_key_padding_mask=old_padding,
+                    batch_size=k.size(0),
+                    src_len=k.size(2),
+                    static_kv=static_kv,
+                )
+            cache["prev_key"], cache["prev_value"] = k, v
+            cache["prev_key_padding_mask"] = padding
+            self._set_input_buffer(incremental_state, cache)
+        return k, v, padding
+
+    def _reported_weights(self, weights: Tensor, by_head: bool) -> Tensor | None:
+        """B x H' x T x S -> H' x B x T x S, or B x T x S averaged over the kept heads."""
+        if by_head:
+            return weights.transpose(0, 1)
+        if self.xi is None:
+            return weights.mean(dim=1)
+        if len(self.kept_heads) == 0:
+            return None
+        return weights[:, self.kept_heads].mean(dim=1)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Fit a checkpoint's weights to the heads kept here, matching heads by number.
+
+        Takes full weights (fairseq's own checkpoints too) and weights pruned less than these.
+        fairseq calls this in training and in generation, for some layers twice: what fits
+        already stays as it is.
+
+        Raises:
+            DataError: a head is kept here that the checkpoint has lost, or the checkpoint's
+                sizes belong to another architecture. It is logged as well, since fairseq's
+                trainer replaces the message by a general one.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        prefix = f"{name}." if name else ""
+        if f"{prefix}out_proj.weight" not in state_dict:
+            return  # the strict loading that follows names what is missing
+        try:
+            self._fit(state_dict, prefix)
+        except DataError as error:
+            logger.error(str(error))
+            raise
+
+    def _fit(self, state_dict: dict[str, Tensor], prefix: str) -> None:
+        full = self.num_heads * self.head_dim
+        stored = state_dict.get(f"{prefix}kept_heads")
+        theirs = list(range(self.num_heads)) if stored is None else stored.tolist()
+        mine = self.kept_heads.tolist()
+
+        width = state_dict[f"{prefix}out_proj.weight"].size(1)
+        if width not in (full, len(theirs) * self.head_dim):
+            raise DataError(
+                f"{self.name}: the checkpoint's attention is {width} wide, "
+                f"{self.num_heads} heads of {self.head_dim} are {full}"
+            )
+        lost = sorted(set(mine) - set(theirs))
+        if lost:
+            raise DataError(
+                f"{self.name}: head {lost[0]} is to be kept, but the checkpoint has only "
+                f"{len(theirs)} of {self.num_heads} heads ({_listed(theirs)})"
+            )
+        present = list(range(self.num_heads)) if width == full else theirs
+        if self.form == "mask" and width != full:
+            raise DataError(
+                f"{self.name}: form mask needs all {self.num_heads} heads, the checkpoint has "
+                f"{len(present)}; use --head-form remove, or `headprune export --to fairseq` first"
+            )
+        wanted = present if self.form == "mask" else mine
+        if wanted != present:
+            positions = [present.index(head) for head in wanted]
+            for key, dim in _CUT_ALONG.items():
+                weight = state_dict.get(prefix + key)
+                if weight is None:
+                    continue
+                if not wanted and dim == ROWS:
+                    del state_dict[prefix + key]
+                else:
+                    state_dict[prefix + key] = cut(
+                        weight, positions, heads=len(present), dim=dim
+                    )
+        state_dict[f"{prefix}kept_heads"] = self.kept_heads.detach().cpu().clone()
+
+
+def _score_bias(attn_mask: Tensor | None, padding: Tensor | None, *, like: Tensor) -> Tensor | None:
+    """One additive mask from the two, broadcasting to B x H x T x S, of the type of ``like``."""
+    bias = None
+    if attn_mask is not None:
+        bias = attn_mask  # T x S
+        if attn_mask.dtype == torch.bool:
+            bias = like.new_zeros(attn_mask.shape).masked_fill(attn_mask, float("-inf"))
+        bias = bias.type_as(like)
+    if padding is not None:
+        padded = padding.bool()[:, None, None, :]  # B x 1 x 1 x S
+        zeros = like.new_zeros(padded.shape) if bias is None else bias
+        bias = zeros.masked_fill(padded, float("-inf"))
+    return bias
+
+
+def _listed(heads: list[int]) -> str:
+    return ", ".join(map(str, heads)) if heads else "none"

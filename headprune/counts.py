@@ -1,0 +1,29 @@
+"""Heads kept per layer, as text: ``888444``, or ``16,16,12,8,4,4`` where a layer has ten or more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headprune.errors import UsageError
+
+
+def parse_counts(text: str, *, component: str = "counts") -> tuple[int, ...]:
+    """Read counts of heads per layer. ``component`` begins the error message.
+
+    >>> parse_counts("888444"), parse_counts("16,4"), parse_counts("12,")
+    ((8, 8, 8, 4, 4, 4), (16, 4), (12,))
+    """
+    parts = text.strip().removesuffix(",").split(",") if "," in text else list(text.strip())
+    if not parts or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+        raise UsageError(
+            f"{component}: {text!r} is no list of head counts; "
+            "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
+        )
+    return tuple(int(part) for part in parts)
+
+
+def format_counts(counts: Sequence[int]) -> str:
+    """The shortest text that ``parse_counts`` reads back as ``counts``."""
+    if all(count < 10 for count in counts):
+        return "".join(str(count) for count in counts)
+    return ",".join(str(count) for count in counts) + ("," if len(counts) == 1 else "")

@@ -1,0 +1,21 @@
+"""Errors that are the user's to mend: one clear line, and the exit status of a command."""
+
+from __future__ import annotations
+
+
+class HeadpruneError(Exception):
+    """A mistake in what the user gave. Commands print it as one line, without a traceback."""
+
+    exit_status = 1
+
+
+class UsageError(HeadpruneError, ValueError):
+    """Options or arguments that make no sense together (exit status 2)."""
+
+    exit_status = 2
+
+
+class DataError(HeadpruneError):
+    """A file that is broken, or does not fit the others (exit status 1)."""
+
+    exit_status = 1

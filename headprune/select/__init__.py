@@ -1,0 +1,6 @@
+"""Selectors: each chooses a HeadPlan for a model's shape."""
+
+from headprune.select.location import by_location
+from headprune.select.random import at_random
+
+__all__ = ["at_random", "by_location"]
