@@ -9,7 +9,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
-from fairseq_plugin.modules.headpruned_attention import HEAD_FORMS
+from fairseq_plugin.fitting import HEAD_FORMS
 from headprune import HeadPlan, UsageError, select
 
 COUNT_OPTIONS = {"ES": "es_heads", "ED": "ed_heads", "DS": "ds_heads"}

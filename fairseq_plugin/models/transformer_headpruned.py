@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
@@ -134,10 +135,16 @@ class HeadPrunedTransformerModel(TransformerModel):
         return HeadPlan.from_json(self.args.head_plan)
 
     def load_state_dict(
-        self, state_dict: dict[str, Tensor], strict: bool = True, **options: Any
+        self,
+        state_dict: dict[str, Tensor],
+        strict: bool = True,
+        model_cfg: Any = None,
+        args: Any = None,
     ) -> Any:
+        # Before heads are fitted: the heads of this model are those of the layers that it keeps.
+        state_dict = prune_state_dict(state_dict, model_cfg)
         try:
-            return super().load_state_dict(state_dict, strict, **options)
+            return super().load_state_dict(state_dict, strict, model_cfg, args)
         except RuntimeError as error:
             mistake = _describe_misfit(self, state_dict)
             if mistake is None:

@@ -13,32 +13,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_plugin.fitting import HEAD_DIMENSION, HeadForm, fit_attention
 from headprune.errors import DataError
-from headprune.surgery import COLUMNS, ROWS, cut
+from headprune.surgery import cut
 
 logger = logging.getLogger(__name__)
 
-HeadForm = Literal["mask", "remove"]
-HEAD_FORMS: tuple[HeadForm, ...] = ("mask", "remove")
-
 IncrementalState = dict[str, dict[str, Tensor | None]]
-
-_CUT_ALONG = {  # parameters of a head, and the dimension along which heads stand in them
-    "q_proj.weight": ROWS,
-    "k_proj.weight": ROWS,
-    "v_proj.weight": ROWS,
-    "q_proj.bias": ROWS,
-    "k_proj.bias": ROWS,
-    "v_proj.bias": ROWS,
-    "out_proj.weight": COLUMNS,
-}
 
 
 class HeadPrunedAttention(MultiheadAttention):
@@ -94,7 +81,7 @@ class HeadPrunedAttention(MultiheadAttention):
             # Projections without a row would be parameters that no output depends on, and
             # distributed training waits for the gradient of each parameter.
             self.q_proj = self.k_proj = self.v_proj = None
-        for key, dim in _CUT_ALONG.items():
+        for key, dim in HEAD_DIMENSION.items():
             projection, attribute = key.split(".")
             linear = getattr(self, projection)
             if linear is None or getattr(linear, attribute) is None:
@@ -141,7 +128,12 @@ class HeadPrunedAttention(MultiheadAttention):
             if before_softmax:
                 raise ValueError(f"{self.name} keeps no head, so it has no scores")
             # The cut output matrix has no column: nothing but its bias is left.
-            return self.out_proj(query.new_zeros(length, batch, 0)), None
+            out = self.out_proj(query.new_zeros(length, batch, 0))
+            if torch.is_grad_enabled():
+                # Sums of nothing. They give what query and key come from a gradient, of zeros:
+                # distributed training waits for one of each parameter.
+                out = out + query[:0].sum() + (0 if key is None else key[:0].sum())
+            return out, None
 
         q = self._split_heads(self.q_proj(query))  # B x H' x T x d
         k, v, padding = self._keys_and_values(
@@ -268,49 +260,18 @@ class HeadPrunedAttention(MultiheadAttention):
         if f"{prefix}out_proj.weight" not in state_dict:
             return  # the strict loading that follows names what is missing
         try:
-            self._fit(state_dict, prefix)
+            fit_attention(
+                state_dict,
+                prefix,
+                kept=self.kept_heads.tolist(),
+                num_heads=self.num_heads,
+                head_dim=self.head_dim,
+                form=self.form,
+                name=self.name,
+            )
         except DataError as error:
             logger.error(str(error))
             raise
-
-    def _fit(self, state_dict: dict[str, Tensor], prefix: str) -> None:
-        full = self.num_heads * self.head_dim
-        stored = state_dict.get(f"{prefix}kept_heads")
-        theirs = list(range(self.num_heads)) if stored is None else stored.tolist()
-        mine = self.kept_heads.tolist()
-
-        width = state_dict[f"{prefix}out_proj.weight"].size(1)
-        if width not in (full, len(theirs) * self.head_dim):
-            raise DataError(
-                f"{self.name}: the checkpoint's attention is {width} wide, "
-                f"{self.num_heads} heads of {self.head_dim} are {full}"
-            )
-        lost = sorted(set(mine) - set(theirs))
-        if lost:
-            raise DataError(
-                f"{self.name}: head {lost[0]} is to be kept, but the checkpoint has only "
-                f"{len(theirs)} of {self.num_heads} heads ({_listed(theirs)})"
-            )
-        present = list(range(self.num_heads)) if width == full else theirs
-        if self.form == "mask" and width != full:
-            raise DataError(
-                f"{self.name}: form mask needs all {self.num_heads} heads, the checkpoint has "
-                f"{len(present)}; use --head-form remove, or `headprune export --to fairseq` first"
-            )
-        wanted = present if self.form == "mask" else mine
-        if wanted != present:
-            positions = [present.index(head) for head in wanted]
-            for key, dim in _CUT_ALONG.items():
-                weight = state_dict.get(prefix + key)
-                if weight is None:
-                    continue
-                if not wanted and dim == ROWS:
-                    del state_dict[prefix + key]
-                else:
-                    state_dict[prefix + key] = cut(
-                        weight, positions, heads=len(present), dim=dim
-                    )
-        state_dict[f"{prefix}kept_heads"] = self.kept_heads.detach().cpu().clone()
 
 
 def _score_bias(attn_mask: Tensor | None, padding: Tensor | None, *, like: Tensor) -> Tensor | None:
@@ -326,7 +287,3 @@ def _score_bias(attn_mask: Tensor | None, padding: Tensor | None, *, like: Tenso
         zeros = like.new_zeros(padded.shape) if bias is None else bias
         bias = zeros.masked_fill(padded, float("-inf"))
     return bias
-
-
-def _listed(heads: list[int]) -> str:
-    return ", ".join(map(str, heads)) if heads else "none"

@@ -1,0 +1,274 @@
+"""fairseq checkpoint files: looking into them, pruning heads, and making them whole again."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import zipfile
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugin import safe_globals
+from fairseq_plugin.fitting import HEAD_DIMENSION, HEAD_FORMS, HeadForm, fit_attention
+from headprune.cost import Sizes
+from headprune.errors import DataError, UsageError
+from headprune.files import atomic_path
+from headprune.plan import HeadPlan
+from headprune.surgery import cut, uncut
+
+_ARCH = "transformer_headpruned"
+_OWN_OPTIONS = ("es_heads", "ed_heads", "ds_heads", "head_seed", "head_plan", "head_form")
+_ATTENTION = {
+    "ES": ("encoder", "self_attn"),
+    "ED": ("decoder", "encoder_attn"),
+    "DS": ("decoder", "self_attn"),
+}
+
+
+@dataclass
+class Checkpoint:
+    """A fairseq checkpoint of a Transformer, head-pruned or not.
+
+    Attributes:
+        state: the file's content.
+        options: the model's options in it; changes to them are changes of ``state``.
+    """
+
+    state: dict[str, Any]
+    options: Options
+    path: str
+
+    @classmethod
+    def load(cls, path: str | Path) -> Checkpoint:
+        """Read a checkpoint, executing nothing that is in it.
+
+        Raises:
+            DataError: no such file, not a whole checkpoint, or not one of a Transformer with
+                encoder and decoder.
+        """
+        state = _read(path)
+        options = Options.of(state)
+        if options is None or not isinstance(state.get("model"), dict):
+            raise DataError(f"{path}: not a checkpoint of fairseq (no model in it)")
+        arch = options.get("arch") or options.get("_name")
+        weights = state["model"]
+        checkpoint = cls(state=state, options=options, path=str(path))
+        wanted = ["encoder_layers", "encoder_attention_heads", "encoder_embed_dim"]
+        wanted += [key.replace("encoder", "decoder") for key in wanted]
+        if any(options.get(key) is None for key in wanted):
+            raise DataError(f"{path}: a checkpoint of {arch}, not of an encoder-decoder Transformer")
+        for _, _, prefix in checkpoint.attentions():
+            if f"{prefix}out_proj.weight" not in weights:
+                raise DataError(
+                    f"{path}: a checkpoint of {arch} without {prefix}out_proj.weight; heads can "
+                    "be pruned from fairseq's transformer and what it is the base of"
+                )
+        return checkpoint
+
+    @property
+    def shape(self) -> dict[str, tuple[int, ...]]:
+        """The heads of each layer of the unpruned model."""
+        encoder = (self.options["encoder_attention_heads"],) * self.options["encoder_layers"]
+        decoder = (self.options["decoder_attention_heads"],) * self.options["decoder_layers"]
+        if self.options.get("no_cross_attention"):
+            return {"ES": encoder, "DS": decoder}
+        return {"ES": encoder, "ED": decoder, "DS": decoder}
+
+    @property
+    def plan(self) -> HeadPlan:
+        """The heads that the checkpoint keeps."""
+        text = self.options.get("head_plan")
+        return HeadPlan.from_json(text, source=self.path) if text else HeadPlan.full(self.shape)
+
+    @property
+    def form(self) -> HeadForm | None:
+        """How heads are pruned; None in a checkpoint that stock fairseq wrote."""
+        form = self.options.get("head_form")
+        return None if form is None else HEAD_FORMS[HEAD_FORMS.index(str(form))]  # type: ignore[arg-type]
+
+    @property
+    def sizes(self) -> Sizes:
+        """The widths of the model."""
+        side = self.options
+        embeddings = self.state["model"].get("decoder.embed_tokens.weight")
+        return Sizes(
+            encoder_width=side["encoder_embed_dim"],
+            decoder_width=side["decoder_embed_dim"],
+            encoder_feed_forward=side["encoder_ffn_embed_dim"],
+            decoder_feed_forward=side["decoder_ffn_embed_dim"],
+            encoder_head_dim=side["encoder_embed_dim"] // side["encoder_attention_heads"],
+            decoder_head_dim=side["decoder_embed_dim"] // side["decoder_attention_heads"],
+            vocabulary=0 if embeddings is None else embeddings.size(0),
+        )
+
+    @property
+    def parameters(self) -> int:
+        """Parameters in the file; tensors that are tied to one another count once."""
+        unique: dict[int, int] = {}
+        for name, tensor in self.state["model"].items():
+            if tensor.is_floating_point() and not name.endswith(("version", "_float_tensor")):
+                unique[tensor.data_ptr() or -len(unique) - 1] = tensor.numel()
+        return sum(unique.values())
+
+    def attentions(self) -> Iterator[tuple[str, int, str]]:
+        """Component, layer and the prefix of its weights' names, for every attention."""
+        for component, layers in self.shape.items():
+            side, module = _ATTENTION[component]
+            for layer in range(len(layers)):
+                yield component, layer, f"{side}.layers.{layer}.{module}."
+
+    def prune(self, plan: HeadPlan, *, form: HeadForm = "remove") -> Checkpoint:
+        """A checkpoint of ``transformer_headpruned`` that keeps the heads of ``plan``.
+
+        The optimizer's state is dropped: it belongs to the weights as they were. Train on with
+        ``--finetune-from-model``.
+
+        Raises:
+            UsageError: a plan for another shape.
+            DataError: a head of the plan that the checkpoint has lost already.
+        """
+        plan.require_shape(self.shape, of=self.path)
+        result = self._copy()
+        for component, layer, prefix in self.attentions():
+            fit_attention(
+                result.state["model"],
+                prefix,
+                kept=plan.kept[component][layer],
+                num_heads=self.shape[component][layer],
+                head_dim=self._head_dim(component),
+                form=form,
+                name=f"{component}: layer {layer}",
+            )
+        if not str(self.options.get("arch", "")).startswith(_ARCH):
+            result.options.name_architecture(_ARCH)
+        for option in _OWN_OPTIONS:
+            result.options[option] = None
+        result.options["head_seed"] = 1
+        result.options["head_plan"] = plan.to_json()
+        result.options["head_form"] = form
+        return result
+
+    def export_to_fairseq(self) -> Checkpoint:
+        """A full-size checkpoint of stock ``transformer`` that computes the same.
+
+        Pruned heads come back as zeros, so their outputs are zero as before.
+        """
+        result = self._copy()
+        weights: dict[str, Tensor] = result.state["model"]
+        plan = self.plan
+        for component, layer, prefix in self.attentions():
+            kept, heads = plan.kept[component][layer], self.shape[component][layer]
+            weights.pop(f"{prefix}kept_heads", None)
+            if len(kept) == heads:
+                continue
+            bias = weights[f"{prefix}out_proj.bias"]
+            for key, dim in HEAD_DIMENSION.items():
+                tensor = weights.get(prefix + key)
+                if tensor is None:  # of an attention without heads
+                    tensor = bias.new_empty(self._empty_shape(component, key))
+                if self.form == "mask":
+                    tensor = cut(tensor, kept, heads=heads, dim=dim)
+                weights[prefix + key] = uncut(
+                    tensor, kept, heads=heads, head_dim=self._head_dim(component), dim=dim
+                )
+        result.options.name_architecture("transformer")
+        for option in _OWN_OPTIONS:
+            result.options.drop(option)
+        common = (result.state.get("cfg") or {}).get("common")
+        if isinstance(common, dict):
+            common["user_dir"] = None  # stock fairseq shall not look for the plugin
+        return result
+
+    def save(self, path: str | Path) -> None:
+        """Write the checkpoint, whole or not at all."""
+        with atomic_path(path) as temporary:
+            torch.save(self.state, temporary)
+
+    def _head_dim(self, component: str) -> int:
+        sizes = self.sizes
+        return sizes.encoder_head_dim if component == "ES" else sizes.decoder_head_dim
+
+    def _empty_shape(self, component: str, key: str) -> tuple[int, ...]:
+        if key.endswith("bias"):
+            return (0,)
+        side = "encoder" if component == "ES" or key[0] in "kv" and component == "ED" else "decoder"
+        return (0, self.options[f"{side}_embed_dim"])
+
+    def _copy(self) -> Checkpoint:
+        """A copy that shares tensors, without the optimizer's state."""
+        state = {key: value for key, value in self.state.items() if key != "model"}
+        state["last_optimizer_state"] = None
+        state = copy.deepcopy(state)
+        state["model"] = dict(self.state["model"])
+        options = Options.of(state)
+        assert options is not None
+        return Checkpoint(state=state, options=options, path=self.path)
+
+
+class Options:
+    """The model's options in a checkpoint, which fairseq keeps in one of several forms."""
+
+    def __init__(self, holders: list[Any]) -> None:
+        self._holders = [h if isinstance(h, dict) else vars(h) for h in holders]
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> Options | None:
+        """The options in a checkpoint: a hydra config's ``model``, or the older ``args``."""
+        cfg, args = state.get("cfg"), state.get("args")
+        if isinstance(cfg, dict) and isinstance(cfg.get("model"), (dict, Namespace)):
+            return cls([cfg["model"]])
+        return cls([args]) if isinstance(args, Namespace) else None
+
+    def __getitem__(self, key: str) -> Any:
+        return self._holders[0][key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._holders[0][key] = value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The option, or ``default`` where the checkpoint does not have it."""
+        return self._holders[0].get(key, default)
+
+    def drop(self, key: str) -> None:
+        """Remove the option if it is there."""
+        self._holders[0].pop(key, None)
+
+    def name_architecture(self, arch: str) -> None:
+        """Make it a model of ``arch``; all sizes stand in the options already."""
+        for key in ("arch", "_name"):
+            if key in self._holders[0]:
+                self[key] = arch
+
+
+def prune_file(source: str | Path, plan: HeadPlan, target: str | Path, *, form: HeadForm) -> None:
+    """``headprune prune``: read, prune, write."""
+    if form not in HEAD_FORMS:
+        raise UsageError(f"form {form!r}: it is one of {', '.join(HEAD_FORMS)}")
+    Checkpoint.load(source).prune(plan, form=form).save(target)
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    safe_globals.allow()
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: a folder, not a checkpoint file") from None
+    except pickle.UnpicklingError as error:
+        if zipfile.is_zipfile(path):
+            reason = "it holds objects other than weights and options, which could run code"
+            raise DataError(f"{path}: refused: {reason} ({str(error).splitlines()[-1]})") from None
+        raise DataError(f"{path}: not a checkpoint file") from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: corrupt or truncated ({reason})") from None
+    if not isinstance(state, dict):
+        raise DataError(f"{path}: not a checkpoint of fairseq")
+    return state

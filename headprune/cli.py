@@ -1,0 +1,288 @@
+"""The command ``headprune``. Each subcommand loads its libraries when it runs, not before."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headprune import select
+from headprune.counts import parse_counts
+from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.plan import HeadPlan, Shape
+from headprune.report.cli import app as report_app
+from headprune.version import __version__
+
+if TYPE_CHECKING:
+    from fairseq_plugin.checkpoints import Checkpoint
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Remove attention heads from Transformers, and measure what that costs.\n\n"
+    "Components are ES (encoder self-attention), ED (encoder-decoder attention) and DS (decoder "
+    "self-attention). Layer 0 is next to the embeddings. Heads are numbered as in the unpruned "
+    "model.",
+)
+
+BASE_SHAPE = {name: (8,) * 6 for name in ("ES", "ED", "DS")}
+
+
+class Form(str, Enum):
+    """How heads are pruned."""
+
+    remove = "remove"
+    mask = "mask"
+
+
+class Target(str, Enum):
+    """What a model is exported to."""
+
+    fairseq = "fairseq"
+
+
+def main() -> None:
+    """Run the command; the user's mistakes end it with one line."""
+    try:
+        app(prog_name="headprune")
+    except HeadpruneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"headprune {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def plan(
+    percent: Annotated[
+        float | None, typer.Option(help="Prune this share of all heads, at random.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Keep so many heads of a component, at random: ES=14 over all its layers, or "
+            "ES=888444 per layer (ES=16,16,12,8,4,4 where there are ten or more). Repeatable; "
+            "components not named keep all."
+        ),
+    ] = None,
+    prune: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Prune all heads of these layers: 'top 3 + bottom 3', 'middle 2', 'odd', 'even' "
+            "or layer numbers '0,2-4'; for one component 'ES=top 3'. Repeatable."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the random choice.")] = 1,
+    at_least: Annotated[int, typer.Option(help="Heads that every layer keeps.")] = 0,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Heads of the unpruned model: ES=8x6 is six layers of eight. Repeatable. "
+            "Default: Transformer-Base, ES=8x6 ED=8x6 DS=8x6."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Checkpoint to take the shape from, and the heads left.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Plan file (default: standard output).")
+    ] = None,
+) -> None:
+    """Choose the heads to keep and write them as a plan (JSON).
+
+    Give one of --percent, --keep and --prune. The same options give the same plan everywhere.
+
+    Examples:
+
+      headprune plan --percent 75 --seed 1 -o plan.json
+
+      headprune plan --keep ES=888444 --keep ED=444888 --keep DS=888444 -o plan.json
+
+      headprune plan --shape ES=12x12 --prune 'top 3 + bottom 3' -o plan.json
+    """
+    if [percent is not None, bool(keep), bool(prune)].count(True) != 1:
+        raise UsageError("give one of --percent, --keep and --prune")
+    if shape and model:
+        raise UsageError("give --shape or --model, not both")
+    within = _load_checkpoint(model).plan if model else None
+    heads: Shape = within.heads if within else _parse_shape(shape) if shape else BASE_SHAPE
+    if prune:
+        if within is not None and not within.is_full:
+            raise UsageError(f"{model}: has pruned heads already; --prune takes an unpruned model")
+        chosen = select.by_location(heads, prune=_parse_prune(prune))
+    else:
+        chosen = select.at_random(
+            heads,
+            seed=seed,
+            percent=percent,
+            keep=_parse_keep(keep, heads) if keep else None,
+            at_least=at_least,
+            within=within,
+        )
+    if output is None:
+        print(chosen.to_json(indent=1))
+        return
+    chosen.save(output)
+    print(f"{output}: {chosen} ({chosen.percent_pruned:.1f}% of heads pruned)")
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(help="A plan file or a fairseq checkpoint.")],
+    width: Annotated[
+        int, typer.Option(help="For a plan: width of the model (a checkpoint has its own).")
+    ] = 512,
+    feed_forward: Annotated[int, typer.Option(help="For a plan: inner width.")] = 2048,
+    vocabulary: Annotated[int, typer.Option(help="For a plan: size of the vocabulary.")] = 32000,
+    length: Annotated[int, typer.Option(help="Tokens of a sentence, for the FLOPs.")] = 30,
+) -> None:
+    """Show which heads are kept, and what that saves.
+
+    For a plan, parameters and FLOPs are those of a Transformer of the given width, a head being
+    width / heads wide; for a checkpoint, its own.
+    """
+    from headprune.cost import Sizes
+    from headprune.report.plan_view import show_plan
+
+    if _looks_like_json(path):
+        plan = HeadPlan.load(path)
+        heads = {name: layers[0] for name, layers in plan.heads.items()}
+        for name, number in heads.items():
+            if width % number:
+                raise UsageError(f"{name}: width {width} does not divide into {number} heads")
+        sizes = Sizes(
+            encoder_width=width,
+            decoder_width=width,
+            encoder_feed_forward=feed_forward,
+            decoder_feed_forward=feed_forward,
+            encoder_head_dim=width // heads.get("ES", 1),
+            decoder_head_dim=width // heads.get("DS", heads.get("ED", 1)),
+            vocabulary=vocabulary,
+        )
+        show_plan(plan, sizes, length=length)
+        return
+    checkpoint = _load_checkpoint(path)
+    form = checkpoint.form
+    show_plan(
+        checkpoint.plan,
+        checkpoint.sizes,
+        length=length,
+        parameters=checkpoint.parameters,
+        masked=form == "mask",
+    )
+
+
+@app.command()
+def prune(
+    checkpoint: Annotated[Path, typer.Argument(help="A fairseq checkpoint of a Transformer.")],
+    plan: Annotated[Path, typer.Option(help="The plan, from `headprune plan`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Checkpoint to write.")],
+    form: Annotated[
+        Form,
+        typer.Option(help="remove: the weights are gone; mask: they stay, outputs times 0."),
+    ] = Form.remove,
+) -> None:
+    """Prune the heads of a trained checkpoint, without training.
+
+    The result translates with fairseq-generate --user-dir fairseq_plugin, and trains on with
+    fairseq-train --finetune-from-model.
+    """
+    loaded = _load_checkpoint(checkpoint)
+    pruned = loaded.prune(HeadPlan.load(plan), form=form.value)
+    pruned.save(output)
+    kept = pruned.plan
+    print(
+        f"{output}: {kept} ({kept.percent_pruned:.1f}% of heads pruned, "
+        f"{loaded.parameters:,} -> {pruned.parameters:,} parameters)"
+    )
+
+
+@app.command()
+def export(
+    checkpoint: Annotated[Path, typer.Argument(help="A head-pruned checkpoint.")],
+    to: Annotated[Target, typer.Option(help="fairseq: stock fairseq's transformer.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+) -> None:
+    """Write a model so that other tools load it.
+
+    --to fairseq brings removed heads back as zeros: stock fairseq loads the result without the
+    plugin, and it translates as the pruned model does, at the unpruned model's size and speed.
+    """
+    exported = _load_checkpoint(checkpoint).export_to_fairseq()
+    exported.save(output)
+    print(f"{output}: a checkpoint of stock fairseq's transformer")
+
+
+app.registered_commands += report_app.registered_commands
+
+
+def _load_checkpoint(path: Path) -> Checkpoint:
+    if path.is_dir():
+        raise DataError(f"{path}: a folder; give a fairseq checkpoint file")
+    try:
+        from fairseq_plugin.checkpoints import Checkpoint
+    except ImportError as error:
+        raise UsageError(
+            f"{path}: reading checkpoints needs the fairseq plugin ({error}); see the README, "
+            "Install"
+        ) from None
+    return Checkpoint.load(path)
+
+
+def _looks_like_json(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith((b"{", b"["))
+    except OSError as error:
+        raise DataError(f"{path}: cannot read ({error.strerror})") from None
+
+
+def _assignments(items: list[str], what: str) -> dict[str, str]:
+    """``["ES=1", "DS=2"]`` as a mapping."""
+    result: dict[str, str] = {}
+    for item in items:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not value:
+            raise UsageError(f"{what} {item!r}: write a component and a value, as in ES=8")
+        if name in result:
+            raise UsageError(f"{what}: {name} is given twice")
+        result[name] = value
+    return result
+
+
+def _parse_shape(items: list[str]) -> dict[str, tuple[int, ...]]:
+    shape = {}
+    for name, text in _assignments(items, "--shape").items():
+        if match := re.fullmatch(r"(\d+)x(\d+)", text):
+            shape[name] = (int(match[1]),) * int(match[2])
+        else:
+            shape[name] = parse_counts(text, component=name)
+    return shape
+
+
+def _parse_keep(items: list[str], heads: Shape) -> dict[str, int | str]:
+    """As many digits as there are layers are counts per layer; a smaller number is a total."""
+    keep: dict[str, int | str] = {}
+    for name, text in _assignments(items, "--keep").items():
+        layers = heads.get(name, ())
+        total = text.isdecimal() and len(text) != len(layers) and int(text) <= sum(layers)
+        keep[name] = int(text) if total else text
+    return keep
+
+
+def _parse_prune(items: list[str]) -> str | dict[str, str]:
+    if len(items) == 1 and "=" not in items[0]:
+        return items[0]
+    return _assignments(items, "--prune")

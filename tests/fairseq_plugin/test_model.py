@@ -1,0 +1,333 @@
+"""The model: equal to stock fairseq when full, and mask equal to remove for every plan."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from fairseq_plugin.errors import find
+from headprune import DataError, HeadPlan, UsageError, select
+from tests.fairseq_plugin.models import SHAPE, batch, build, dictionary
+
+logging.getLogger("fairseq_plugin").setLevel(logging.CRITICAL)
+
+some_heads = st.sets(st.integers(0, 3)).map(lambda heads: tuple(sorted(heads)))
+plans = st.tuples(*[some_heads] * 6).map(
+    lambda k: HeadPlan(kept={"ES": k[:2], "ED": k[2:4], "DS": k[4:]}, heads=SHAPE)
+)
+NO_HEADS_HERE_AND_THERE = HeadPlan(
+    kept={"ES": [(1, 3), ()], "ED": [(2,), ()], "DS": [(), (0, 1, 2)]}, heads=SHAPE
+)
+NOTHING_LEFT = HeadPlan(kept={name: [(), ()] for name in SHAPE}, heads=SHAPE)
+styles = pytest.mark.parametrize(
+    "style",
+    [
+        {},
+        {"encoder_normalize_before": True, "decoder_normalize_before": True},
+        {"share_all_embeddings": True},
+        {"encoder_embed_dim": 24, "encoder_attention_heads": 4},  # ED's keys are narrower
+        {"checkpoint_activations": True},
+        {"cross_self_attention": True, "no_cross_attention": True},
+    ],
+    ids=["post-norm", "pre-norm", "shared", "widths", "checkpointed", "cross-self"],
+)
+
+
+def outputs(model, **options):
+    return model(**batch(**options))[0]
+
+
+def loss(model):
+    logits = outputs(model)
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.arange(40) % 20)
+
+
+def beam_search(*models):
+    generator = SequenceGenerator(list(models), dictionary(), beam_size=3, max_len_b=8)
+    sample = {"net_input": {k: v for k, v in batch().items() if k != "prev_output_tokens"}}
+    return [
+        [(hypothesis["tokens"].tolist(), hypothesis["score"].item()) for hypothesis in sentence]
+        for sentence in generator.generate(list(models), sample)
+    ]
+
+
+def assert_same_translations(first, second):
+    assert [[tokens for tokens, _ in s] for s in first] == [[t for t, _ in s] for s in second]
+    scores = [torch.tensor([score for s in x for _, score in s]) for x in (first, second)]
+    torch.testing.assert_close(*scores, atol=1e-5, rtol=1e-5)
+
+
+@styles
+def test_full_plan_is_stock_transformer(style):
+    stock, mine = build("transformer", **style), build(seed=1, **style)
+    mine.load_state_dict(stock.state_dict())
+    for training in (True, False):
+        stock.train(training), mine.train(training)
+        torch.testing.assert_close(outputs(mine), outputs(stock), atol=1e-5, rtol=1e-5)
+    stock.train(), mine.train()
+    loss(stock).backward(), loss(mine).backward()
+    gradients = {name: p.grad for name, p in stock.named_parameters()}
+    for name, parameter in mine.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-5, rtol=1e-5)
+    stock.eval(), mine.eval()
+    assert_same_translations(beam_search(mine), beam_search(stock))
+
+
+def test_from_the_same_seed_weights_start_as_those_of_stock_transformer():
+    stock, mine = build("transformer").state_dict(), build().state_dict()
+    assert all(torch.equal(mine[name], tensor) for name, tensor in stock.items())
+    assert {name.rpartition(".")[2] for name in mine.keys() - stock.keys()} == {"kept_heads"}
+
+
+@settings(deadline=None, max_examples=15)
+@given(plan=plans, before=st.booleans())
+def test_mask_equals_remove(plan, before):
+    style = {"encoder_normalize_before": before, "decoder_normalize_before": before}
+    mask = build(head_plan=plan.to_json(), head_form="mask", **style).eval()
+    remove = build(head_plan=plan.to_json(), **style).eval()
+    torch.testing.assert_close(outputs(mask), outputs(remove), atol=1e-5, rtol=1e-5)
+    if plan.is_full:
+        return
+    assert sum(p.numel() for p in remove.parameters()) < sum(p.numel() for p in mask.parameters())
+
+
+@pytest.mark.parametrize("plan", [NO_HEADS_HERE_AND_THERE, NOTHING_LEFT])
+def test_mask_and_remove_translate_alike(plan):
+    mask = build(head_plan=plan.to_json(), head_form="mask").eval()
+    remove = build(head_plan=plan.to_json()).eval()
+    assert_same_translations(beam_search(mask), beam_search(remove))
+
+
+def test_a_pruned_head_changes_the_output():
+    """Else the equalities above could hold for a plugin that prunes nothing."""
+    full, pruned = build().eval(), build(head_plan=NO_HEADS_HERE_AND_THERE.to_json()).eval()
+    assert (outputs(full) - outputs(pruned)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+@settings(deadline=None, max_examples=6)
+@given(plan=plans)
+def test_mask_and_remove_train_alike(optimizer, plan):
+    mask = build(head_plan=plan.to_json(), head_form="mask")
+    remove = build(head_plan=plan.to_json())
+    for model in (mask, remove):
+        steps = optimizer(model.parameters(), lr=1e-2)
+        for _ in range(4):
+            steps.zero_grad()
+            loss(model).backward()
+            steps.step()
+    cut = build(head_plan=plan.to_json(), seed=1)
+    cut.load_state_dict(mask.state_dict())
+    weights = dict(remove.named_parameters())
+    for name, parameter in cut.named_parameters():
+        if optimizer is torch.optim.Adam and name.endswith("k_proj.bias"):
+            # The softmax does not change when all its scores do by one number, so this bias has
+            # no gradient but rounding errors, and Adam scales those up to full steps.
+            continue
+        torch.testing.assert_close(parameter, weights[name], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["mask", "remove"])
+@pytest.mark.parametrize("plan", [NO_HEADS_HERE_AND_THERE, NOTHING_LEFT])
+@pytest.mark.parametrize("before", [False, True])
+def test_every_parameter_has_a_gradient(plan, form, before):
+    style = {"encoder_normalize_before": before, "decoder_normalize_before": before}
+    model = build(head_plan=plan.to_json(), head_form=form, **style)
+    loss(model).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_a_layer_without_heads_passes_on_the_bias():
+    model = build(head_plan=NOTHING_LEFT.to_json())
+    attention = model.encoder.layers[0].self_attn
+    attention.out_proj.bias.data.normal_()
+    x = torch.randn(3, 2, 32)
+    out, weights = attention(x, x, x, need_weights=True)
+    assert torch.equal(out, attention.out_proj.bias.expand(3, 2, 32)) and weights is None
+
+
+def test_ensemble_of_different_plans():
+    plans = [HeadPlan.full(SHAPE), NO_HEADS_HERE_AND_THERE, NOTHING_LEFT]
+    forms = ("remove", "mask")
+    ensembles = [
+        [build(head_plan=p.to_json(), head_form=f, seed=i).eval() for i, p in enumerate(plans)]
+        for f in forms
+    ]
+    assert_same_translations(*(beam_search(*models) for models in ensembles))
+
+
+@settings(deadline=None, max_examples=10)
+@given(plan=plans)
+def test_ways_to_a_plan_give_the_same_weights(plan):
+    """From scratch, from a stock checkpoint, from a masked one, and in two steps."""
+    scratch = build(head_plan=plan.to_json()).state_dict()
+    halfway = select.at_random(SHAPE, percent=30, seed=5)
+    halfway = HeadPlan(
+        kept={c: [sorted({*a, *b}) for a, b in zip(plan.kept[c], halfway.kept[c], strict=True)]
+              for c in SHAPE},
+        heads=SHAPE,
+    )
+    step = build(head_plan=halfway.to_json(), seed=1)
+    step.load_state_dict(build("transformer").state_dict())
+    masked = build(head_plan=plan.to_json(), head_form="mask")
+    for source in (build("transformer"), build(), step, masked):
+        model = build(head_plan=plan.to_json(), seed=2)
+        model.load_state_dict(source.state_dict())
+        model.load_state_dict(model.state_dict())  # what is cut already stays as it is
+        for name, tensor in model.state_dict().items():
+            assert torch.equal(tensor, scratch[name]), name
+
+
+def test_old_checkpoints_with_one_input_projection():
+    stock = build("transformer")
+    state = stock.state_dict()
+    prefix = "encoder.layers.0.self_attn."
+    for kind in ("weight", "bias"):
+        parts = [state.pop(f"{prefix}{p}_proj.{kind}") for p in "qkv"]
+        state[f"{prefix}in_proj_{kind}"] = torch.cat(parts)
+    model = build(head_plan=NO_HEADS_HERE_AND_THERE.to_json(), seed=1)
+    model.load_state_dict(state)
+    expected = build(head_plan=NO_HEADS_HERE_AND_THERE.to_json())
+    torch.testing.assert_close(outputs(model.eval()), outputs(expected.eval()))
+
+
+def test_heads_are_matched_by_number():
+    """As many heads, but others: taking the first rows would be silently wrong."""
+    one = HeadPlan(kept={c: [(0, 1), (0, 1)] for c in SHAPE}, heads=SHAPE)
+    other = HeadPlan(kept={c: [(0, 1), (0, 2)] for c in SHAPE}, heads=SHAPE)
+    with pytest.raises(DataError, match=r"ES: layer 1: head 2 is to be kept, .* only 2 of 4"):
+        build(head_plan=other.to_json()).load_state_dict(build(head_plan=one.to_json()).state_dict())
+
+
+def test_masking_needs_all_weights():
+    plan = NO_HEADS_HERE_AND_THERE.to_json()
+    masked, removed = build(head_plan=plan, head_form="mask"), build(head_plan=plan)
+    with pytest.raises(DataError, match="ES: layer 0: form mask needs all 4 heads"):
+        masked.load_state_dict(removed.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder_embed_dim": 16}, "ES: layer 0: .* is 16 wide, 4 heads of 8 are 32"),
+        ({"encoder_ffn_embed_dim": 40}, r"encoder.layers.0.fc1.* \(40,\)|\(40, 32\)"),
+        ({"encoder_layers": 3}, "the checkpoint has encoder.layers.2"),
+        ({"decoder_layers": 1}, "the checkpoint lacks decoder.layers.1"),
+    ],
+)
+def test_checkpoint_of_another_architecture(options, message):
+    with pytest.raises(DataError, match=message):
+        build().load_state_dict(build(**options).state_dict())
+
+
+def test_dictionary_that_does_not_fit():
+    state = build().state_dict()
+    name = "encoder.embed_tokens.weight"
+    state[name] = state[name][:20]
+    with pytest.raises(DataError, match=r"dictionary and width are \(20, 32\), .* \(24, 32\)"):
+        build().load_state_dict(state)
+
+
+def test_layers_to_keep():
+    """Layers of a plan are those of the unpruned model; the model that is left renumbers."""
+    shape = {name: (4,) * 3 for name in SHAPE}
+    plan = select.at_random(shape, percent=40, seed=2)
+    deep = {"encoder_layers": 3, "decoder_layers": 3, "head_plan": plan.to_json()}
+    lists = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "1,2"}
+    model = build(**deep, **lists)
+    assert model.head_plan.kept["ES"] == (plan.kept["ES"][0], plan.kept["ES"][2])
+    assert model.head_plan.kept["ED"] == plan.kept["ED"][1:]
+    model.load_state_dict(
+        build(**deep).state_dict(),
+        model_cfg=OmegaConf.create({"_name": "transformer_headpruned", **lists}),
+    )
+    assert outputs(model).shape == (5, 8, 24)
+
+
+def test_counts_and_seed():
+    one = build(es_heads="42", ed_heads="0,1", head_seed=7).head_plan
+    assert str(one) == "ES=42 ED=01 DS=44"
+    assert one == select.at_random(SHAPE, keep={"ES": "42", "ED": "01"}, seed=7)
+    seeds = {build(es_heads="11", head_seed=seed).head_plan for seed in range(8)}
+    assert len(seeds) > 1
+
+
+def test_counts_choose_among_the_heads_of_a_plan():
+    plan = select.at_random(SHAPE, percent=50, seed=3, at_least=1)
+    assert build(head_plan=plan.to_json(), es_heads="11").head_plan.is_within(plan)
+
+
+def test_plan_file_is_stored_as_the_plan(tmp_path):
+    file = tmp_path / "plan.json"
+    NO_HEADS_HERE_AND_THERE.save(file)
+    model = build(head_plan=str(file))
+    assert HeadPlan.from_json(model.args.head_plan) == NO_HEADS_HERE_AND_THERE
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"es_heads": "444"}, "ES: head counts for 3 layers, the model has 2"),
+        ({"ds_heads": "45"}, "DS: layer 1 asks for 5 heads, the model has 4"),
+        ({"ed_heads": "4x"}, "ED: '4x' is no list of head counts"),
+        (
+            {"head_plan": HeadPlan.full({name: (4, 4, 4) for name in SHAPE}).to_json()},
+            "ES: the plan is for 3 layers, the model has 2",
+        ),
+        (
+            {"head_plan": HeadPlan.full({"ES": (4, 4), "ED": (4, 4), "DS": (4, 8)}).to_json()},
+            "DS: layer 1: the plan is for 8 heads, the model has 4",
+        ),
+        ({"head_plan": HeadPlan.full({"ES": (4, 4)}).to_json()}, "ED: the plan has none"),
+    ],
+)
+def test_heads_that_do_not_fit_the_model(options, message):
+    with pytest.raises(UsageError, match=message):
+        build(**options)
+
+
+def test_plan_file_that_is_missing(tmp_path):
+    with pytest.raises(DataError, match=r"plan.json: cannot read the plan \(No such file"):
+        build(head_plan=str(tmp_path / "plan.json"))
+
+
+def test_the_mistake_is_found_behind_fairseqs_own_exception():
+    try:
+        try:
+            raise DataError("ES: layer 0: no")
+        except DataError:
+            raise Exception("please ensure that the architectures match") from None
+    except Exception as error:
+        assert str(find(error)) == "ES: layer 0: no"
+    assert find(ValueError("other")) is None
+
+
+@pytest.mark.parametrize(
+    ("arch", "layers", "width", "feed_forward", "heads", "before"),
+    [
+        ("transformer_headpruned", 6, 512, 2048, 8, False),
+        ("transformer_headpruned_iwslt", 6, 512, 1024, 4, False),
+        ("transformer_headpruned_big", 6, 1024, 4096, 16, False),
+        ("transformer_headpruned_t2t", 6, 512, 2048, 8, True),
+        ("transformer_headpruned_small", 6, 128, 256, 8, True),
+        ("transformer_headpruned_tiny", 2, 32, 64, 4, False),
+    ],
+)
+def test_architectures(arch, layers, width, feed_forward, heads, before):
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    args = Namespace()
+    ARCH_CONFIG_REGISTRY[arch](args)
+    for side in ("encoder", "decoder"):
+        assert getattr(args, f"{side}_layers") == layers
+        assert getattr(args, f"{side}_embed_dim") == width
+        assert getattr(args, f"{side}_ffn_embed_dim") == feed_forward
+        assert getattr(args, f"{side}_attention_heads") == heads
+        assert getattr(args, f"{side}_normalize_before") is before
