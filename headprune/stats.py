@@ -80,7 +80,7 @@ def paired_randomisation(
     """
     if any(len(text) != len(references) for text in (base, *systems)):
         raise DataError("translations and references differ in their number of sentences")
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU()
     metric.corpus_score(base, [references])  # Its signature is not whole before.
@@ -111,7 +111,7 @@ _TRIALS_AT_ONCE = 500
 
 def _bleu_counts(text: Sequence[str], references: Sequence[str]) -> npt.NDArray[np.int64]:
     """For each sentence: matching and all n-grams of lengths 1 to 4, and both lengths."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU()
     rows = []
@@ -123,7 +123,7 @@ def _bleu_counts(text: Sequence[str], references: Sequence[str]) -> npt.NDArray[
 
 def _bleu(counts: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> float:
     """Corpus BLEU of summed counts, as sacreBLEU computes it by default."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     numbers = [int(number) for number in counts]
     score = BLEU.compute_bleu(

@@ -1,0 +1,49 @@
+# make demo   train, prune, fine-tune, translate and score, on generated data
+# make test   all tests
+# make lint   ruff and mypy
+# make bench  what pruned heads buy in time, against stock fairseq
+# Each sets up .venv first, once. PYTHON chooses the interpreter (3.11 or 3.12), JOBS the cores.
+
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3,$(if $(shell $(name) --version 2>/dev/null),$(name))))
+JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test lint bench setup clean
+.DELETE_ON_ERROR:
+
+demo: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile --config study=demo --cores $(JOBS)
+
+test: $(READY)
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.fairseq_speed
+
+setup: $(READY)
+
+# fairseq-fixed is built here, without its declared dependencies: they would bring an audio library
+# and another torch.
+$(READY): setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in [(3, 11), (3, 12)])' 2>/dev/null \
+		|| { echo "error: Python 3.11 or 3.12 is needed, $(or $(PYTHON),python3) is $$($(PYTHON) --version 2>&1 | head -n 1); set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@command -v $${CXX:-c++} >/dev/null || command -v g++ >/dev/null \
+		|| { echo "error: no C++ compiler (c++ or g++), fairseq is built with one; on Debian: apt-get install g++" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip "setuptools<81" wheel numpy cython torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --no-deps antlr4-python3-runtime
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		hydra-core omegaconf regex sacrebleu bitarray scikit-learn packaging tqdm cffi
+	@echo "Building fairseq; this takes some minutes, once."
+	env -u CUDA_HOME $(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --no-build-isolation fairseq-fixed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[data,studies,dev]"
+	touch $@
+
+clean:
+	rm -rf .venv runs

@@ -1,0 +1,1 @@
+"""Data preparation: shell scripts from raw text to binarised corpora, and Python behind them."""

@@ -1,0 +1,139 @@
+"""Joint byte-pair encoding with subword-nmt: count words, learn the merges, apply them.
+
+Counting and applying run on several cores. What is learned is, byte for byte, what ``subword-nmt
+learn-bpe`` learns from the texts one after the other: merges depend on the counts of words alone.
+Memory grows with the number of different words, not of lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stderr
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
+
+from data_prep.lib.cli import in_out_pairs, positive, progress, run
+from data_prep.lib.corpus import read, write_lines
+from data_prep.lib.parallel import Chunk, available_cores, map_chunks, map_lines
+from headprune.errors import DataError
+from headprune.files import write_text_atomically
+
+# subword-nmt remembers how it split each word for ever; a worker starts anew at this many words.
+WORDS_REMEMBERED = 200_000
+
+
+def _count_chunk(chunk: Chunk) -> Counter[str]:
+    # Only spaces separate words, as in subword-nmt.
+    words = Counter(chain.from_iterable(line.split(" ") for line in chunk))
+    del words[""]
+    return words
+
+
+def _make_counter() -> Callable[[Chunk], Counter[str]]:
+    return _count_chunk
+
+
+def count_words(lines: Iterable[str], *, workers: int) -> Counter[str]:
+    """How often each word occurs in tokenised lines."""
+    total: Counter[str] = Counter()
+    for counts in map_chunks(_make_counter, lines, workers=workers):
+        total.update(counts)
+    return total
+
+
+def learn(words: Counter[str], *, merges: int) -> tuple[str, int]:
+    """The file of codes for ``merges`` merge operations, and how many there were to be had.
+
+    Raises:
+        DataError: no word has two characters.
+    """
+    if not any(len(word) > 1 for word in words):
+        raise DataError("no word of two or more characters to learn byte-pair encoding from")
+    counted = io.StringIO("".join(f"{word} {count}\n" for word, count in sorted(words.items())))
+    codes = io.StringIO()
+    with redirect_stderr(io.StringIO()):
+        learn_bpe(counted, codes, merges, is_dict=True)
+    return codes.getvalue(), codes.getvalue().count("\n") - 1
+
+
+def make_splitter(codes: str) -> Callable[[str], str]:
+    """A function from a tokenised line to the line in sub-words, from the text of a codes file."""
+    bpe = BPE(io.StringIO(codes))
+
+    def split(line: str) -> str:
+        if len(bpe.cache) > WORDS_REMEMBERED:
+            bpe.cache.clear()
+        result: str = bpe.process_line(line)
+        return result
+
+    return split
+
+
+def split_lines(lines: Iterable[str], *, codes: str, workers: int) -> Iterator[str]:
+    """The lines in sub-words, in order."""
+    return map_lines(partial(make_splitter, codes), lines, workers=workers)
+
+
+def _learn_command(options: argparse.Namespace) -> None:
+    words: Counter[str] = Counter()
+    for path in options.inputs:
+        words.update(
+            count_words(
+                progress(read(path), what=f"count words of {path.name}"), workers=options.workers
+            )
+        )
+    codes, found = learn(words, merges=options.merges)
+    write_text_atomically(options.codes, codes)
+    if found < options.merges:
+        print(
+            f"{options.codes}: the text gives only {found} of the {options.merges} merges",
+            file=sys.stderr,
+        )
+
+
+def _apply_command(options: argparse.Namespace) -> None:
+    codes = "\n".join(read(options.codes)) + "\n"
+    for source, target in options.files:
+        lines = split_lines(read(source), codes=codes, workers=options.workers)
+        write_lines(progress(lines, what=f"BPE {target.name}"), target)
+    if options.vocabulary:
+        counts = count_words(read(options.files[0][1]), workers=options.workers)
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        write_lines((f"{word} {count}" for word, count in ordered), options.vocabulary)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Learn or apply byte-pair encoding."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep.lib.bpe", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+
+    command = commands.add_parser("learn", help="learn one set of merges from several texts")
+    command.add_argument("--merges", type=positive, required=True)
+    command.add_argument("--codes", type=Path, required=True, help="the file to write")
+    command.add_argument("inputs", type=Path, nargs="+")
+    command.set_defaults(command=_learn_command)
+
+    command = commands.add_parser("apply", help="split the words of tokenised texts")
+    command.add_argument("--codes", type=Path, required=True)
+    command.add_argument(
+        "--vocabulary", type=Path, help="list the sub-words of the first text, with counts, here"
+    )
+    in_out_pairs(command)
+    command.set_defaults(command=_apply_command)
+
+    for command in commands.choices.values():
+        command.add_argument("--workers", type=positive, default=available_cores())
+    options = parser.parse_args(arguments)
+    options.command(options)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,232 @@
+# What the preparation scripts share: options, and the steps from raw text to bin/. Sourced by them.
+# shellcheck shell=bash
+set -euo pipefail
+
+data_prep_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+script_name=$(basename "$0")
+
+# What each script may set otherwise before it reads its options.
+out="" python="" bpe=subword-nmt dictionaries=joined workers=""
+source_files=()      # what prep.json names as sources
+manifest_options=()  # further --option, --seed, --tool for prep.json
+
+common_help='Common options:
+  --out DIR        where to put everything (needed)
+  --merges N       byte-pair merges, learned on both languages together; with
+                   sentencepiece the number of pieces (default: MERGES)
+  --bpe KIND       subword-nmt (default): Moses tokenisation, then subword-nmt.
+                   sentencepiece: a sentencepiece BPE model on the raw text
+  --separate-dictionaries
+                   one fairseq dictionary a language (default: a joined one,
+                   --joined-dictionary)
+  --workers N      processes (default: one a core); changes no output
+  --python FILE    the Python to use (default: .venv/bin/python beside data_prep,
+                   else python3)
+  --help           this text
+
+Result, in DIR:
+  raw/    {train,valid,test}.{source,target}  one sentence a line; the test
+          target is the reference for sacreBLEU
+  tok/    tokenised (not with sentencepiece)
+  bpe/    in sub-words; codes and vocab.* (or sentencepiece.model)
+  bin/    for fairseq-train and fairseq-generate
+  prep.json   counts, options, versions, checksums; written last
+
+A second run skips every step that is done ("skip: ...") and does again what
+other options or changed inputs touch. A killed run goes on where it stopped.
+Exit status: 0 done, 1 bad data, 2 bad usage.'
+
+usage_error() {
+    echo "error: $1; see $script_name --help" >&2
+    exit 2
+}
+
+data_error() {
+    echo "error: $1" >&2
+    exit 1
+}
+
+# --name=value becomes --name value. Sets the array words.
+split_equals() {
+    words=()
+    local word
+    for word in "$@"; do
+        case $word in
+            --*=*) words+=("${word%%=*}" "${word#*=}") ;;
+            *) words+=("$word") ;;
+        esac
+    done
+}
+
+need_value() {
+    [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value"
+}
+
+need_number() {
+    need_value "$@"
+    [[ $2 =~ ^[0-9]{1,15}$ ]] || usage_error "$1: '$2' is not a whole number"
+}
+
+need_positive() {
+    need_number "$@"
+    [ "$2" -ge 1 ] || usage_error "$1: $2 is less than 1"
+}
+
+need_url() {
+    need_value "$@"
+    [[ $2 =~ ^https?:// ]] || usage_error "$1: '$2' is not an http:// or https:// address"
+}
+
+# Reads one common option from "$@" and sets used to the number of words it took.
+common_option() {
+    used=2
+    case $1 in
+        --out) need_value "$@"; out=$2 ;;
+        --merges) need_positive "$@"; merges=$2 ;;
+        --bpe)
+            need_value "$@"
+            case $2 in
+                subword-nmt | sentencepiece) bpe=$2 ;;
+                *) usage_error "--bpe: '$2' is neither subword-nmt nor sentencepiece" ;;
+            esac
+            ;;
+        --workers) need_positive "$@"; workers=$2 ;;
+        --python) need_value "$@"; python=$2 ;;
+        --joined-dictionary) dictionaries=joined; used=1 ;;
+        --separate-dictionaries) dictionaries=separate; used=1 ;;
+        --help | -h) script_help; exit 0 ;;
+        *) usage_error "unknown option '$1'" ;;
+    esac
+}
+
+# Sets source_lang and target_lang from a pair; the allowed pairs follow it.
+set_pair() {
+    local pair=$1 allowed
+    shift
+    for allowed in "$@"; do
+        if [ "$pair" = "$allowed" ]; then
+            source_lang=${pair%-*} target_lang=${pair#*-}
+            return
+        fi
+    done
+    usage_error "--pair: '$pair' is not one of: $*"
+}
+
+absolute() {
+    case $1 in
+        /*) echo "$1" ;;
+        *) echo "$PWD/$1" ;;
+    esac
+}
+
+# An existing file, plain or .gz, for a name without .gz; ends the script where there is none.
+find_file() {
+    local name=$1
+    if [ -f "$name" ]; then
+        echo "$name"
+    elif [ -f "$name.gz" ]; then
+        echo "$name.gz"
+    else
+        data_error "$name: no such file, nor $name.gz"
+    fi
+}
+
+# Goes into DIR, alone, with Python at hand. To be called when all options are read.
+begin() {
+    [ -n "$out" ] || usage_error "--out is needed"
+    if [ -z "$python" ]; then
+        python=$data_prep_dir/../.venv/bin/python
+        [ -x "$python" ] || python=python3
+    fi
+    case $python in
+        */*) python=$(absolute "$python") ;;
+    esac
+    command -v "$python" >/dev/null || usage_error "--python: cannot run '$python'"
+    # Python packages are found from any folder, and nothing in DIR is taken for one.
+    PYTHONPATH=$(cd "$data_prep_dir/.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
+    export PYTHONPATH PYTHONSAFEPATH=1 PYTHONUTF8=1
+    if [ -z "$workers" ]; then
+        workers=$("$python" -c 'from data_prep.lib.parallel import available_cores as n; print(n())')
+    fi
+    mkdir -p "$out" 2>/dev/null || data_error "$out: cannot make this folder"
+    cd "$out"
+    if command -v flock >/dev/null; then
+        exec 9>.lock || data_error "$out: cannot write here"
+        flock -n 9 || data_error "$out: another preparation is at work here (it holds .lock)"
+    fi
+}
+
+# step NAME --in FILES... --out FILES... --do MODULE ARGUMENTS...
+step() {
+    "$python" -m data_prep.lib.steps "$@"
+}
+
+# pair_step SPLIT SOURCE TARGET [OPTIONS...]: checks two parallel files and puts them into raw/.
+pair_step() {
+    local split=$1 source=$2 target=$3
+    shift 3
+    local files=("raw/$split.$source_lang" "raw/$split.$target_lang")
+    step "raw.$split" --in "$source" "$target" --out "${files[@]}" \
+        --do data_prep.lib.corpus "$source" "$target" "${files[@]}" "$@"
+}
+
+# From raw/ to tok/ (sentencepiece needs none): tokenise_all SPLITS...
+tokenise_all() {
+    local split lang
+    [ "$bpe" = subword-nmt ] || return 0
+    for lang in "$source_lang" "$target_lang"; do
+        local from=() to=() both=()
+        for split in "$@"; do
+            from+=("raw/$split.$lang") to+=("tok/$split.$lang")
+            both+=("raw/$split.$lang" "tok/$split.$lang")
+        done
+        step "tok.$lang" --in "${from[@]}" --out "${to[@]}" \
+            --do data_prep.lib.tokenise --lang "$lang" "${both[@]}" --workers "$workers"
+    done
+}
+
+# From tok/ (or raw/, for sentencepiece) to bpe/, bin/ and prep.json.
+finish() {
+    local split lang from module codes learned=() separate=() file sources=() pieces=()
+    if [ "$bpe" = subword-nmt ]; then
+        from=tok module=data_prep.lib.bpe codes=(--codes bpe/codes)
+    else
+        from=raw module=data_prep.lib.sentencepiece_model codes=(--model bpe/sentencepiece.model)
+        learned+=(bpe/sentencepiece.vocab)
+    fi
+    local training=("$from/train.$source_lang" "$from/train.$target_lang")
+    local learn=("$module" learn --merges "$merges" "${codes[@]}" "${training[@]}")
+    [ "$bpe" = sentencepiece ] || learn+=(--workers "$workers")
+    step bpe.learn --in "${training[@]}" --out "${codes[1]}" ${learned[@]+"${learned[@]}"} --do "${learn[@]}"
+
+    for lang in "$source_lang" "$target_lang"; do
+        local inputs=("${codes[1]}") outputs=() both=() vocabulary=()
+        for split in train valid test; do
+            inputs+=("$from/$split.$lang") outputs+=("bpe/$split.$lang")
+            both+=("$from/$split.$lang" "bpe/$split.$lang")
+        done
+        pieces+=("${outputs[@]}")
+        if [ "$bpe" = subword-nmt ]; then
+            vocabulary=(--vocabulary "bpe/vocab.$lang") outputs+=("bpe/vocab.$lang")
+        fi
+        step "bpe.$lang" --in "${inputs[@]}" --out "${outputs[@]}" \
+            --do "$module" apply "${codes[@]}" ${vocabulary[@]+"${vocabulary[@]}"} \
+            "${both[@]}" --workers "$workers"
+    done
+
+    [ "$dictionaries" = joined ] || separate=(--separate-dictionaries)
+    step bin --in "${pieces[@]}" --out bin --do data_prep.lib.binarise \
+        --source-lang "$source_lang" --target-lang "$target_lang" \
+        ${separate[@]+"${separate[@]}"} bpe bin --workers "$workers"
+
+    for file in ${source_files[@]+"${source_files[@]}"}; do
+        sources+=(--source "$file")
+    done
+    step prep.json --in bin raw/{train,valid,test}.{"$source_lang","$target_lang"} \
+        ${source_files[@]+"${source_files[@]}"} --out prep.json \
+        --do data_prep.lib.manifest --corpus "${script_name%.sh}" --bpe "$bpe" --merges "$merges" \
+        --source-lang "$source_lang" --target-lang "$target_lang" \
+        ${separate[@]+"${separate[@]}"} ${sources[@]+"${sources[@]}"} \
+        ${manifest_options[@]+"${manifest_options[@]}"}
+    echo "done: $PWD" >&2
+}

@@ -1,0 +1,196 @@
+"""Reading parallel text, plain or gzip, with every defect named by file and line.
+
+A sentence is what lies between two line feeds. All other characters at which some reader (Python's
+universal newlines, ``str.splitlines``) would break a line are turned into spaces, so that every
+tool that reads the prepared files counts the same number of lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from data_prep.lib.cli import progress, run
+from headprune.errors import DataError
+from headprune.files import atomic_path
+
+_BREAKS = str.maketrans({character: " " for character in "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"})
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """``path`` for reading, decompressed where its name ends in ``.gz``.
+
+    Raises:
+        DataError: there is no such file.
+    """
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rb")  # type: ignore[return-value]
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot read ({error.strerror or error})") from None
+
+
+def sentence(line: bytes, *, name: str, number: int) -> str:
+    """One line of a file as text.
+
+    Args:
+        line: the bytes, with or without the line feed.
+        name: the file, for the error message.
+        number: the line's number, counted from 1.
+
+    Raises:
+        DataError: the bytes are not UTF-8.
+    """
+    if number == 1:
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}: line {number} is not valid UTF-8 (byte {error.start + 1} of the line)"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r").translate(_BREAKS)
+
+
+def decode(lines: Iterable[bytes], *, name: str) -> Iterator[str]:
+    """The lines of an open binary file as sentences; a broken compressed stream is a DataError."""
+    number = 0
+    try:
+        for number, line in enumerate(lines, start=1):
+            yield sentence(line, name=name, number=number)
+    except EOFError:
+        raise DataError(f"{name}: the compressed file is cut off after line {number}") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"{name}: not a sound gzip file, broken after line {number} ({error})"
+        ) from None
+
+
+def read(path: str | Path, *, name: str | None = None) -> Iterator[str]:
+    """The sentences of a text file, plain or gzip.
+
+    Args:
+        path: the file.
+        name: what error messages call it, where that is not its path.
+
+    Raises:
+        DataError: no such file, not UTF-8, or a truncated or corrupt gzip file.
+    """
+    path = Path(path)
+    with open_bytes(path) as file:
+        yield from decode(file, name=name or str(path))
+
+
+def zip_equal(sides: Sequence[Iterator[str]], *, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The sides line by line.
+
+    Raises:
+        DataError: their numbers of lines differ, or they have none.
+    """
+    number = 0
+    for number, row in enumerate(zip_longest(*sides), start=1):
+        if None in row:
+            counts = [number - 1 if item is None else number for item in row]
+            counts = [
+                count + (sum(1 for _ in side) if item is not None else 0)
+                for count, side, item in zip(counts, sides, row, strict=True)
+            ]
+            told = ", ".join(
+                f"{name} has {count} lines" for name, count in zip(names, counts, strict=True)
+            )
+            raise DataError(f"the sides of the corpus differ in length: {told}")
+        yield row
+    if number == 0:
+        raise DataError(f"{' and '.join(names)}: empty, no line to read")
+
+
+def read_parallel(*paths: str | Path) -> Iterator[tuple[str, ...]]:
+    """The sentences of parallel text files, line by line; see `zip_equal` and `read`."""
+    return zip_equal([read(path) for path in paths], names=[str(path) for path in paths])
+
+
+def count_lines(path: str | Path) -> int:
+    """The number of lines of a text file, plain or gzip."""
+    return sum(1 for _ in read(path))
+
+
+def write(rows: Iterable[tuple[str, ...]], *paths: str | Path) -> int:
+    """Write each row's items to one file each; all files appear only when all are whole.
+
+    Returns:
+        the number of rows.
+    """
+    count = 0
+    with ExitStack() as stack:
+        # The names are given in the order left to right, and renamed right to left at the end.
+        targets = [stack.enter_context(atomic_path(path)) for path in paths]
+        with ExitStack() as open_files:
+            files: list[TextIO] = [
+                open_files.enter_context(open(target, "w", encoding="utf-8", newline="\n"))
+                for target in targets
+            ]
+            for count, row in enumerate(rows, start=1):  # noqa: B007
+                for file, text in zip(files, row, strict=True):
+                    file.write(text + "\n")
+    return count
+
+
+def write_lines(lines: Iterable[str], path: str | Path) -> int:
+    """Write one file, as `write` does.
+
+    Returns:
+        the number of lines.
+    """
+    return write(((line,) for line in lines), path)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Copy the two sides of a parallel corpus into place, checked."""
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.lib.corpus",
+        description="Read the two sides of a parallel corpus (plain or .gz), check that they are "
+        "UTF-8 and equally long, and write them as plain text.",
+    )
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("out_source", type=Path)
+    parser.add_argument("out_target", type=Path)
+    parser.add_argument(
+        "--drop-empty", action="store_true", help="leave out pairs of which one side is empty"
+    )
+    options = parser.parse_args(arguments)
+
+    dropped = 0
+
+    def kept() -> Iterator[tuple[str, ...]]:
+        nonlocal dropped
+        empty = True
+        for row in read_parallel(options.source, options.target):
+            if options.drop_empty and not all(text.strip() for text in row):
+                dropped += 1
+            else:
+                empty = False
+                yield row
+        if empty:
+            raise DataError(f"{options.source}, {options.target}: no pair has text on both sides")
+
+    count = write(
+        progress(kept(), what=options.out_source.name), options.out_source, options.out_target
+    )
+    told = f", left out {dropped} with an empty side" if dropped else ""
+    print(f"{options.out_source}, {options.out_target}: {count} pairs{told}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,84 @@
+"""prep.json: what was prepared, from what, how, and how to undo it in fairseq-generate."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data_prep.lib.cli import run
+from data_prep.lib.corpus import count_lines
+from data_prep.lib.steps import MANIFEST, tool_versions
+from headprune.files import write_text_atomically
+
+SPLITS = ("train", "valid", "test")
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _dictionary_size(path: Path) -> int:
+    # fairseq adds <s>, <pad>, </s> and <unk>, which the file does not list.
+    return count_lines(path) + 4
+
+
+def describe(options: argparse.Namespace) -> dict[str, Any]:
+    """The contents of prep.json for the preparation in the current folder."""
+    moses = options.bpe == "subword-nmt"
+    source, target = options.source_lang, options.target_lang
+    undo = ["--tokenizer", "moses", "--remove-bpe"] if moses else ["--remove-bpe", "sentencepiece"]
+    return {
+        "corpus": options.corpus,
+        "source_lang": source,
+        "target_lang": target,
+        "pair": f"{source}-{target}",
+        "counts": {split: count_lines(Path("raw") / f"{split}.{target}") for split in SPLITS},
+        "options": dict(item.split("=", 1) for item in options.option),
+        "seed": options.seed,
+        "merges": options.merges,
+        "tokenizer": "moses" if moses else None,
+        "bpe": "subword_nmt" if moses else "sentencepiece",
+        "bpe_codes": "bpe/codes" if moses else None,
+        "sentencepiece_model": None if moses else "bpe/sentencepiece.model",
+        "joined_dictionary": not options.separate_dictionaries,
+        "dictionary_sizes": {
+            language: _dictionary_size(Path("bin") / f"dict.{language}.txt")
+            for language in (source, target)
+        },
+        "generate_options": [*undo, "--source-lang", source, "--target-lang", target],
+        "reference": f"raw/test.{target}",
+        "sources": [
+            {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
+            for path in options.source
+        ],
+        "tools": tool_versions(
+            ["fairseq-fixed", "sacremoses", "sentencepiece", "subword-nmt", *options.tool]
+        ),
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write prep.json."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep.lib.manifest", description=__doc__)
+    parser.add_argument("--corpus", required=True)
+    parser.add_argument("--source-lang", required=True)
+    parser.add_argument("--target-lang", required=True)
+    parser.add_argument("--bpe", choices=["subword-nmt", "sentencepiece"], required=True)
+    parser.add_argument("--merges", type=int, required=True)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--separate-dictionaries", action="store_true")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--source", action="append", default=[], type=Path, metavar="FILE")
+    parser.add_argument("--tool", action="append", default=[], metavar="PACKAGE")
+    described = describe(parser.parse_args(arguments))
+    write_text_atomically(MANIFEST, json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,342 @@
+"""The sentences of the number corpus: what can be said, and the frames to say it in.
+
+A frame is one sentence in all languages, with the forms of a value (see `number_words`) in braces.
+Frames were chosen so that nothing but the forms of the value has to agree with it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from data_prep.lib.number_words import (
+    Clock,
+    Count,
+    Currency,
+    Day,
+    Money,
+    Noun,
+    Number,
+    Numbers,
+    Pages,
+    Rank,
+    Value,
+    Year,
+    speakable,
+)
+
+Frame = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of sentence: how often, how to draw its value, and its frames."""
+
+    weight: int
+    draw: Callable[[random.Random], Value]
+    frames: tuple[Frame, ...]
+
+
+def _frame(english: str, german: str, russian: str) -> Frame:
+    return {"en": english, "de": german, "ru": russian}
+
+
+THINGS = (
+    Noun("books", "Bücher", "f", ("книга", "книги", "книг", "книгу")),
+    Noun("apples", "Äpfel", "n", ("яблоко", "яблока", "яблок", "яблоко")),
+    Noun("chairs", "Stühle", "m", ("стул", "стула", "стульев", "стул")),
+    Noun("tables", "Tische", "m", ("стол", "стола", "столов", "стол")),
+    Noun("letters", "Briefe", "n", ("письмо", "письма", "писем", "письмо")),
+    Noun("pictures", "Bilder", "f", ("картина", "картины", "картин", "картину")),
+    Noun("bottles", "Flaschen", "f", ("бутылка", "бутылки", "бутылок", "бутылку")),
+    Noun("cups", "Tassen", "f", ("чашка", "чашки", "чашек", "чашку")),
+    Noun("eggs", "Eier", "n", ("яйцо", "яйца", "яиц", "яйцо")),
+    Noun("pencils", "Bleistifte", "m", ("карандаш", "карандаша", "карандашей", "карандаш")),
+    Noun("keys", "Schlüssel", "m", ("ключ", "ключа", "ключей", "ключ")),
+    Noun("maps", "Karten", "f", ("карта", "карты", "карт", "карту")),
+)
+SPANS = (
+    Noun("minutes", "Minuten", "f", ("минута", "минуты", "минут", "минуту")),
+    Noun("hours", "Stunden", "m", ("час", "часа", "часов", "час")),
+    Noun("days", "Tage", "m", ("день", "дня", "дней", "день")),
+    Noun("weeks", "Wochen", "f", ("неделя", "недели", "недель", "неделю")),
+    Noun("months", "Monate", "m", ("месяц", "месяца", "месяцев", "месяц")),
+)
+DISTANCES = (
+    Noun("kilometres", "Kilometer", "m", ("километр", "километра", "километров", "километр")),
+    Noun("metres", "Meter", "m", ("метр", "метра", "метров", "метр")),
+)
+YEARS = Noun("years", "Jahre", "m", ("год", "года", "лет", "год"))
+INHABITANTS = Noun("inhabitants", "Einwohner", "m", ("житель", "жителя", "жителей", "жителя"))
+_CENTS = Noun("cents", "Cent", "m", ("цент", "цента", "центов", "цент"))
+CURRENCIES = (
+    Currency(Noun("euros", "Euro", "m", ("евро", "евро", "евро", "евро")), _CENTS),
+    Currency(Noun("dollars", "Dollar", "m", ("доллар", "доллара", "долларов", "доллар")), _CENTS),
+    Currency(
+        Noun("rubles", "Rubel", "m", ("рубль", "рубля", "рублей", "рубль")),
+        Noun("kopecks", "Kopeken", "f", ("копейка", "копейки", "копеек", "копейку")),
+    ),
+)
+
+
+def _number(rng: random.Random, *, digits: tuple[int, ...], counting: bool) -> int:
+    """A number with one of these numbers of digits, at least 2, that can be put into words."""
+    while True:
+        size = rng.choice(digits)
+        number = rng.randrange(max(2, 10 ** (size - 1)), 10**size)
+        if speakable(number, counting=counting):
+            return number
+
+
+def _draw_number(rng: random.Random) -> Value:
+    return Number(_number(rng, digits=(2, 3, 3, 4, 4, 5, 5, 6), counting=False))
+
+
+def _draw_sum(rng: random.Random) -> Value:
+    first = _number(rng, digits=(1, 2, 2, 3), counting=False)
+    second = _number(rng, digits=(1, 2, 2, 3), counting=False)
+    return Numbers((first, second, first + second))
+
+
+def _draw_difference(rng: random.Random) -> Value:
+    taken = _number(rng, digits=(1, 2, 2, 3), counting=False)
+    left = _number(rng, digits=(1, 2, 2, 3), counting=False)
+    return Numbers((taken + left, taken, left))
+
+
+def _draw_things(rng: random.Random) -> Value:
+    return Count(_number(rng, digits=(1, 2, 2, 3, 3), counting=True), rng.choice(THINGS))
+
+
+def _draw_span(rng: random.Random) -> Value:
+    return Count(_number(rng, digits=(1, 2, 2, 3), counting=True), rng.choice(SPANS))
+
+
+def _draw_distance(rng: random.Random) -> Value:
+    return Count(_number(rng, digits=(1, 2, 3, 4), counting=True), rng.choice(DISTANCES))
+
+
+def _draw_age(rng: random.Random) -> Value:
+    return Count(_number(rng, digits=(1, 2, 2, 2), counting=True), YEARS)
+
+
+def _draw_town(rng: random.Random) -> Value:
+    return Count(_number(rng, digits=(4, 5, 6), counting=True), INHABITANTS)
+
+
+def _draw_money(rng: random.Random) -> Value:
+    whole = _number(rng, digits=(1, 2, 2, 3, 3, 4), counting=True)
+    part = rng.randrange(2, 100) if rng.random() < 0.6 else 0
+    return Money(whole, part, rng.choice(CURRENCIES))
+
+
+def _draw_rank(rng: random.Random) -> Value:
+    return Rank(rng.randrange(1, 100) if rng.random() < 0.5 else rng.randrange(100, 1000))
+
+
+def _draw_pages(rng: random.Random) -> Value:
+    first = rng.randrange(1, 400)
+    return Pages(first, first + rng.randrange(1, 200))
+
+
+def _draw_year(rng: random.Random) -> Value:
+    return Year(rng.randrange(1100, 2030))
+
+
+def _draw_day(rng: random.Random) -> Value:
+    day = datetime.date(1800, 1, 1) + datetime.timedelta(rng.randrange(365 * 225))
+    return Day(day, with_year=rng.random() < 0.6)
+
+
+def _draw_clock(rng: random.Random) -> Value:
+    if rng.random() < 0.5:
+        return Clock(rng.randrange(1, 13), rng.randrange(0, 60, 5), spoken=True)
+    return Clock(rng.randrange(1, 24), rng.randrange(1, 60), spoken=False)
+
+
+KINDS = (
+    Kind(
+        20,
+        _draw_number,
+        (
+            _frame("The answer is {it}.", "Die Antwort ist {it}.", "Ответ: {it}."),
+            _frame("I count to {it}.", "Ich zähle bis {it}.", "Я считаю до {gen}."),
+            _frame("{it}", "{it}", "{it}"),
+        ),
+    ),
+    Kind(
+        8,
+        _draw_sum,
+        (
+            _frame(
+                "{n0} plus {n1} is {n2}.", "{n0} plus {n1} ist {n2}.", "{n0} плюс {n1} будет {n2}."
+            ),
+        ),
+    ),
+    Kind(
+        6,
+        _draw_difference,
+        (
+            _frame(
+                "{n0} minus {n1} is {n2}.",
+                "{n0} minus {n1} ist {n2}.",
+                "{n0} минус {n1} будет {n2}.",
+            ),
+        ),
+    ),
+    Kind(
+        10,
+        _draw_things,
+        (
+            _frame("We have {it}.", "Wir haben {it}.", "У нас {it}."),
+            _frame("I bought {it}.", "Ich habe {it} gekauft.", "Я купил {acc}."),
+            _frame("She sold {it}.", "Sie hat {it} verkauft.", "Она продала {acc}."),
+            _frame("There are {it} in the room.", "Im Zimmer sind {it}.", "В комнате {it}."),
+        ),
+    ),
+    Kind(
+        6,
+        _draw_span,
+        (
+            _frame("The journey takes {it}.", "Die Reise dauert {it}.", "Поездка длится {acc}."),
+            _frame(
+                "He stayed in Berlin for {it}.",
+                "Er blieb {it} in Berlin.",
+                "Он жил в Берлине {acc}.",
+            ),
+            _frame("We waited for {it}.", "Wir haben {it} gewartet.", "Мы ждали {acc}."),
+        ),
+    ),
+    Kind(
+        4,
+        _draw_distance,
+        (
+            _frame(
+                "The station is {it} away.", "Der Bahnhof ist {it} entfernt.", "До вокзала {it}."
+            ),
+            _frame("They walked {it}.", "Sie sind {it} gegangen.", "Они прошли {acc}."),
+        ),
+    ),
+    Kind(
+        1,
+        _draw_age,
+        (
+            _frame("She is {it} old.", "Sie ist {it} alt.", "Ей {it}."),
+            _frame("He is {it} old.", "Er ist {it} alt.", "Ему {it}."),
+        ),
+    ),
+    Kind(
+        4,
+        _draw_town,
+        (_frame("The town has {it}.", "Die Stadt hat {it}.", "В городе {it}."),),
+    ),
+    Kind(
+        14,
+        _draw_money,
+        (
+            _frame("It costs {it}.", "Es kostet {it}.", "Это стоит {acc}."),
+            _frame("I paid {it}.", "Ich habe {it} bezahlt.", "Я заплатил {acc}."),
+            _frame("The ticket costs {it}.", "Die Fahrkarte kostet {it}.", "Билет стоит {acc}."),
+            _frame("She has saved {it}.", "Sie hat {it} gespart.", "Она накопила {acc}."),
+            _frame("He owes me {it}.", "Er schuldet mir {it}.", "Он должен мне {acc}."),
+        ),
+    ),
+    Kind(
+        9,
+        _draw_rank,
+        (
+            _frame(
+                "We live on the {it} floor.",
+                "Wir wohnen im {ten} Stock.",
+                "Мы живём на {prep_m} этаже.",
+            ),
+            _frame(
+                "He finished in {it} place.",
+                "Er kam auf den {ten} Platz.",
+                "Он финишировал на {prep_n} месте.",
+            ),
+            _frame(
+                "It happened in the {it} minute.",
+                "Es geschah in der {ten} Minute.",
+                "Это случилось на {prep_f} минуте.",
+            ),
+            _frame(
+                "Today is the {it} day of the journey.",
+                "Heute ist der {te} Tag der Reise.",
+                "Сегодня {nom_m} день поездки.",
+            ),
+            _frame("This is the {it} question.", "Das ist die {te} Frage.", "Это {nom_m} вопрос."),
+            _frame("This is the {it} letter.", "Das ist der {te} Brief.", "Это {nom_n} письмо."),
+            _frame(
+                "I am reading the {it} chapter.",
+                "Ich lese das {te} Kapitel.",
+                "Я читаю {acc_f} главу.",
+            ),
+        ),
+    ),
+    Kind(
+        4,
+        _draw_pages,
+        (_frame("Read pages {it}.", "Lies die Seiten {it}.", "Прочитай страницы {it}."),),
+    ),
+    Kind(
+        7,
+        _draw_year,
+        (
+            _frame("He was born in {it}.", "Er wurde im Jahr {it} geboren.", "Он родился {it}."),
+            _frame("She died in {it}.", "Sie starb im Jahr {it}.", "Она умерла {it}."),
+            _frame(
+                "The house was built in {it}.",
+                "Das Haus wurde im Jahr {it} gebaut.",
+                "Дом был построен {it}.",
+            ),
+            _frame(
+                "The war ended in {it}.",
+                "Der Krieg endete im Jahr {it}.",
+                "Война закончилась {it}.",
+            ),
+        ),
+    ),
+    Kind(
+        12,
+        _draw_day,
+        (
+            _frame("He was born on {it}.", "Er wurde am {it} geboren.", "Он родился {it}."),
+            _frame("The concert was on {it}.", "Das Konzert war am {it}.", "Концерт был {it}."),
+            _frame("We arrived on {it}.", "Wir sind am {it} angekommen.", "Мы приехали {it}."),
+            _frame(
+                "The museum was closed on {it}.",
+                "Das Museum war am {it} geschlossen.",
+                "Музей был закрыт {it}.",
+            ),
+        ),
+    ),
+    Kind(
+        12,
+        _draw_clock,
+        (
+            _frame(
+                "The train leaves at {it}.", "Der Zug fährt um {it} ab.", "Поезд отправляется {it}."
+            ),
+            _frame(
+                "The plane lands at {it}.",
+                "Das Flugzeug landet um {it}.",
+                "Самолёт приземляется {it}.",
+            ),
+            _frame(
+                "The lesson begins at {it}.",
+                "Der Unterricht beginnt um {it}.",
+                "Урок начинается {it}.",
+            ),
+            _frame("We are meeting at {it}.", "Wir treffen uns um {it}.", "Мы встречаемся {it}."),
+            _frame(
+                "The shop closes at {it}.",
+                "Das Geschäft schließt um {it}.",
+                "Магазин закрывается {it}.",
+            ),
+            _frame("He calls me at {it}.", "Er ruft mich um {it} an.", "Он звонит мне {it}."),
+        ),
+    ),
+)

@@ -1,0 +1,60 @@
+"""Punctuation normalisation and tokenisation as Moses does them, on several cores.
+
+The tokens are those that fairseq's ``--tokenizer moses`` would make of the normalised sentence
+(dashes split, ``&`` and its like escaped), so that the same option of ``fairseq-generate`` undoes
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+from data_prep.lib.cli import in_out_pairs, positive, progress, run
+from data_prep.lib.corpus import read, write_lines
+from data_prep.lib.parallel import available_cores, map_lines
+
+
+def make_tokeniser(language: str) -> Callable[[str], str]:
+    """A function from a raw sentence to its tokens, with single spaces between them.
+
+    Args:
+        language: a code such as ``de``; English rules are used for those sacremoses does not know.
+    """
+    normaliser = MosesPunctNormalizer(lang=language)
+    tokeniser = MosesTokenizer(lang=language)
+
+    def tokenise(sentence: str) -> str:
+        tokens: str = tokeniser.tokenize(
+            normaliser.normalize(sentence), aggressive_dash_splits=True, return_str=True
+        )
+        return tokens
+
+    return tokenise
+
+
+def tokenise_lines(lines: Iterable[str], *, language: str, workers: int) -> Iterator[str]:
+    """The lines tokenised, in order."""
+    return map_lines(partial(make_tokeniser, language), lines, workers=workers)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Tokenise texts."""
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.lib.tokenise",
+        description="Normalise the punctuation of texts and split them into tokens (sacremoses).",
+    )
+    parser.add_argument("--lang", required=True, help="the language of the texts, such as de")
+    parser.add_argument("--workers", type=positive, default=available_cores())
+    in_out_pairs(parser)
+    options = parser.parse_args(arguments)
+    for source, target in options.files:
+        lines = tokenise_lines(read(source), language=options.lang, workers=options.workers)
+        write_lines(progress(lines, what=f"tokenise {target.name}"), target)
+
+
+if __name__ == "__main__":
+    run(main)

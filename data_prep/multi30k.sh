@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Multi30k (task 1), image captions, from raw text to bin/. See --help.
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+default_url=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw
+pair=en-de merges=8000 from_dir="" url=""
+
+script_help() {
+    cat <<HELP
+Usage: $script_name --out DIR [--from-dir DIR | --url URL] [options]
+
+Prepare Multi30k, task 1: 29,000 image captions for training, 1,014 for
+validation (val) and the 1,000 of test_2016_flickr, for fairseq.
+
+  --from-dir DIR   take train.LANG, val.LANG and test_2016_flickr.LANG from DIR,
+                   plain or with .gz
+  --url URL        download them (.gz) from below URL into DIR/download, resuming
+                   what was broken off (default, where there is no --from-dir:
+                   $default_url)
+  --pair PAIR      en-de (default), de-en, en-fr or fr-en, where the files are to
+                   be had
+
+${common_help/MERGES/8000}
+
+Example:
+  $script_name --out data/multi30k && fairseq-train data/multi30k/bin ...
+  fairseq-generate data/multi30k/bin --path checkpoint_best.pt \\
+      --tokenizer moses --remove-bpe --source-lang en --target-lang de
+HELP
+}
+
+split_equals "$@"
+set -- ${words[@]+"${words[@]}"}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --pair) need_value "$@"; pair=$2; shift 2 ;;
+        --from-dir) need_value "$@"; from_dir=$(absolute "$2"); shift 2 ;;
+        --url) need_url "$@"; url=${2%/}; shift 2 ;;
+        *) common_option "$@"; shift "$used" ;;
+    esac
+done
+set_pair "$pair" en-de de-en en-fr fr-en
+[ -z "$from_dir" ] || [ -z "$url" ] || usage_error "give --from-dir or --url, not both"
+begin
+
+if [ -z "$from_dir" ]; then
+    from_dir=$PWD/download
+    addresses=()
+    for name in train val test_2016_flickr; do
+        addresses+=("${url:-$default_url}/$name.$source_lang.gz" "${url:-$default_url}/$name.$target_lang.gz")
+    done
+    "$python" -m data_prep.lib.download --to download "${addresses[@]}"
+fi
+
+for names in train:train valid:val test:test_2016_flickr; do
+    source_file=$(find_file "$from_dir/${names#*:}.$source_lang")
+    target_file=$(find_file "$from_dir/${names#*:}.$target_lang")
+    source_files+=("$source_file" "$target_file")
+    pair_step "${names%:*}" "$source_file" "$target_file"
+done
+tokenise_all train valid test
+finish

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# A corpus of number expressions, made up from a seed, and all the way to bin/. See --help.
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+pair=en-de train=13000 valid=500 test=500 seed=1 merges=400
+
+script_help() {
+    cat <<HELP
+Usage: $script_name --out DIR [options]
+
+Make up a parallel corpus of numbers in words (cardinals, ordinals, years, sums,
+amounts of money, dates, times) and prepare it for fairseq. It needs no download
+and takes seconds, and it is a real translation task: German says the units before
+the tens, Russian inflects. The same seed gives the same corpus. No sentence
+occurs twice, on either side, so the three parts share none.
+
+  --pair PAIR      en-de (default), de-en, en-ru or ru-en
+  --train N        training pairs (default: 13000)
+  --valid N        validation pairs (default: 500)
+  --test N         test pairs (default: 500)
+  --seed N         (default: 1)
+
+${common_help/MERGES/400}
+
+Example:
+  $script_name --out data/numbers --pair en-ru --train 5000 --seed 2
+HELP
+}
+
+split_equals "$@"
+set -- ${words[@]+"${words[@]}"}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --pair) need_value "$@"; pair=$2; shift 2 ;;
+        --train) need_positive "$@"; train=$2; shift 2 ;;
+        --valid) need_positive "$@"; valid=$2; shift 2 ;;
+        --test) need_positive "$@"; test=$2; shift 2 ;;
+        --seed) need_number "$@"; seed=$2; shift 2 ;;
+        *) common_option "$@"; shift "$used" ;;
+    esac
+done
+set_pair "$pair" en-de de-en en-ru ru-en
+begin
+
+step raw --out raw/{train,valid,test}.{"$source_lang","$target_lang"} \
+    --do data_prep.lib.numbers_corpus --source-lang "$source_lang" --target-lang "$target_lang" \
+    --train "$train" --valid "$valid" --test "$test" --seed "$seed" raw
+manifest_options+=(--seed "$seed" --tool num2words --tool Babel)
+tokenise_all train valid test
+finish

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Tatoeba sentence pairs, from manythings.org's list to bin/. See --help.
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+default_url=https://www.manythings.org/anki/deu-eng.zip
+pair=en-de merges=8000 valid=1000 test=1000 seed=1 from_dir="" url=""
+
+script_help() {
+    cat <<HELP
+Usage: $script_name --out DIR [--from-dir DIR | --url URL] [options]
+
+Prepare the English-German sentence pairs of the Tatoeba project for fairseq. They
+come as one list, in which many sentences stand more than once. No sentence of the
+validation or test set, English or German, is in the training set; all other pairs
+of the list are for training.
+
+  --from-dir DIR   take the list from DIR: deu.txt, deu.txt.gz or deu-eng.zip;
+                   lines of english<TAB>german, a third column is ignored
+  --url URL        download the list into DIR/download (default, where there is no
+                   --from-dir: $default_url)
+  --pair PAIR      en-de (default) or de-en
+  --valid N        validation pairs (default: 1000)
+  --test N         test pairs (default: 1000)
+  --seed N         of the choice of these (default: 1)
+
+${common_help/MERGES/8000}
+
+Example:
+  $script_name --out data/tatoeba --from-dir ~/Downloads --test 2000
+HELP
+}
+
+split_equals "$@"
+set -- ${words[@]+"${words[@]}"}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --pair) need_value "$@"; pair=$2; shift 2 ;;
+        --from-dir) need_value "$@"; from_dir=$(absolute "$2"); shift 2 ;;
+        --url) need_url "$@"; url=$2; shift 2 ;;
+        --valid) need_positive "$@"; valid=$2; shift 2 ;;
+        --test) need_positive "$@"; test=$2; shift 2 ;;
+        --seed) need_number "$@"; seed=$2; shift 2 ;;
+        *) common_option "$@"; shift "$used" ;;
+    esac
+done
+set_pair "$pair" en-de de-en
+[ -z "$from_dir" ] || [ -z "$url" ] || usage_error "give --from-dir or --url, not both"
+begin
+
+if [ -z "$from_dir" ]; then
+    url=${url:-$default_url}
+    "$python" -m data_prep.lib.download --to download "$url"
+    list=download/$(basename "${url%%\?*}")
+else
+    list=""
+    for name in deu.txt deu.txt.gz deu-eng.zip; do
+        [ -n "$list" ] || [ ! -f "$from_dir/$name" ] || list=$from_dir/$name
+    done
+    [ -n "$list" ] || data_error "$from_dir: has no deu.txt, deu.txt.gz or deu-eng.zip"
+fi
+source_files+=("$list")
+
+step raw --in "$list" --out raw/{train,valid,test}.{en,de} \
+    --do data_prep.lib.tatoeba --valid "$valid" --test "$test" --seed "$seed" "$list" raw
+manifest_options+=(--seed "$seed")
+tokenise_all train valid test
+finish

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# WMT'14 English-German and English-Russian, from the published archives to bin/. See --help.
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+mirror=https://www.statmt.org
+pair=en-de merges=32000 pairs=2500000 seed=1 ratio=1.5 longest=250 from_dir="" yandex=""
+known_checksums=yes downloading=()
+
+script_help() {
+    cat <<HELP
+Usage: $script_name --out DIR [--pair en-de|en-ru] [--pairs N] [options]
+
+Prepare a sample of the training data of WMT'14 for fairseq, with newstest2013 for
+validation and newstest2014 (the full set) for testing.
+
+  en-de   Europarl v7, Common Crawl, News Commentary v9     (1.7 GB to download)
+  en-ru   Common Crawl, News Commentary v9, Wiki Headlines, and the Yandex 1M
+          corpus where --yandex names it                    (1.1 GB to download)
+
+Training pairs are drawn at random from the clean ones, as Moses' clean-corpus-n
+would have them: 1 to 250 tokens a side, and neither side more than 1.5 times as
+long as the other, after tokenisation and before BPE. Duplicates stay in. The draw
+keeps the order of the corpora and takes the same pairs for the same seed.
+
+  --pair PAIR      en-de (default) or en-ru
+  --pairs N        training pairs to draw, or "all" clean ones (default: 2500000)
+  --seed N         of the draw (default: 1)
+  --ratio R        largest quotient of the two lengths (default: 1.5)
+  --max-length N   largest number of tokens of a side (default: 250)
+  --yandex FILE    1mcorpus.zip, for en-ru. It is never downloaded, as its licence
+                   asks for a form: https://translate.yandex.ru/corpus
+                   Without it there are not enough pairs for the default --pairs.
+  --mirror URL     download from below URL, with the paths of statmt.org
+                   (default: $mirror)
+  --no-known-checksums
+                   take what the mirror has, although the published checksums differ
+  --attempts N     downloads: attempts in a row without progress (default: 5)
+  --pause SECONDS  downloads: pause before the second attempt; doubles (default: 2)
+  --from-dir DIR   download nothing and take from DIR
+                   - the published archives that are there, by their names:
+                     training-parallel-europarl-v7.tgz, training-parallel-
+                     commoncrawl.tgz, training-parallel-nc-v9.tgz, wiki-titles.tgz,
+                     dev.tgz, test-full.tgz
+                   - all plain pairs NAME.en and NAME.de (or .ru), also as .gz, as
+                     further training data
+                   - newstest2013.LANG or valid.LANG, in place of dev.tgz
+                   - newstest2014.en-de.LANG, newstest2014.LANG or test.LANG, or the
+                     .sgm files newstest2014-deen-*, in place of test-full.tgz
+
+Downloads go to DIR/download, resume where they were broken off, and are checked
+against the published checksums, and later against DIR/download/SHA256SUMS.
+DIR/corpora has each source, raw and tokenised.
+
+${common_help/MERGES/32000}
+
+Examples:
+  $script_name --out data/wmt14-en-de --pair en-de
+  $script_name --out data/wmt14-en-ru --pair en-ru --yandex ~/1mcorpus.zip --pairs all
+  $script_name --out data/own --from-dir my-texts --pairs all --merges 8000
+HELP
+}
+
+split_equals "$@"
+set -- ${words[@]+"${words[@]}"}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --pair) need_value "$@"; pair=$2; shift 2 ;;
+        --pairs) need_value "$@"; [ "$2" = all ] || need_positive "$@"; pairs=$2; shift 2 ;;
+        --seed) need_number "$@"; seed=$2; shift 2 ;;
+        --ratio)
+            need_value "$@"
+            [[ $2 =~ ^[1-9][0-9]*(\.[0-9]+)?$ ]] || usage_error "--ratio: '$2' is not a number from 1"
+            ratio=$2
+            shift 2
+            ;;
+        --max-length) need_positive "$@"; longest=$2; shift 2 ;;
+        --yandex) need_value "$@"; yandex=$(absolute "$2"); shift 2 ;;
+        --mirror) need_url "$@"; mirror=$2; shift 2 ;;
+        --no-known-checksums) known_checksums=no; shift ;;
+        --attempts) need_positive "$@"; downloading+=(--attempts "$2"); shift 2 ;;
+        --pause)
+            need_value "$@"
+            [[ $2 =~ ^[0-9]+(\.[0-9]+)?$ ]] || usage_error "--pause: '$2' is not a number of seconds"
+            downloading+=(--pause "$2")
+            shift 2
+            ;;
+        --from-dir) need_value "$@"; from_dir=$(absolute "$2"); shift 2 ;;
+        *) common_option "$@"; shift "$used" ;;
+    esac
+done
+set_pair "$pair" en-de en-ru
+[ -z "$yandex" ] || [ "$pair" = en-ru ] || usage_error "--yandex is for --pair en-ru alone"
+begin
+
+listing=(list --target "$target_lang")
+if [ -n "$from_dir" ]; then
+    listing+=(--folder "$from_dir")
+else
+    listing+=(--mirror "$mirror" --to download ${downloading[@]+"${downloading[@]}"})
+    [ "$known_checksums" = yes ] || listing+=(--no-known-checksums)
+fi
+[ -z "$yandex" ] || listing+=(--yandex "$yandex")
+listed=$("$python" -m data_prep.lib.wmt14 "${listing[@]}")
+
+# Each source becomes two plain files: corpora/raw/NAME.LANG, raw/valid.LANG, raw/test.LANG.
+corpora=() corpus_files=()
+while IFS=$'\t' read -r -u 3 name first second; do
+    files=("$first") prefix=raw/$name
+    [ -z "$second" ] || files+=("$second")
+    source_files+=("${files[@]}")
+    case $name in
+        valid | test) ;;
+        *) corpora+=("$name"); prefix=corpora/raw/$name ;;
+    esac
+    step "unpack.$name" --in "${files[@]}" --out "$prefix.en" "$prefix.$target_lang" \
+        --do data_prep.lib.wmt14 unpack --target "$target_lang" --name "$name" \
+        --out "$prefix" "${files[@]}"
+done 3<<<"$listed"
+
+sampling=(--raw-folder corpora/raw --out-raw raw/train)
+drawn=(raw/train.{en,"$target_lang"})
+for name in "${corpora[@]}"; do
+    corpus_files+=("corpora/raw/$name.en" "corpora/raw/$name.$target_lang")
+done
+if [ "$bpe" = subword-nmt ]; then
+    for name in "${corpora[@]}"; do
+        for lang in en "$target_lang"; do
+            step "corpora.tok.$name.$lang" --in "corpora/raw/$name.$lang" \
+                --out "corpora/tok/$name.$lang" --do data_prep.lib.tokenise --lang "$lang" \
+                "corpora/raw/$name.$lang" "corpora/tok/$name.$lang" --workers "$workers"
+            corpus_files+=("corpora/tok/$name.$lang")
+        done
+    done
+    sampling+=(--tok-folder corpora/tok --out-tok tok/train)
+    drawn+=(tok/train.{en,"$target_lang"})
+fi
+step sample --in "${corpus_files[@]}" --out "${drawn[@]}" --do data_prep.lib.sample \
+    --source-lang en --target-lang "$target_lang" --pairs "$pairs" --seed "$seed" \
+    --ratio "$ratio" --max-length "$longest" "${sampling[@]}" "${corpora[@]}"
+
+manifest_options+=(--seed "$seed" --option "pairs=$pairs" --option "ratio=$ratio"
+    --option "max-length=$longest" --option "corpora=${corpora[*]}")
+tokenise_all valid test
+finish

@@ -1,0 +1,1 @@
+"""Reporting: scores, result files, tables and figures, each figure with its signature."""

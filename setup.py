@@ -1,0 +1,48 @@
+"""Packaging of headprune; the tools' settings are in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+version: dict[str, str] = {}
+exec((ROOT / "headprune" / "version.py").read_text(encoding="utf-8"), version)
+
+FAIRSEQ = [
+    # fairseq-fixed is fairseq's main branch made to import on Python 3.11. Its own dependencies
+    # include an audio library that changes torch's version, so `make` installs it without them.
+    "fairseq-fixed==0.12.3.1",
+    "hydra-core>=1.3.2",
+    "omegaconf>=2.3",
+    "sacrebleu>=2.4",
+]
+DATA = ["sacremoses", "subword-nmt", "sentencepiece", "num2words", "babel", "tqdm"]
+STUDIES = ["snakemake>=9", "pyyaml", "sacrebleu>=2.4", "matplotlib>=3.8", "scipy"]
+
+setup(
+    name="headprune",
+    version=version["__version__"],
+    description="Remove attention heads from Transformers, and measure what that costs",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.11,<3.13",
+    packages=find_packages(
+        include=[f"{name}{below}" for name in ("headprune", "fairseq_plugin", "hf_plugin",
+                                               "data_prep") for below in ("", ".*")]
+    ),
+    package_data={
+        "headprune": ["py.typed", "report/*.json"],
+        "fairseq_plugin": ["py.typed"],
+        "hf_plugin": ["py.typed"],
+        "data_prep": ["py.typed", "*.sh", "lib/*.sh"],
+    },
+    install_requires=["torch>=2.6", "numpy", "typer>=0.12", "rich", "sacrebleu>=2.4"],
+    extras_require={
+        "fairseq": FAIRSEQ,
+        "data": DATA,
+        "studies": STUDIES,
+        "dev": ["pytest", "hypothesis", "pytest-xdist", "ruff", "mypy"],
+    },
+    entry_points={"console_scripts": ["headprune = headprune.cli:main"]},
+)

@@ -1,0 +1,1 @@
+"""Studies: one YAML file each, and the Snakefile that runs them."""

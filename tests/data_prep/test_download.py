@@ -1,0 +1,171 @@
+"""Downloads from a server on this machine that does what servers do."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from conftest import Site
+
+from data_prep.lib.download import SUMS, Patience, download, read_sums
+from headprune.errors import DataError, UsageError
+
+BODY = bytes(range(256)) * 4000
+QUICK = Patience(attempts=3, pause=0.01, timeout=10)
+
+
+def fetch(site: Site, folder: Path, checksum: str | None = None) -> Path:
+    return download(f"{site.url}/dir/a.bin", folder, checksum=checksum, patience=QUICK)
+
+
+@pytest.fixture(autouse=True)
+def content(site: Site) -> None:
+    site.files["/dir/a.bin"] = BODY
+
+
+def ranges_asked(site: Site) -> list[str | None]:
+    return [asked for _, asked in site.asked]
+
+
+def test_fetches_and_records(site: Site, tmp_path: Path) -> None:
+    path = fetch(site, tmp_path / "to")
+    assert path == tmp_path / "to" / "a.bin"
+    assert path.read_bytes() == BODY
+    digest = hashlib.sha256(BODY).hexdigest()
+    assert (tmp_path / "to" / SUMS).read_text() == f"{digest}  a.bin\n"
+    assert {item.name for item in path.parent.iterdir()} == {"a.bin", SUMS}
+
+
+def test_the_second_time_asks_for_nothing(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetch(site, tmp_path)
+    fetch(site, tmp_path)
+    assert len(site.asked) == 1
+    assert "skip:" in capsys.readouterr().err
+
+
+def test_a_broken_connection_is_resumed(site: Site, tmp_path: Path) -> None:
+    site.break_after["/dir/a.bin"] = [300_000, 200_000]
+    assert fetch(site, tmp_path).read_bytes() == BODY
+    assert ranges_asked(site) == [None, "bytes=300000-", "bytes=500000-"]
+
+
+def test_what_a_run_had_is_kept_for_the_next(site: Site, tmp_path: Path) -> None:
+    site.break_after["/dir/a.bin"] = [300_000, 0, 0, 0]
+    with pytest.raises(DataError, match="closed early, after 3 attempts; 300000 bytes are kept"):
+        fetch(site, tmp_path)
+    assert not (tmp_path / "a.bin").exists()
+    assert not (tmp_path / SUMS).exists()
+    site.break_after.clear()
+    site.asked.clear()
+    assert fetch(site, tmp_path).read_bytes() == BODY
+    assert ranges_asked(site) == ["bytes=300000-"]
+
+
+def test_a_server_without_ranges_starts_again(site: Site, tmp_path: Path) -> None:
+    site.ranges = False
+    site.break_after["/dir/a.bin"] = [300_000]
+    assert fetch(site, tmp_path).read_bytes() == BODY
+    assert ranges_asked(site) == [None, "bytes=300000-"]
+
+
+def test_a_file_that_changed_in_between_starts_again(site: Site, tmp_path: Path) -> None:
+    site.break_after["/dir/a.bin"] = [300_000, 0, 0, 0]
+    with pytest.raises(DataError):
+        fetch(site, tmp_path)
+    site.break_after.clear()
+    site.files["/dir/a.bin"] = BODY[::-1]
+    site.etag = '"two"'
+    assert fetch(site, tmp_path).read_bytes() == BODY[::-1]
+
+
+def test_a_file_of_another_address_starts_again(site: Site, tmp_path: Path) -> None:
+    site.break_after["/dir/a.bin"] = [300_000, 0, 0, 0]
+    with pytest.raises(DataError):
+        fetch(site, tmp_path)
+    site.files["/mirror/a.bin"] = BODY[::-1]
+    site.etag = None
+    path = download(f"{site.url}/mirror/a.bin", tmp_path, patience=QUICK)
+    assert path.read_bytes() == BODY[::-1]
+
+
+def test_a_part_that_is_whole_is_taken(site: Site, tmp_path: Path) -> None:
+    site.break_after["/dir/a.bin"] = [300_000, 0, 0, 0]
+    with pytest.raises(DataError):
+        fetch(site, tmp_path)
+    (tmp_path / "a.bin.part").write_bytes(BODY)
+    assert fetch(site, tmp_path).read_bytes() == BODY
+    assert ranges_asked(site)[-1] == f"bytes={len(BODY)}-"
+
+
+def test_no_length_is_no_obstacle(site: Site, tmp_path: Path) -> None:
+    site.length = False
+    assert fetch(site, tmp_path).read_bytes() == BODY
+
+
+def test_errors_that_may_pass_are_tried_again(site: Site, tmp_path: Path) -> None:
+    site.statuses["/dir/a.bin"] = [503, 429]
+    assert fetch(site, tmp_path).read_bytes() == BODY
+    assert len(site.asked) == 3
+
+
+def test_not_found_is_final(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"/dir/b\.bin: the server says 404 Not Found"):
+        download(f"{site.url}/dir/b.bin", tmp_path, patience=QUICK)
+    assert len(site.asked) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    # port 9 (discard) has no server on any machine that runs tests
+    with pytest.raises(DataError, match="127.0.0.1:9/a: .*refused, after 3 attempts"):
+        download("http://127.0.0.1:9/a", tmp_path, patience=QUICK)
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "md5"])
+def test_the_published_checksum(site: Site, tmp_path: Path, algorithm: str) -> None:
+    right = hashlib.new(algorithm, BODY).hexdigest()
+    fetch(site, tmp_path, f"{algorithm}:{right}")
+    wrong = hashlib.new(algorithm, b"other").hexdigest()
+    with pytest.raises(DataError, match=f"{algorithm} is {right}, but {wrong} was published"):
+        fetch(site, tmp_path / "2", f"{algorithm}:{wrong}")
+    assert (tmp_path / "2" / "a.bin.rejected").read_bytes() == BODY
+    assert not (tmp_path / "2" / "a.bin").exists()
+    assert read_sums(tmp_path / "2") == {}
+
+
+def test_a_file_that_changed_on_disk(site: Site, tmp_path: Path) -> None:
+    path = fetch(site, tmp_path)
+    path.write_bytes(BODY[:-1])
+    with pytest.raises(DataError, match=r"a\.bin: SHA-256 is \w+, but .*SHA256SUMS has \w+"):
+        fetch(site, tmp_path)
+    path.unlink()
+    assert fetch(site, tmp_path).read_bytes() == BODY
+
+
+def test_a_file_that_changed_at_its_source(site: Site, tmp_path: Path) -> None:
+    fetch(site, tmp_path).unlink()
+    site.files["/dir/a.bin"] = b"other"
+    with pytest.raises(DataError, match="delete that line if the change is meant"):
+        fetch(site, tmp_path)
+    assert not (tmp_path / "a.bin").exists()
+
+
+def test_sums_of_several_files_stay(site: Site, tmp_path: Path) -> None:
+    site.files["/b"] = b"b"
+    download(f"{site.url}/b", tmp_path, patience=QUICK)
+    fetch(site, tmp_path)
+    assert sorted(read_sums(tmp_path)) == ["a.bin", "b"]
+
+
+def test_a_broken_list_of_sums(site: Site, tmp_path: Path) -> None:
+    (tmp_path / SUMS).write_text("nonsense\n")
+    with pytest.raises(DataError, match="SHA256SUMS: line 1 is not a checksum"):
+        fetch(site, tmp_path)
+
+
+def test_an_address_without_a_file(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not end in the name of a file"):
+        download(f"{site.url}/dir/", tmp_path, patience=QUICK)

@@ -1,0 +1,144 @@
+"""Cleaning and sampling."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_prep.lib import sample
+from headprune.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def words(count: int) -> str:
+    return " ".join(["w"] * count)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "clean"),
+    [
+        (1, 1, True),
+        (0, 0, False),
+        (0, 1, False),
+        (1, 0, False),
+        (2, 3, True),
+        (3, 2, True),
+        (2, 4, False),
+        (7, 10, True),
+        (7, 11, False),
+        (250, 250, True),
+        (251, 250, False),
+        (250, 251, False),
+    ],
+)
+def test_clean_is_what_clean_corpus_n_keeps(source: int, target: int, clean: bool) -> None:
+    assert sample.is_clean(words(source), words(target), ratio=1.5, longest=250) is clean
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers())
+def test_takes_exactly_as_many_as_asked(wanted: int, more: int, seed: int) -> None:
+    drawn = list(sample.selection(wanted, wanted + more, seed=seed))
+    assert len(drawn) == wanted + more
+    assert sum(drawn) == wanted
+    assert drawn == list(sample.selection(wanted, wanted + more, seed=seed))
+
+
+def test_every_item_is_taken_equally_often() -> None:
+    taken: Counter[int] = Counter()
+    for seed in range(4000):
+        taken.update(i for i, is_in in enumerate(sample.selection(3, 10, seed=seed)) if is_in)
+    # 1200 expected of each; the standard deviation is 29
+    assert all(abs(taken[item] - 1200) < 150 for item in range(10))
+
+
+def corpora(folder: Path) -> None:
+    """Two corpora, raw and tokenised; every third pair is not clean."""
+    for kind in ("raw", "tok"):
+        (folder / kind).mkdir(parents=True)
+    for name, count in (("first", 30), ("second", 60)):
+        for language in ("en", "de"):
+            raw = [f"{name}{language}{n} ." for n in range(count)]
+            tok = [
+                f"{line} {words(5)}" if n % 3 == 0 and language == "de" else line
+                for n, line in enumerate(raw)
+            ]
+            (folder / "raw" / f"{name}.{language}").write_text("\n".join(raw) + "\n")
+            (folder / "tok" / f"{name}.{language}").write_text("\n".join(tok) + "\n")
+
+
+def draw(folder: Path, *options: str) -> None:
+    sample.main(
+        ["--source-lang", "en", "--target-lang", "de", *options]
+        + ["--raw-folder", str(folder / "raw"), "--tok-folder", str(folder / "tok")]
+        + ["--out-raw", str(folder / "raw-train"), "--out-tok", str(folder / "tok-train")]
+        + ["first", "second"]
+    )
+
+
+def test_all_columns_are_drawn_together_and_in_order(tmp_path: Path) -> None:
+    corpora(tmp_path)
+    draw(tmp_path, "--pairs", "40", "--seed", "7")
+    columns = [
+        (tmp_path / f"{kind}-train.{language}").read_text().splitlines()
+        for kind in ("raw", "tok")
+        for language in ("en", "de")
+    ]
+    english, german, english_tokens, german_tokens = columns
+    assert len(english) == 40
+    assert english == english_tokens and german == german_tokens
+    assert [line.replace("en", "de") for line in english] == german
+    numbers = [(line[:5], int(line.split()[0].split("en")[1])) for line in english]
+    assert all(number % 3 for _, number in numbers)
+    order = [(name != "first", number) for name, number in numbers]
+    assert order == sorted(order)
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    corpora(tmp_path)
+    drawn = []
+    for seed in ("1", "1", "2"):
+        draw(tmp_path, "--pairs", "30", "--seed", seed)
+        drawn.append((tmp_path / "raw-train.en").read_text())
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_too_few_clean_pairs_names_both_numbers(tmp_path: Path) -> None:
+    corpora(tmp_path)
+    with pytest.raises(DataError, match="only 60 clean pairs .* for the 61 asked for"):
+        draw(tmp_path, "--pairs", "61", "--seed", "1")
+    assert not (tmp_path / "raw-train.en").exists()
+    draw(tmp_path, "--pairs", "all", "--seed", "1")
+    assert (tmp_path / "raw-train.en").read_text().count("\n") == 60
+
+
+@pytest.mark.slow
+def test_memory_is_flat_in_the_number_of_lines(tmp_path: Path) -> None:
+    peaks = []
+    for count in (5_000, 500_000):
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        for language in ("en", "de"):
+            with open(tmp_path / "raw" / f"text.{language}", "w") as file:
+                file.writelines(f"a line of some words with number {n}\n" for n in range(count))
+        program = (
+            "import resource, sys; from data_prep.lib import sample; sample.main(sys.argv[1:]);"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, "--source-lang", "en", "--target-lang", "de"]
+            + ["--pairs", str(count // 2), "--seed", "1", "--raw-folder", str(tmp_path / "raw")]
+            + ["--out-raw", str(tmp_path / "train"), "text"],
+            env={"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        peaks.append(int(done.stdout))
+    # kilobytes; the longer text alone has 40 MB
+    assert peaks[1] - peaks[0] < 4000

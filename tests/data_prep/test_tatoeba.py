@@ -1,0 +1,100 @@
+"""Holding out sentences of a list in which they repeat."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep.lib import tatoeba
+from headprune.errors import DataError
+
+
+def keys(pairs: list[tuple[str, str]], side: int) -> set[str]:
+    return {" ".join(pair[side].casefold().split()) for pair in pairs}
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_no_sentence_is_in_two_sets(data: st.DataObject) -> None:
+    sentence = st.sampled_from(["a", "A", "b", "c c", "C  c", "d", "e", "f", "g", "h"])
+    pairs = data.draw(st.lists(st.tuples(sentence, sentence), min_size=1, max_size=60))
+    sizes = (data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
+    try:
+        valid, test = tatoeba.hold_out((pairs, pairs), sizes, seed=data.draw(st.integers(0, 99)))
+    except DataError:
+        return
+    train = list(tatoeba.without(pairs, [*valid, *test]))
+    assert (len(valid), len(test)) == sizes
+    for side in (0, 1):
+        assert len(keys(valid, side)) == len(valid)
+        assert not keys(valid, side) & keys(test, side)
+        assert not keys(train, side) & (keys(valid, side) | keys(test, side))
+    assert {*train, *valid, *test} <= set(pairs)
+    dropped = [pair for pair in pairs if pair not in {*train, *valid, *test}]
+    held = [*valid, *test]
+    assert all(keys([p], 0) & keys(held, 0) or keys([p], 1) & keys(held, 1) for p in dropped)
+
+
+def some_list(count: int) -> list[tuple[str, str]]:
+    return [(f"sentence {n // 3}", f"Satz {n // 2}") for n in range(count)]
+
+
+def test_the_order_of_the_list_does_not_matter() -> None:
+    pairs = some_list(300)
+    shuffled = random.Random(0).sample(pairs, len(pairs))
+    assert tatoeba.hold_out((pairs, pairs), (10, 10), seed=1) == tatoeba.hold_out(
+        (shuffled, shuffled), (10, 10), seed=1
+    )
+
+
+def test_the_seed_decides() -> None:
+    pairs = some_list(300)
+    assert tatoeba.hold_out((pairs, pairs), (5, 5), seed=1) != tatoeba.hold_out(
+        (pairs, pairs), (5, 5), seed=2
+    )
+
+
+def test_too_few_sentences() -> None:
+    pairs = [("one", "eins"), ("two", "zwei")]
+    with pytest.raises(DataError, match="only 2 different sentences .* of the 3 asked for"):
+        tatoeba.hold_out((pairs, pairs), (1, 2), seed=1)
+
+
+@pytest.mark.parametrize("kind", ["deu.txt", "deu.txt.gz", "deu-eng.zip"])
+def test_reads_all_kinds_of_lists(tmp_path: Path, kind: str) -> None:
+    text = "".join(f"{a}\t{b}\tCC-BY 2.0\n" for a, b in some_list(90))
+    path = tmp_path / kind
+    if kind.endswith(".zip"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("_about.txt", "about")
+            archive.writestr("deu.txt", text)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if kind.endswith(".gz") else text.encode())
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    tatoeba.main(["--valid", "4", "--test", "5", "--seed", "1", str(path), str(raw)])
+    made = {file.name: file.read_text().splitlines() for file in raw.iterdir()}
+    assert (len(made["valid.en"]), len(made["test.de"])) == (4, 5)
+    assert len(made["train.en"]) == len(made["train.de"]) > 50
+    assert set(zip(made["train.en"], made["train.de"], strict=True)) < set(some_list(90))
+    assert not any("CC-BY" in line for lines in made.values() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("one\teins\ntwo\n", "deu.txt: line 2 has no tab"),
+        ("one\t \n", "deu.txt: line 1 has an empty sentence"),
+        ("", "deu.txt: empty"),
+    ],
+)
+def test_bad_lists(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "deu.txt").write_text(text)
+    with pytest.raises(DataError, match=told):
+        list(tatoeba.read_list(tmp_path / "deu.txt"))

@@ -1,0 +1,103 @@
+"""Reading fairseq-generate's output, and scoring it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headprune import DataError
+from headprune.report.bleu import bleu_and_chrf, read_generation, read_lines
+
+GENERATION = """\
+2026-01-01 | INFO | fairseq_cli.generate | loading
+S-1\ta small house
+T-1\tein kleines Haus
+H-1\t-0.31\tein kleines Haus
+D-1\t-0.31\tEin kleines Haus.
+P-1\t-0.1 -0.2
+S-0\tyes
+H-0\t-0.5\tja
+D-0\t-0.5\tJa.
+P-0\t-0.1
+Generate test with beam=5: BLEU4 = 1.00
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "generation.txt"
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_translations_come_detokenised_and_in_the_order_of_the_test_set(tmp_path: Path) -> None:
+    assert read_generation(written(tmp_path, GENERATION)) == ["Ja.", "Ein kleines Haus."]
+
+
+def test_an_empty_translation_counts_as_one(tmp_path: Path) -> None:
+    assert read_generation(written(tmp_path, "D-0\t-1.0\t\nD-1\t-inf\tx\n")) == ["", "x"]
+
+
+@given(
+    st.permutations(range(12)),
+    st.lists(st.text(st.characters(exclude_characters="\n\r")), min_size=12, max_size=12),
+)
+def test_any_text_in_any_order_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], texts: list[str]
+) -> None:
+    lines = [f"D-{number}\t-0.1\t{texts[number]}\n" for number in order]
+    try:
+        path = written(tmp_path_factory.mktemp("g"), "".join(lines))
+    except UnicodeEncodeError:  # Half a surrogate pair is no text.
+        return
+    assert read_generation(path) == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("H-0\t-0.1\tx\n", "no translation"),
+        ("", "no translation"),
+        ("D-0\t-1\ta\nD-3\t-1\tb\n", r"sentence 1 is missing \(2 of 4"),
+        ("D-0\t-1\ta\nD-0\t-2\tb\n", "sentence 0 is translated twice.*--nbest 1"),
+    ],
+)
+def test_an_output_that_is_not_whole_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_generation(written(tmp_path, text))
+
+
+def test_lines_break_at_newlines_only(tmp_path: Path) -> None:
+    path = written(tmp_path, "a\u2028b\x0bc\nd\r\n")
+    assert read_lines(path) == ["a\u2028b\x0bc", "d"]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere"):
+        read_lines(tmp_path / "nowhere")
+    path = tmp_path / "latin"
+    path.write_bytes("für\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"latin: not UTF-8 text \(byte 1\)"):
+        read_lines(path)
+
+
+def test_scores_are_those_of_sacrebleu_and_cased() -> None:
+    references = ["The small house is green .", "Two men are walking in the street."]
+    hypotheses = ["The small house is blue .", "Two men walk in the street."]
+    score = bleu_and_chrf(hypotheses, references)
+    assert score.bleu == sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert score.chrf == sacrebleu.corpus_chrf(hypotheses, [references]).score
+    assert "case:mixed" in score.bleu_signature
+    assert "tok:13a" in score.bleu_signature
+    lower = bleu_and_chrf([line.lower() for line in hypotheses], references)
+    assert lower.bleu < score.bleu
+
+
+def test_texts_of_different_length_are_no_test_set() -> None:
+    with pytest.raises(DataError, match="1 translations but 2 references"):
+        bleu_and_chrf(["a"], ["a", "b"])
+    with pytest.raises(DataError, match="no sentence"):
+        bleu_and_chrf([], [])

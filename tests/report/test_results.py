@@ -1,0 +1,85 @@
+"""Result files and their signature."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headprune import DataError, HeadPlan, __version__
+from headprune.report.results import Result
+from headprune.report.signature import common_part, signature
+from headprune.select import at_random
+
+from .conftest import Make
+
+PLAN = at_random(
+    dict.fromkeys(("ES", "ED", "DS"), (8,) * 6),
+    seed=1,
+    keep={"ES": "888444", "ED": "444888", "DS": "888444"},
+)
+
+
+def test_the_signature_is_the_one_that_is_documented() -> None:
+    line = signature(
+        PLAN, select="random", seed=1, form="remove", finetune="30ep", data="wmt14.en-ru"
+    )
+    assert line == (
+        "plan:ES=888444,ED=444888,DS=888444|select:random|seed:1|form:remove|finetune:30ep"
+        f"|data:wmt14.en-ru|headprune:{__version__}"
+    )
+
+
+def test_several_signatures_keep_what_they_share() -> None:
+    lines = ["plan:ES=8|seed:1|data:a", "plan:ES=8|seed:2|data:a"]
+    assert common_part(lines) == "plan:ES=8|seed:*|data:a"
+    assert common_part(lines[:1]) == lines[0]
+
+
+def test_a_result_is_read_back_as_it_was_written(make: Make) -> None:
+    path, result = make(seed=2)
+    assert Result.load(path) == result
+    assert HeadPlan.from_json(json.dumps(result.plan)).total_kept == result.heads_kept == 12
+    assert result.parameters == 12_000
+    assert result.sentences == 30
+    text = (path.parent / result.hypotheses).read_text().splitlines()
+    reference = (path.parent / result.reference).read_text().splitlines()
+    assert len(text) == len(reference) == 30
+    assert sum(a != b for a, b in zip(text, reference, strict=True)) == 3
+
+
+def test_a_run_folder_can_be_moved(make: Make, tmp_path: Path) -> None:
+    path, result = make()
+    assert not Path(result.hypotheses).is_absolute()
+    assert not Path(result.reference).is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "not a result"),
+        ({"version": 2}, "version 2"),
+        ({"bleu": "high"}, "makes no sense"),
+        ({"kind": "unknown"}, "makes no sense"),
+        ({"surplus": 1}, "surplus"),
+    ],
+)
+def test_what_is_no_result_is_refused_with_its_name(
+    make: Make, change: dict[str, object], message: str
+) -> None:
+    path, _ = make()
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(DataError, match=message) as caught:
+        Result.load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format": "headprune.result"}'])
+def test_broken_files_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match="result.json"):
+        Result.load(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        Result.load(tmp_path / "nowhere.json")

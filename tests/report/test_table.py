@@ -1,0 +1,163 @@
+"""Tables and figures of a study."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from headprune import DataError, UsageError
+from headprune.report.figure import save_figures
+from headprune.report.paper import paper_table
+from headprune.report.results import Result
+from headprune.report.table import Table, summarise, to_csv, to_json, to_markdown
+
+from .conftest import Make
+
+
+def whole_study(make: Make) -> list[tuple[Path, Result]]:
+    """Baseline, control and two percentages over three seeds; one is much worse."""
+    results = [make("baseline", row="baseline", percent=0, wrong=6)]
+    for seed in (1, 2, 3):
+        results += [
+            make("control", row="control", percent=0, seed=seed, wrong=2 + seed),
+            make("pruned", row="75%", percent=75, seed=seed, wrong=20 + seed),
+            make("pruned", row="25%", percent=25, seed=seed, wrong=2 + seed),
+            make("before-finetune", row="25%", percent=25, seed=seed, wrong=25),
+        ]
+    return results
+
+
+def summary(results: list[tuple[Path, Result]], **options: object) -> Table:
+    return summarise(results, title="Made up", **options)  # type: ignore[arg-type]
+
+
+def test_rows_are_means_over_seeds_beside_the_control(make: Make) -> None:
+    results = whole_study(make)
+    table = summary(results, test=False)
+    assert [row.label for row in table.rows] == ["25%", "75%"]
+    worse = table.rows[1]
+    values = [r.bleu for _, r in results if r.row == "75%" and r.kind == "pruned"]
+    assert worse.bleu.mean == pytest.approx(statistics.mean(values))
+    assert worse.bleu.sd == pytest.approx(statistics.stdev(values))
+    assert worse.seeds == (1, 2, 3)
+    assert worse.heads_kept == 6
+    assert worse.parameters == 6000
+    assert table.control is not None
+    assert worse.delta == pytest.approx(worse.bleu.mean - table.control.bleu.mean)
+    assert table.rows[0].delta == pytest.approx(0)
+    assert table.rows[0].before is not None
+    assert worse.before is None
+
+
+def test_without_a_control_rows_are_set_beside_the_baseline(make: Make) -> None:
+    results = [
+        make("baseline", row="baseline", percent=0, wrong=0),
+        make("pruned", row="50%", wrong=10),
+    ]
+    table = summary(results)
+    assert table.compared_with is table.baseline
+    assert table.rows[0].delta is not None and table.rows[0].delta < 0
+    assert table.rows[0].p_values == ()
+    assert "Δ baseline" in to_markdown(table)
+
+
+def test_each_model_is_tested_against_the_control_of_its_seed(make: Make) -> None:
+    table = summary(whole_study(make))
+    same, worse = table.rows
+    assert len(same.p_values) == len(worse.p_values) == 3
+    assert min(same.p_values) > 0.9
+    assert max(worse.p_values) < 0.05
+    assert table.test_signature is not None
+    text = to_markdown(table)
+    assert "3 of 3" in text
+    assert table.test_signature in text
+
+
+def test_markdown_is_a_table_with_signatures_and_the_number_of_seeds(make: Make) -> None:
+    text = to_markdown(summary(whole_study(make), test=False))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 2 + 4
+    assert len({line.count("|") for line in rows}) == 1
+    assert len({len(line) for line in rows}) == 1
+    assert all("-" in cell for cell in rows[1].strip("|").split("|"))
+    assert "|data:wmt14.en-ru|headprune:" in text
+    assert "nrefs:1|case:mixed" in text
+    assert "over n seeds" in text
+
+
+def test_csv_and_json_hold_the_same_numbers(make: Make) -> None:
+    table = summary(whole_study(make), test=False)
+    lines = list(csv.DictReader(io.StringIO(to_csv(table))))
+    content = json.loads(to_json(table))
+    assert [line["row"] for line in lines] == ["baseline", "control", "25%", "75%"]
+    for line, row in zip(lines[2:], content["rows"], strict=True):
+        assert float(line["bleu_mean"]) == pytest.approx(row["bleu"]["mean"], abs=1e-4)
+        assert float(line["bleu_sd"]) == pytest.approx(row["bleu"]["sd"], abs=1e-4)
+        assert line["seeds"] == " ".join(map(str, row["seeds"]))
+        assert len(row["values"]) == 3
+    assert lines[0]["bleu_sd"] == ""
+
+
+def test_the_same_seed_twice_is_refused(make: Make) -> None:
+    one = make(seed=1)
+    with pytest.raises(DataError, match="seed 1 of '50%' is there twice"):
+        summary([one, one])
+
+
+def test_results_of_two_studies_are_no_table(make: Make) -> None:
+    with pytest.raises(DataError, match="study is 'other', but 'made-up'"):
+        summary([make(seed=1), make(seed=2, study="other")])
+    with pytest.raises(DataError, match="no result"):
+        summary([])
+
+
+def test_the_papers_numbers_are_differences_to_its_own_unpruned_model() -> None:
+    de, ru = paper_table("table1:en-de"), paper_table("table1:en-ru")
+    assert de.delta(percent=25, counts={}) == pytest.approx(28.19 - 27.95)
+    assert ru.delta(percent=87, counts={}) == pytest.approx(27.47 - 29.09)
+    assert ru.delta(percent=86, counts={}) is None
+    by_layer, by_component = paper_table("table2"), paper_table("table3")
+    counts = {"ES": (8, 8, 8, 4, 4, 4), "ED": (4, 4, 4, 8, 8, 8), "DS": (8, 8, 8, 4, 4, 4)}
+    assert by_layer.delta(percent=None, counts=counts) == pytest.approx(29.62 - 29.09)
+    sums = {"ES": (14,), "ED": (31,), "DS": (30,)}
+    assert by_component.delta(percent=None, counts=sums) == pytest.approx(28.96 - 29.09)
+    assert by_component.delta(percent=48, counts={"ES": (14,)}) is None
+
+
+@pytest.mark.parametrize("name", ["table9", "table1", "table1:en-fr", "table4:SST-2", ""])
+def test_a_table_that_the_paper_has_not_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="paper: "):
+        paper_table(name)
+
+
+def test_the_papers_numbers_stand_beside_the_row_that_asks_for_them(make: Make) -> None:
+    table = summary(whole_study(make), test=False, paper=[paper_table("table1:en-ru")])
+    assert table.rows[0].paper_delta == pytest.approx(29.59 - 29.09)
+    text = to_markdown(table)
+    assert "+0.50" in text
+    assert "Budhraja" in text
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("same_percent", [False, True])
+def test_figures_are_written_whole_and_the_same_twice(
+    make: Make, tmp_path: Path, same_percent: bool
+) -> None:
+    results = whole_study(make)
+    if same_percent:
+        results.append(make(row="other 25%", keep={"ES": "33", "ED": "33", "DS": "33"}))
+    table = summary(results, test=False, paper=[paper_table("table1:en-ru")])
+    for name in ("a", "b"):
+        save_figures(table, png=tmp_path / f"{name}.png", svg=tmp_path / f"{name}.svg")
+    assert read(tmp_path / "a.png").startswith(b"\x89PNG")
+    assert read(tmp_path / "a.svg") == read(tmp_path / "b.svg")
+    assert b"</svg>" in read(tmp_path / "a.svg")
+    assert not list(tmp_path.glob("*.tmp"))

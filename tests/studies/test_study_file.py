@@ -1,0 +1,168 @@
+"""What may stand in a study's YAML file, and what is refused in one clear line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headprune import DataError
+from studies.study import CONTROL, find_study, load_study
+
+STUDIES = Path(__file__).parents[2] / "studies"
+
+MINIMAL: dict[str, Any] = {
+    "name": "small",
+    "data": {"name": "d", "pair": "en-de", "script": "prepare.sh", "args": {"train": 10}},
+    "arch": "transformer_headpruned_tiny",
+    "shape": {"ES": "4x2", "ED": "4x2", "DS": "4x2"},
+    "train": {"max-epoch": 2},
+    "finetune": {"max-epoch": 1},
+    "plans": [{"percent": 50}],
+}
+
+
+def load(tmp_path: Path, **changes: Any) -> Any:
+    content = {**MINIMAL, **changes}
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not ...}))
+    return load_study(path)
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_study_that_is_shipped_is_valid_and_named_like_its_file(path: Path) -> None:
+    assert load_study(path).name == path.stem
+
+
+def test_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
+    study = load(tmp_path)
+    assert study.seeds == (1, 2, 3)
+    assert [row.label for row in study.rows] == ["control", "50%"]
+    assert study.finetune_length == "1ep"
+    assert study.data_args == ("--train", "10")
+    assert study.resources["finetune"]["threads"] == 1
+    # Without it fairseq drops the last sentences of the test set.
+    flags = study.generate_flags
+    assert flags[flags.index("--required-batch-size-multiple") + 1] == "1"
+
+
+def test_flags_are_written_as_on_the_command_line(tmp_path: Path) -> None:
+    train = {"max-epoch": 2, "share-all-embeddings": True, "no-cross-attention": False, "lr": 0.003}
+    flags = load(tmp_path, train=train).train_flags
+    assert "--share-all-embeddings" in flags
+    assert "--no-cross-attention" not in flags
+    assert flags[flags.index("--lr") + 1] == "0.003"
+
+
+def test_a_given_value_replaces_a_default(tmp_path: Path) -> None:
+    study = load(
+        tmp_path,
+        train={"max-epoch": 2, "num-workers": 4},
+        resources={"finetune": {"threads": 4, "gpu": 1}},
+    )
+    flags = study.train_flags
+    assert flags.count("--num-workers") == 1
+    assert flags[flags.index("--num-workers") + 1] == "4"
+    assert study.resources["finetune"]["threads"] == 4
+    assert study.resources["finetune"]["gpu"] == 1
+    assert study.resources["finetune"]["mem_mb"] > 0
+
+
+def test_rows_choose_heads_as_they_say(tmp_path: Path) -> None:
+    study = load(
+        tmp_path,
+        plans=[
+            {"percent": 25},
+            {"percent": 75, "at_least": 1},
+            {"keep": {"ES": "31", "DS": 2}, "label": "few"},
+            {"prune": "top 1", "components": ["ED"]},
+        ],
+    )
+    plans = {row.label: row.plan(study.shape, seed=2) for row in study.rows}
+    assert plans["control"].is_full
+    assert plans["25%"].percent_pruned == 25
+    assert min(n for counts in plans["75% at least 1"].counts.values() for n in counts) == 1
+    assert plans["few"].counts["ES"] == (3, 1)
+    assert plans["few"].counts["ED"] == (4, 4)
+    assert sum(plans["few"].counts["DS"]) == 2
+    assert str(plans["top 1 ED"]) == "ES=44 ED=40 DS=44"
+    assert study.row("25pct").select == "random"
+    assert study.row("top-1-ED").select == "location"
+    assert CONTROL.select == "none"
+
+
+def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> None:
+    study = load(tmp_path, control=False)
+    assert [row.label for row in study.rows] == ["50%"]
+    assert study.plan("control", seed=1).is_full
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bogus": 1}, "unknown key: bogus"),
+        ({"train": ..., "arch": ...}, "missing key: arch, train"),
+        ({"data": {"name": "d", "script": "s"}}, "missing key: data.pair"),
+        ({"data": {**MINIMAL["data"], "extra": 1}}, "unknown key: data.extra"),
+        ({"data": {**MINIMAL["data"], "pair": "english"}}, "data.pair: 'english'"),
+        ({"data": {**MINIMAL["data"], "args": {"out": "x"}}}, "data.args.out: not to be set here"),
+        ({"plans": []}, "plans: at least one"),
+        ({"plans": [{"percent": 50, "keep": {"ES": "44"}}]}, "got percent and keep"),
+        ({"plans": [{"label": "x"}]}, "got none of them"),
+        ({"plans": [{"percent": 120}]}, "plans[1].percent: a percentage between 0 and 100"),
+        ({"plans": [{"percent": 50}, {"percent": 50.0}]}, "plans[2]: '50%' is the same row"),
+        ({"plans": [{"percent": 0, "label": "control"}]}, "plans[1]: 'control' is the same row"),
+        ({"plans": [{"keep": {"ES": "444"}}]}, "plans[1]: ES: head counts for 3 layers"),
+        ({"plans": [{"keep": {"ES": 888444}}]}, "plans[1].keep.ES: 888444"),
+        ({"plans": [{"keep": {"XX": "44"}}]}, "unknown key: plans[1].keep.XX"),
+        ({"plans": [{"prune": "top 3"}]}, "plans[1]: ES: 'top 3' of 2 layers"),
+        ({"plans": [{"percent": 50, "components": ["ES"]}]}, "only `prune` takes it"),
+        ({"plans": [{"prune": "top 1", "at_least": 1}]}, "only `percent` takes it"),
+        ({"plans": [{"percent": 90, "at_least": 2}]}, "plans[1]: all components: at_least=2"),
+        ({"seeds": []}, "seeds: at least one"),
+        ({"seeds": [1, 1]}, "seeds: [1, 1] repeats"),
+        ({"seeds": ["a"]}, "seeds: a whole number"),
+        ({"shape": {"ES": "4x"}}, "shape.ES: '4x' is not heads x layers"),
+        ({"train": {"seed": 1}}, "train.seed: not to be set here"),
+        ({"train": {"--lr": 1}}, "train.--lr: write it"),
+        ({"train": {"lr": [1, 2]}}, "train.lr: a text, a number"),
+        ({"finetune": {"lr": 1}}, "max-epoch or max-update is needed"),
+        ({"control": "yes please"}, "control: true or false"),
+        ({"precision": "fp8"}, "precision: 'fp8' is not one of"),
+        ({"paper": ["table9"]}, "'table9' is not one of"),
+        ({"paper": ["table1"]}, "which column?"),
+        ({"resources": {"train": {}}}, "unknown key: resources.train"),
+        ({"resources": {"baseline": {"threads": 0}}}, "resources.baseline.threads: a whole number"),
+        ({"name": "a/b"}, "name: 'a/b' names the run folder"),
+    ],
+)
+def test_a_mistake_is_refused_in_one_line_that_names_the_key(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        load(tmp_path, **changes)
+    assert message in str(caught.value)
+    assert "study.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["name: [", "name: a\nname: b\n", "- a\n- b\n", "", "3\n", "\ttab: x\n"]
+)
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(DataError, match="broken.yaml") as caught:
+        load_study(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_study_is_found_by_name_or_by_path(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("")
+    assert find_study("demo", folder=STUDIES) == STUDIES / "demo.yaml"
+    assert find_study(str(mine), folder=STUDIES) == mine
+    with pytest.raises(DataError, match=r"no study is called 'nowhere'.*demo.*multi30k"):
+        find_study("nowhere", folder=STUDIES)

@@ -1,0 +1,111 @@
+"""The tiny study, from made-up text to table and figure, killed on its way."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+STUDIES = ROOT / "studies"
+
+pytest.importorskip("fairseq", reason="studies train with fairseq")
+
+
+def command(study: Path | str, out: Path, *options: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "snakemake", "-s", str(STUDIES / "Snakefile"), "--cores", "2"),
+        *("--config", f"study={study}", f"out={out}", *options),
+    ]
+
+
+def run(study: Path | str, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(study, out, *options), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_study_plans_its_jobs(path: Path, tmp_path: Path) -> None:
+    done = run(path.stem, tmp_path / "out", "-n")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^report +1 *$", done.stdout + done.stderr, re.MULTILINE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mistake_in_a_study_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("name: wrong\nbogus: 1\n")
+    done = run(path, tmp_path / "out", "-n")
+    assert done.returncode != 0
+    assert f"{path}: unknown key: bogus" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def kill_with_all_its_children(process: subprocess.Popen[bytes]) -> None:
+    family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+    for member in family:
+        member.send_signal(signal.SIGKILL)
+    process.wait()
+    psutil.wait_procs(family, timeout=30)
+
+
+@pytest.mark.slow
+def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path) -> None:
+    study = yaml.safe_load((STUDIES / "tiny.yaml").read_text())
+    study["train"]["max-epoch"] = 25
+    path, out = tmp_path / "tiny.yaml", tmp_path / "out"
+    path.write_text(yaml.safe_dump(study))
+    log = out / "logs" / "baseline" / "train.log"
+
+    with (tmp_path / "first.log").open("wb") as words:
+        first = subprocess.Popen(command(path, out), cwd=ROOT, stdout=words, stderr=words)
+        deadline = time.monotonic() + 600
+        while not (log.exists() and "epoch 003 | valid on" in log.read_text()):
+            assert first.poll() is None, (tmp_path / "first.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        kill_with_all_its_children(first)
+    assert not (out / "baseline" / "model.pt").exists()
+
+    second = run(path, out)
+    assert second.returncode == 0, second.stdout + second.stderr
+    begun = re.findall(r"begin training epoch (\d+)", log.read_text())
+    assert begun.count("1") == begun.count("2") == 1
+    assert begun[-1] == "25"
+
+    table = json.loads((out / "table.json").read_text())
+    assert [row["label"] for row in table["rows"]] == ["50%"]
+    assert table["rows"][0]["seeds"] == table["control"]["seeds"] == [1, 2]
+    assert table["rows"][0]["parameters"] < table["control"]["parameters"]
+    assert table["rows"][0]["before"]["n"] == 2
+    assert table["sentences"] == study["data"]["args"]["test"]
+    with (out / "table.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 3
+    for name in ("table.md", "figure.png", "figure.svg"):
+        assert (out / name).stat().st_size > 0
+    # Only what resuming needs is gone.
+    assert not list(out.glob("finetuned/*/*/training/*.pt"))
+    assert len(list(out.glob("finetuned/*/*/model.pt"))) == 4
+
+    before = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
+    again = run(path, out)
+    assert again.returncode == 0
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()} == before
+
+    # Another seed adds to what is there and repeats nothing.
+    study["seeds"] = [1, 2, 3]
+    path.write_text(yaml.safe_dump(study))
+    more = run(path, out, "-n")
+    counts = dict(re.findall(r"^(\w+) +(\d+)$", more.stdout + more.stderr, re.MULTILINE))
+    assert counts["finetune"] == "2"
+    assert "baseline" not in counts and "prepare" not in counts
