@@ -62,7 +62,9 @@ class Checkpoint:
         wanted = ["encoder_layers", "encoder_attention_heads", "encoder_embed_dim"]
         wanted += [key.replace("encoder", "decoder") for key in wanted]
         if any(options.get(key) is None for key in wanted):
-            raise DataError(f"{path}: a checkpoint of {arch}, not of an encoder-decoder Transformer")
+            raise DataError(
+                f"{path}: a checkpoint of {arch}, not of an encoder-decoder Transformer"
+            )
         for _, _, prefix in checkpoint.attentions():
             if f"{prefix}out_proj.weight" not in weights:
                 raise DataError(

@@ -39,8 +39,7 @@ def attention_parameters(plan: HeadPlan, sizes: Sizes) -> int:
     An attention without heads keeps that bias alone.
     """
     return sum(
-        sum(counts) * head_parameters(component, sizes)
-        + len(counts) * _widths(component, sizes)[0]
+        sum(counts) * head_parameters(component, sizes) + len(counts) * _widths(component, sizes)[0]
         for component, counts in plan.counts.items()
     )
 

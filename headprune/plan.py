@@ -111,8 +111,11 @@ class HeadPlan:
             if mine is None and theirs is None:
                 continue
             if mine is None or theirs is None:
-                whose = ("the plan has none", f"{of} does") if mine is None else (
-                    "the plan has it", f"{of} does not")
+                whose = (
+                    ("the plan has none", f"{of} does")
+                    if mine is None
+                    else ("the plan has it", f"{of} does not")
+                )
                 raise UsageError(f"{name}: {whose[0]}, {whose[1]}")
             if len(mine) != len(theirs):
                 raise UsageError(

@@ -99,9 +99,7 @@ def lot(seed: int, head: Head) -> int:
 
 def _heads(pool: HeadPlan, component: str) -> list[Head]:
     return [
-        (component, layer, head)
-        for layer, kept in enumerate(pool.kept[component])
-        for head in kept
+        (component, layer, head) for layer, kept in enumerate(pool.kept[component]) for head in kept
     ]
 
 

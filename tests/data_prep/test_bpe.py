@@ -48,7 +48,9 @@ def test_learns_what_subword_nmt_learns(texts: list[Path], tmp_path: Path, worke
 def test_applies_as_subword_nmt_does(texts: list[Path], tmp_path: Path, workers: int) -> None:
     codes, output, vocabulary = tmp_path / "codes", tmp_path / "out", tmp_path / "vocab"
     texts[0].write_text(texts[0].read_text() * 2)
-    codes.write_text(bpe.learn(bpe.count_words(texts[1].read_text().splitlines(), workers=1), merges=40)[0])
+    codes.write_text(
+        bpe.learn(bpe.count_words(texts[1].read_text().splitlines(), workers=1), merges=40)[0]
+    )
     bpe.main(
         ["apply", "--codes", str(codes), "--vocabulary", str(vocabulary)]
         + ["--workers", str(workers), str(texts[0]), str(output)]
@@ -78,7 +80,9 @@ def test_the_memory_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     for number in range(100):
         assert split(f"abab{number} abc") == plain.process_line(f"abab{number} abc")
     cache = next(
-        cell.cell_contents for cell in split.__closure__ or () if isinstance(cell.cell_contents, BPE)
+        cell.cell_contents
+        for cell in split.__closure__ or ()
+        if isinstance(cell.cell_contents, BPE)
     ).cache
     assert len(cache) <= 12
 

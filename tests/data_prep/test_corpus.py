@@ -63,7 +63,9 @@ def test_cut_off_gzip(tmp_path: Path) -> None:
         list(corpus.read(path))
 
 
-@pytest.mark.parametrize("content", [b"no gzip at all\n", gzip.compress(b"x\n" * 9999)[:-8] + b"8" * 8])
+@pytest.mark.parametrize(
+    "content", [b"no gzip at all\n", gzip.compress(b"x\n" * 9999)[:-8] + b"8" * 8]
+)
 def test_corrupt_gzip(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "text.gz").write_bytes(content)
     with pytest.raises(DataError, match=r"text\.gz: not a sound gzip file"):
@@ -86,7 +88,7 @@ def test_unequal_sides_are_named_with_both_counts(tmp_path: Path, left: int, rig
 def test_empty_corpus(tmp_path: Path) -> None:
     write_bytes(tmp_path / "a", b"")
     write_bytes(tmp_path / "b", b"")
-    with pytest.raises(DataError, match="a and .*b: empty"):
+    with pytest.raises(DataError, match=r"a and .*b: empty"):
         list(corpus.read_parallel(tmp_path / "a", tmp_path / "b"))
 
 

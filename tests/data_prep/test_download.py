@@ -120,7 +120,7 @@ def test_not_found_is_final(site: Site, tmp_path: Path) -> None:
 
 def test_nobody_answers(tmp_path: Path) -> None:
     # port 9 (discard) has no server on any machine that runs tests
-    with pytest.raises(DataError, match="127.0.0.1:9/a: .*refused, after 3 attempts"):
+    with pytest.raises(DataError, match=r"127\.0\.0\.1:9/a: .*refused, after 3 attempts"):
         download("http://127.0.0.1:9/a", tmp_path, patience=QUICK)
 
 

@@ -111,7 +111,7 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 
 def test_too_few_clean_pairs_names_both_numbers(tmp_path: Path) -> None:
     corpora(tmp_path)
-    with pytest.raises(DataError, match="only 60 clean pairs .* for the 61 asked for"):
+    with pytest.raises(DataError, match=r"only 60 clean pairs .* for the 61 asked for"):
         draw(tmp_path, "--pairs", "61", "--seed", "1")
     assert not (tmp_path / "raw-train.en").exists()
     draw(tmp_path, "--pairs", "all", "--seed", "1")

@@ -35,9 +35,9 @@ def test_the_same_text_gives_the_same_model(text: Path, tmp_path: Path) -> None:
     models = [tmp_path / "one.model", tmp_path / "two.model"]
     for model in models:
         sentencepiece_model.train([text], size=60, model=model)
-    assert models[0].with_suffix(".vocab").read_bytes() == models[1].with_suffix(
-        ".vocab"
-    ).read_bytes()
+    assert (
+        models[0].with_suffix(".vocab").read_bytes() == models[1].with_suffix(".vocab").read_bytes()
+    )
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_the_seed_decides() -> None:
 
 def test_too_few_sentences() -> None:
     pairs = [("one", "eins"), ("two", "zwei")]
-    with pytest.raises(DataError, match="only 2 different sentences .* of the 3 asked for"):
+    with pytest.raises(DataError, match=r"only 2 different sentences .* of the 3 asked for"):
         tatoeba.hold_out((pairs, pairs), (1, 2), seed=1)
 
 

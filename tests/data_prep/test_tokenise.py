@@ -20,7 +20,7 @@ SENTENCES = {
     ],
     "de": [
         "Der Ein-Mann-Betrieb kostet 3,50 Euro – oder weniger.",
-        'Sie sagte: „Ja, z. B. heute!“ & ging.',
+        "Sie sagte: „Ja, z. B. heute!“ & ging.",
         "Ein Boston Terrier läuft über saftig-grünes Gras.",
     ],
     "ru": ["Он сказал: «Да, в 10.30!» — и ушёл.", "Кое-кто купил 21 книгу."],
@@ -30,9 +30,7 @@ SENTENCES = {
 def plain_pipeline(lines: list[str], language: str) -> list[str]:
     normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
     return [
-        tokeniser.tokenize(
-            normaliser.normalize(line), aggressive_dash_splits=True, return_str=True
-        )
+        tokeniser.tokenize(normaliser.normalize(line), aggressive_dash_splits=True, return_str=True)
         for line in lines
     ]
 

@@ -20,9 +20,7 @@ def attention(kept, form, *, seed=0, **options) -> HeadPrunedAttention:
     module = HeadPrunedAttention(WIDTH, HEADS, kept=kept, form=form, name="ES: layer 0", **options)
     generator = torch.Generator().manual_seed(seed)
     full = {
-        name: torch.randn(
-            WIDTH if name.endswith("bias") else (WIDTH, WIDTH), generator=generator
-        )
+        name: torch.randn(WIDTH if name.endswith("bias") else (WIDTH, WIDTH), generator=generator)
         / WIDTH**0.5
         for name in (f"{p}_proj.{k}" for p in ("q", "k", "v", "out") for k in ("weight", "bias"))
     }

@@ -170,8 +170,10 @@ def test_ways_to_a_plan_give_the_same_weights(plan):
     scratch = build(head_plan=plan.to_json()).state_dict()
     halfway = select.at_random(SHAPE, percent=30, seed=5)
     halfway = HeadPlan(
-        kept={c: [sorted({*a, *b}) for a, b in zip(plan.kept[c], halfway.kept[c], strict=True)]
-              for c in SHAPE},
+        kept={
+            c: [sorted({*a, *b}) for a, b in zip(plan.kept[c], halfway.kept[c], strict=True)]
+            for c in SHAPE
+        },
         heads=SHAPE,
     )
     step = build(head_plan=halfway.to_json(), seed=1)
@@ -203,7 +205,9 @@ def test_heads_are_matched_by_number():
     one = HeadPlan(kept={c: [(0, 1), (0, 1)] for c in SHAPE}, heads=SHAPE)
     other = HeadPlan(kept={c: [(0, 1), (0, 2)] for c in SHAPE}, heads=SHAPE)
     with pytest.raises(DataError, match=r"ES: layer 1: head 2 is to be kept, .* only 2 of 4"):
-        build(head_plan=other.to_json()).load_state_dict(build(head_plan=one.to_json()).state_dict())
+        build(head_plan=other.to_json()).load_state_dict(
+            build(head_plan=one.to_json()).state_dict()
+        )
 
 
 def test_masking_needs_all_weights():
@@ -237,7 +241,7 @@ def test_dictionary_that_does_not_fit():
 
 def test_layers_to_keep():
     """Layers of a plan are those of the unpruned model; the model that is left renumbers."""
-    shape = {name: (4,) * 3 for name in SHAPE}
+    shape = dict.fromkeys(SHAPE, (4,) * 3)
     plan = select.at_random(shape, percent=40, seed=2)
     deep = {"encoder_layers": 3, "decoder_layers": 3, "head_plan": plan.to_json()}
     lists = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "1,2"}
@@ -278,7 +282,7 @@ def test_plan_file_is_stored_as_the_plan(tmp_path):
         ({"ds_heads": "45"}, "DS: layer 1 asks for 5 heads, the model has 4"),
         ({"ed_heads": "4x"}, "ED: '4x' is no list of head counts"),
         (
-            {"head_plan": HeadPlan.full({name: (4, 4, 4) for name in SHAPE}).to_json()},
+            {"head_plan": HeadPlan.full(dict.fromkeys(SHAPE, (4, 4, 4))).to_json()},
             "ES: the plan is for 3 layers, the model has 2",
         ),
         (

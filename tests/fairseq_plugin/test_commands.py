@@ -1,0 +1,379 @@
+"""fairseq's own command lines with the plugin, and `headprune` on their checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugin.checkpoints import Checkpoint
+from headprune import HeadPlan, select
+from tests.fairseq_plugin.conftest import (
+    PLUGIN,
+    TRAIN,
+    assert_same,
+    generate,
+    hypotheses,
+    run,
+    train,
+)
+
+SHAPE = dict.fromkeys(("ES", "ED", "DS"), (4, 4))
+PLAN = HeadPlan(kept={"ES": [(1, 3), ()], "ED": [(2,), ()], "DS": [(), (0, 1, 2)]}, heads=SHAPE)
+
+
+@pytest.fixture(scope="session")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("plan") / "plan.json"
+    PLAN.save(file)
+    return file
+
+
+def losses(log: str, key: str = "train_loss") -> list[float]:
+    found = re.findall(r"\{.*\}", log)
+    return [float(entry[key]) for entry in map(json.loads, found) if key in entry]
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return Checkpoint.load(path).state["model"]
+
+
+def assert_same_weights(first: Path, second: Path) -> None:
+    one, other = weights(first), weights(second)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_train_prune_finetune_generate(corpus: Path, full: Path, plan: Path, tmp_path: Path):
+    """The main job, on the real command lines."""
+    before = generate(corpus, "--path", full)
+    log = train(
+        *(corpus, tmp_path, "--arch=transformer_headpruned_tiny"),
+        *("--head-plan", plan, "--finetune-from-model", full),
+    )
+    assert "heads kept: ES=20 ED=10 DS=03" in log
+    tuned = tmp_path / "checkpoint_best.pt"
+    plan_copy = plan.read_text()
+    plan.unlink()  # the plan is in the checkpoint, not its file's path
+    try:
+        after = generate(corpus, "--path", tuned)
+    finally:
+        plan.write_text(plan_copy)
+    assert hypotheses(after) != hypotheses(before)
+    assert Checkpoint.load(tuned).plan == PLAN
+    assert Checkpoint.load(tuned).parameters < Checkpoint.load(full).parameters
+
+
+@pytest.mark.slow
+def test_three_ways_from_a_checkpoint_translate_alike(
+    corpus: Path, stock: Path, plan: Path, tmp_path: Path
+):
+    """`headprune prune`, fine-tuning that has not begun, overrides at generation."""
+    for form in ("remove", "mask"):
+        pruned = tmp_path / f"{form}.pt"
+        run(*("headprune", "prune", stock, "--plan", plan, "--form", form, "-o", pruned))
+    reference = generate(corpus, "--path", tmp_path / "remove.pt")
+    assert_same(generate(corpus, "--path", tmp_path / "mask.pt"), reference)
+
+    # At learning rate 0 fine-tuning changes nothing, so its checkpoint is the pruned model.
+    save = tmp_path / "finetuned"
+    train(
+        *(corpus, save, "--arch=transformer_headpruned_tiny", "--head-plan", plan),
+        *("--finetune-from-model", stock, "--lr=0"),
+    )
+    assert_same_weights(save / "checkpoint_last.pt", tmp_path / "remove.pt")
+    assert_same(generate(corpus, "--path", save / "checkpoint_last.pt"), reference)
+
+    overrides = {"_name": "transformer_headpruned", "head_plan": str(plan)}
+    assert_same(generate(corpus, "--path", stock, "--model-overrides", str(overrides)), reference)
+
+    # and back: full size with zeros, for fairseq without the plugin
+    exported = tmp_path / "exported.pt"
+    run("headprune", "export", tmp_path / "remove.pt", "--to", "fairseq", "-o", exported)
+    assert_same(generate(corpus, "--path", exported, plugin=False), reference)
+    assert weights(exported).keys() == weights(stock).keys()
+
+
+@pytest.mark.slow
+def test_counts_at_generation(corpus: Path, full: Path, tmp_path: Path):
+    """Overrides with counts choose the heads that `headprune plan` chooses."""
+    overrides = {"es_heads": "21", "ds_heads": "12", "head_seed": 3}
+    out = generate(corpus, "--path", full, "--model-overrides", str(overrides))
+    plan = tmp_path / "plan.json"
+    run(
+        *("headprune", "plan", "--keep=ES=21", "--keep=DS=12", "--seed=3"),
+        *("--model", full, "-o", plan),
+    )
+    run("headprune", "prune", full, "--plan", plan, "-o", tmp_path / "pruned.pt")
+    assert_same(generate(corpus, "--path", tmp_path / "pruned.pt"), out)
+
+
+@pytest.mark.slow
+def test_stock_fairseq_and_the_full_plan_train_and_translate_alike(
+    corpus: Path, stock: Path, full: Path
+):
+    ours, theirs = weights(full), weights(stock)
+    for name, tensor in theirs.items():
+        if not name.endswith("k_proj.bias"):  # has no gradient but rounding errors
+            torch.testing.assert_close(ours[name], tensor, atol=1e-4, rtol=1e-4)
+    overrides = str({"_name": "transformer_headpruned"})
+    stock_in_plugin = generate(corpus, "--path", stock, "--model-overrides", overrides)
+    assert_same(stock_in_plugin, generate(corpus, "--path", stock, plugin=False))
+
+
+@pytest.mark.slow
+def test_training_from_scratch_resumes(corpus: Path, tmp_path: Path):
+    """One epoch and then another is two epochs; pruned weights are not pruned again."""
+    options = ["--arch=transformer_headpruned_tiny", "--es-heads=21", "--ed-heads=10"]
+    train(corpus, tmp_path / "whole", *options, epochs=2)
+    train(corpus, tmp_path / "parts", *options, epochs=1)
+    log = train(corpus, tmp_path / "parts", *options, epochs=2)
+    assert "Loaded checkpoint" in log
+    one, other = (tmp_path / name / "checkpoint_last.pt" for name in ("whole", "parts"))
+    assert_same_weights(one, other)
+    assert str(Checkpoint.load(one).plan) == "ES=21 ED=10 DS=44"
+
+
+@pytest.mark.slow
+def test_finetuning_a_pruned_model_again_with_fewer_heads(
+    corpus: Path, full: Path, plan: Path, tmp_path: Path
+):
+    fewer = HeadPlan(kept={**PLAN.kept, "ES": [(3,), ()]}, heads=SHAPE)
+    fewer.save(tmp_path / "fewer.json")
+    run("headprune", "prune", full, "--plan", plan, "-o", tmp_path / "once.pt")
+    train(
+        *(corpus, tmp_path / "twice", "--arch=transformer_headpruned_tiny", "--lr=0"),
+        *("--head-plan", tmp_path / "fewer.json", "--finetune-from-model", tmp_path / "once.pt"),
+    )
+    run("headprune", "prune", full, "--plan", tmp_path / "fewer.json", "-o", tmp_path / "at.pt")
+    assert_same_weights(tmp_path / "twice" / "checkpoint_last.pt", tmp_path / "at.pt")
+
+
+@pytest.mark.slow
+def test_hydra_keeps_the_heads(corpus: Path, tmp_path: Path):
+    (tmp_path / "config.yaml").write_text(
+        f"""
+common: {{user_dir: {PLUGIN}, cpu: true, seed: 1}}
+checkpoint: {{save_dir: {tmp_path / "save"}, no_epoch_checkpoints: true}}
+task: {{_name: translation, data: {corpus}, source_lang: en, target_lang: de}}
+criterion: {{_name: cross_entropy}}
+optimizer: {{_name: adam, lr: [0.003], adam_betas: "(0.9, 0.999)"}}
+lr_scheduler: {{_name: fixed}}
+dataset: {{max_tokens: 400, num_workers: 0}}
+optimization: {{max_epoch: 1, lr: [0.003]}}
+model:
+  _name: transformer_headpruned_tiny
+  share_all_embeddings: true
+  dropout: 0.0
+  es_heads: "21"
+  ed_heads: "10"
+  head_seed: 5
+"""
+    )
+    run(
+        *("fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "config"),
+        f"hydra.run.dir={tmp_path / 'hydra'}",
+    )
+    checkpoint = tmp_path / "save" / "checkpoint_last.pt"
+    expected = select.at_random(SHAPE, keep={"ES": "21", "ED": "10"}, seed=5)
+    assert Checkpoint.load(checkpoint).plan == expected
+    hypotheses(generate(corpus, "--path", checkpoint))
+    run("headprune", "export", checkpoint, "--to=fairseq", "-o", tmp_path / "stock.pt")
+    assert_same(
+        generate(corpus, "--path", tmp_path / "stock.pt", plugin=False),
+        generate(corpus, "--path", checkpoint),
+    )
+
+
+@pytest.mark.slow
+def test_averaging_ensembles_and_interactive(corpus: Path, full: Path, plan: Path, tmp_path: Path):
+    train(
+        *(corpus, tmp_path, "--arch=transformer_headpruned_tiny", "--head-plan", plan),
+        *("--finetune-from-model", full, "--keep-last-epochs=2"),
+        epochs=2,
+    )
+    first, last = tmp_path / "checkpoint_best.pt", tmp_path / "checkpoint_last.pt"
+    # As fairseq's scripts/average_checkpoints.py does, which its package does not hold: a sum,
+    # divided, rounding down where numbers are whole.
+    state = Checkpoint.load(first)
+    other = Checkpoint.load(last).state["model"]
+    for name, tensor in state.state["model"].items():
+        total = tensor + other[name]
+        state.state["model"][name] = total / 2 if total.is_floating_point() else total // 2
+    state.save(tmp_path / "average.pt")
+    generate(corpus, "--path", tmp_path / "average.pt")
+
+    both = generate(corpus, "--path", f"{full}:{last}")
+    run("headprune", "prune", full, "--plan", plan, "--form=mask", "-o", tmp_path / "mask.pt")
+    assert hypotheses(both)
+
+    out = run(
+        *("fairseq-interactive", corpus, "--user-dir", PLUGIN, "--path", last, "--cpu"),
+        *("--beam=3", "--source-lang=en", "--target-lang=de"),
+        text="w1 w2 w3\nw4\n",
+    )
+    assert len(re.findall(r"^H-\d", out, flags=re.M)) == 2
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_with_twice_the_update_freq(corpus: Path, tmp_path: Path):
+    """The same loss at every update, also where layers keep no head."""
+    options = [
+        *("--arch=transformer_headpruned_tiny", "--ed-heads=01", "--ds-heads=20", "--es-heads=02"),
+        *("--clip-norm=1.0", "--max-update=4"),
+    ]
+    alone = train(corpus, tmp_path / "one", *options, "--update-freq=2")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = "from fairseq_cli.train import cli_main; cli_main()"
+    together = run(
+        *("torchrun", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"),
+        *("--no-python", "python", "-c", script, corpus, "--user-dir", PLUGIN),
+        *("--save-dir", tmp_path / "two", "--max-epoch=1", *TRAIN, *options),
+        *("--update-freq=1", "--distributed-backend=gloo", "--ddp-backend=pytorch_ddp"),
+        PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    )
+    one, two = losses(alone, "loss"), losses(together, "loss")
+    assert len(one) >= 4
+    assert two[:4] == pytest.approx(one[:4], abs=2e-3)
+    ours, theirs = (weights(tmp_path / n / "checkpoint_last.pt") for n in ("one", "two"))
+    for name, tensor in ours.items():
+        if not name.endswith("k_proj.bias"):  # has no gradient but rounding errors
+            torch.testing.assert_close(tensor, theirs[name], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", ["--fp16", "--bf16"])
+def test_half_precision(flag: str, corpus: Path, plan: Path, tmp_path: Path):
+    if not torch.cuda.is_available():
+        pytest.skip("fairseq's half precision needs a GPU")
+    options = [option for option in TRAIN if option != "--cpu"]
+    run(
+        *("fairseq-train", corpus, "--user-dir", PLUGIN, "--save-dir", tmp_path, flag),
+        *("--arch=transformer_headpruned_tiny", "--head-plan", plan, "--max-epoch=1", *options),
+    )
+
+
+def test_show_a_checkpoint(full: Path, plan: Path, tmp_path: Path):
+    run("headprune", "prune", full, "--plan", plan, "-o", tmp_path / "pruned.pt")
+    out = run("headprune", "show", tmp_path / "pruned.pt", COLUMNS="120")
+    assert "ES=20 ED=10 DS=03" in out
+    assert "6 of 24 kept, 75.0% pruned" in out
+    before = Checkpoint.load(full).parameters
+    after = Checkpoint.load(tmp_path / "pruned.pt").parameters
+    # 18 heads of 8: rows of q, k, v with biases, columns of the output matrix
+    assert before - after == 18 * (4 * 8 * 32 + 3 * 8)
+    assert f"{before:,} -> {after:,}" in out
+
+
+MISTAKES = {
+    "layers": (["--es-heads=444"], 2, "ES: head counts for 3 layers, the model has 2"),
+    "heads": (["--ds-heads=49"], 2, "DS: layer 1 asks for 9 heads, the model has 4"),
+    "plan": (["--head-plan={base}"], 2, "ES: the plan is for 6 layers, the model has 2"),
+    "json": (["--head-plan={broken}"], 1, "not JSON"),
+    "newer": (["--head-plan={newer}"], 1, "plan of version 2, this headprune reads up to 1"),
+    "architecture": (
+        ["--finetune-from-model={full}", "--encoder-layers=3"],
+        1,
+        "the checkpoint lacks encoder.layers.2",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(name, marks=() if name == "heads" else pytest.mark.slow) for name in MISTAKES],
+)
+def test_mistakes_get_one_line(mistake: str, corpus: Path, full: Path, tmp_path: Path):
+    options, status, message = MISTAKES[mistake]
+    base = HeadPlan.full(dict.fromkeys(SHAPE, (8,) * 6))
+    base.save(tmp_path / "base")
+    (tmp_path / "broken").write_text('{"format": ')
+    (tmp_path / "newer").write_text(base.to_json().replace('"version": 1', '"version": 2'))
+    files = {name: tmp_path / name for name in ("base", "broken", "newer")}
+    options = [option.format(full=full, **files) for option in options]
+    arch = "--arch=transformer_headpruned_tiny"
+    out = run(
+        *("fairseq-train", corpus, "--user-dir", PLUGIN, "--save-dir", tmp_path / "save"),
+        *(*TRAIN, arch, "--max-epoch=1", *options),
+        status=status,
+    )
+    last = out.strip().splitlines()[-1]
+    assert last.startswith("error: ") and message in last
+    assert "Traceback" not in out
+
+
+@pytest.mark.slow
+def test_generation_with_a_dictionary_that_does_not_fit(corpus: Path, full: Path, tmp_path: Path):
+    for file in corpus.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    for language in ("en", "de"):
+        words = (tmp_path / f"dict.{language}.txt").read_text().splitlines()
+        (tmp_path / f"dict.{language}.txt").write_text("\n".join(words[:-8]) + "\n")
+    out = generate(tmp_path, "--path", full, status=1)
+    assert "dictionary" in out.strip().splitlines()[-1]
+    assert "Traceback" not in out
+
+
+def checkpoint_mistakes(full: Path, folder: Path) -> dict[str, tuple[Path, str]]:
+    data = full.read_bytes()
+    (folder / "truncated.pt").write_bytes(data[: len(data) // 2])
+    (folder / "text.pt").write_text("no checkpoint\n")
+    torch.save({"a": 1}, folder / "other.pt")
+    state = Checkpoint.load(full).state
+    state["cfg"]["model"].arch = "roberta_base"
+    del state["cfg"]["model"].decoder_layers
+    torch.save(state, folder / "roberta.pt")
+    return {
+        "truncated.pt": (folder / "truncated.pt", "corrupt or truncated"),
+        "text.pt": (folder / "text.pt", "not a checkpoint"),
+        "other.pt": (folder / "other.pt", "not a checkpoint of fairseq"),
+        "roberta.pt": (folder / "roberta.pt", "a checkpoint of roberta_base, not of an encoder-"),
+        "missing.pt": (folder / "missing.pt", "no such file"),
+        "folder": (folder, "a folder"),
+    }
+
+
+def test_checkpoints_that_cannot_be_pruned(full: Path, plan: Path, tmp_path: Path, capsys):
+    from headprune.cli import app
+    from headprune.errors import DataError
+
+    for path, message in checkpoint_mistakes(full, tmp_path).values():
+        with pytest.raises(DataError) as caught:
+            app(
+                ["prune", str(path), "--plan", str(plan), "-o", str(tmp_path / "out.pt")],
+                standalone_mode=False,
+            )
+        assert message in str(caught.value) and "\n" not in str(caught.value)
+        assert str(path) in str(caught.value)
+        assert not (tmp_path / "out.pt").exists()
+    assert [f.name for f in tmp_path.iterdir() if f.name.endswith(".tmp")] == []
+
+
+class _RunsCode:
+    def __reduce__(self):
+        return print, ("code in a checkpoint was run",)
+
+
+def test_checkpoint_with_code_is_refused(full: Path, tmp_path: Path, capsys):
+    from headprune.errors import DataError
+
+    state = Checkpoint.load(full).state
+    state["model"]["x"] = _RunsCode()
+    torch.save(state, tmp_path / "evil.pt")
+    with pytest.raises(DataError, match="refused: it holds objects other than weights"):
+        Checkpoint.load(tmp_path / "evil.pt")
+    assert "was run" not in capsys.readouterr().out
+
+
+def test_the_mistakes_end_the_command_with_status_1(tmp_path: Path):
+    (tmp_path / "text.pt").write_text("no checkpoint\n")
+    out = run("headprune", "show", tmp_path / "text.pt", status=1)
+    assert re.search(r"^error: .*text.pt: not a checkpoint file$", out, flags=re.M)
