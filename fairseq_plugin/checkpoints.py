@@ -17,7 +17,7 @@ from torch import Tensor
 from fairseq_plugin import safe_globals
 from fairseq_plugin.fitting import HEAD_DIMENSION, HEAD_FORMS, HeadForm, fit_attention
 from headprune.cost import Sizes
-from headprune.errors import DataError, UsageError
+from headprune.errors import DataError
 from headprune.files import atomic_path
 from headprune.plan import HeadPlan
 from headprune.surgery import cut, uncut
@@ -92,7 +92,7 @@ class Checkpoint:
     def form(self) -> HeadForm | None:
         """How heads are pruned; None in a checkpoint that stock fairseq wrote."""
         form = self.options.get("head_form")
-        return None if form is None else HEAD_FORMS[HEAD_FORMS.index(str(form))]  # type: ignore[arg-type]
+        return next((known for known in HEAD_FORMS if known == str(form)), None)
 
     @property
     def sizes(self) -> Sizes:
@@ -159,7 +159,9 @@ class Checkpoint:
     def export_to_fairseq(self) -> Checkpoint:
         """A full-size checkpoint of stock ``transformer`` that computes the same.
 
-        Pruned heads come back as zeros, so their outputs are zero as before.
+        Pruned heads come back as zeros, so their outputs are zero as before. The options are
+        written as plain values: with torch 2.6 and later, fairseq without the plugin cannot read
+        the Namespace that it writes itself.
         """
         result = self._copy()
         weights: dict[str, Tensor] = result.state["model"]
@@ -182,9 +184,11 @@ class Checkpoint:
         result.options.name_architecture("transformer")
         for option in _OWN_OPTIONS:
             result.options.drop(option)
-        common = (result.state.get("cfg") or {}).get("common")
-        if isinstance(common, dict):
-            common["user_dir"] = None  # stock fairseq shall not look for the plugin
+        cfg = result.state.get("cfg")
+        if isinstance(cfg, dict):
+            cfg["model"] = dict(result.options.values)
+            if isinstance(cfg.get("common"), dict):
+                cfg["common"]["user_dir"] = None  # stock fairseq shall not look for the plugin
         return result
 
     def save(self, path: str | Path) -> None:
@@ -214,45 +218,42 @@ class Checkpoint:
 
 
 class Options:
-    """The model's options in a checkpoint, which fairseq keeps in one of several forms."""
+    """The model's options in a checkpoint, which fairseq keeps in one of several forms.
 
-    def __init__(self, holders: list[Any]) -> None:
-        self._holders = [h if isinstance(h, dict) else vars(h) for h in holders]
+    Attributes:
+        values: the options by name; changes to them are changes of the checkpoint.
+    """
+
+    def __init__(self, holder: dict[str, Any] | Namespace) -> None:
+        self.values: dict[str, Any] = holder if isinstance(holder, dict) else vars(holder)
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Options | None:
-        """The options in a checkpoint: a hydra config's ``model``, or the older ``args``."""
+        """The options in a checkpoint: its config's ``model``, or the older ``args``."""
         cfg, args = state.get("cfg"), state.get("args")
         if isinstance(cfg, dict) and isinstance(cfg.get("model"), (dict, Namespace)):
-            return cls([cfg["model"]])
-        return cls([args]) if isinstance(args, Namespace) else None
+            return cls(cfg["model"])
+        return cls(args) if isinstance(args, Namespace) else None
 
     def __getitem__(self, key: str) -> Any:
-        return self._holders[0][key]
+        return self.values[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._holders[0][key] = value
+        self.values[key] = value
 
     def get(self, key: str, default: Any = None) -> Any:
         """The option, or ``default`` where the checkpoint does not have it."""
-        return self._holders[0].get(key, default)
+        return self.values.get(key, default)
 
     def drop(self, key: str) -> None:
         """Remove the option if it is there."""
-        self._holders[0].pop(key, None)
+        self.values.pop(key, None)
 
     def name_architecture(self, arch: str) -> None:
         """Make it a model of ``arch``; all sizes stand in the options already."""
         for key in ("arch", "_name"):
-            if key in self._holders[0]:
+            if key in self.values:
                 self[key] = arch
-
-
-def prune_file(source: str | Path, plan: HeadPlan, target: str | Path, *, form: HeadForm) -> None:
-    """``headprune prune``: read, prune, write."""
-    if form not in HEAD_FORMS:
-        raise UsageError(f"form {form!r}: it is one of {', '.join(HEAD_FORMS)}")
-    Checkpoint.load(source).prune(plan, form=form).save(target)
 
 
 def _read(path: str | Path) -> dict[str, Any]:

@@ -15,16 +15,18 @@ import torch
 
 def allow() -> None:
     """Let torch.load read the arguments and meters that fairseq saves beside the weights."""
-    reconstruct: Any = np.ndarray(0).__reduce__()[0]  # moved between NumPy's versions
+    # These two moved between NumPy's versions; the pickles themselves know where they are.
+    array: Any = np.ndarray(0).__reduce__()[0]
+    number: Any = np.float64(0).__reduce__()[0]
     torch.serialization.add_safe_globals(
         [
             argparse.Namespace,
             # --eval-bleu keeps sacreBLEU's counts as NumPy numbers and arrays
-            reconstruct,
+            array,
             np.ndarray,
             np.dtype,
             type(np.dtype(np.int64)),
             type(np.dtype(np.float64)),
-            np.float64(0).__reduce__()[0],
+            number,
         ]
     )

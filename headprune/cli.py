@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ import typer
 from headprune import select
 from headprune.counts import parse_counts
 from headprune.errors import DataError, HeadpruneError, UsageError
-from headprune.plan import HeadPlan, Shape
+from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.report.cli import app as report_app
 from headprune.version import __version__
 
@@ -30,17 +30,17 @@ app = typer.Typer(
     "model.",
 )
 
-BASE_SHAPE = {name: (8,) * 6 for name in ("ES", "ED", "DS")}
+BASE_SHAPE = dict.fromkeys(COMPONENTS, (8,) * 6)
 
 
-class Form(str, Enum):
+class Form(StrEnum):
     """How heads are pruned."""
 
     remove = "remove"
     mask = "mask"
 
 
-class Target(str, Enum):
+class Target(StrEnum):
     """What a model is exported to."""
 
     fairseq = "fairseq"
@@ -73,8 +73,8 @@ def plan(
         list[str] | None,
         typer.Option(
             help="Keep so many heads of a component, at random: ES=14 over all its layers, or "
-            "ES=888444 per layer (ES=16,16,12,8,4,4 where there are ten or more). Repeatable; "
-            "components not named keep all."
+            "ES=888444 per layer, one digit a layer (ES=16,16,12,8,4,4 where there are ten or "
+            "more). Repeatable; components not named keep all."
         ),
     ] = None,
     prune: Annotated[
@@ -114,6 +114,8 @@ def plan(
     """
     if [percent is not None, bool(keep), bool(prune)].count(True) != 1:
         raise UsageError("give one of --percent, --keep and --prune")
+    if prune and at_least:
+        raise UsageError("--at-least goes with --percent or --keep: --prune empties whole layers")
     if shape and model:
         raise UsageError("give --shape or --model, not both")
     within = _load_checkpoint(model).plan if model else None
@@ -142,11 +144,13 @@ def plan(
 def show(
     path: Annotated[Path, typer.Argument(help="A plan file or a fairseq checkpoint.")],
     width: Annotated[
-        int, typer.Option(help="For a plan: width of the model (a checkpoint has its own).")
+        int, typer.Option(min=1, help="For a plan: width of the model (a checkpoint has its own).")
     ] = 512,
-    feed_forward: Annotated[int, typer.Option(help="For a plan: inner width.")] = 2048,
-    vocabulary: Annotated[int, typer.Option(help="For a plan: size of the vocabulary.")] = 32000,
-    length: Annotated[int, typer.Option(help="Tokens of a sentence, for the FLOPs.")] = 30,
+    feed_forward: Annotated[int, typer.Option(min=0, help="For a plan: inner width.")] = 2048,
+    vocabulary: Annotated[
+        int, typer.Option(min=0, help="For a plan: size of the vocabulary.")
+    ] = 32000,
+    length: Annotated[int, typer.Option(min=1, help="Tokens of a sentence, for the FLOPs.")] = 30,
 ) -> None:
     """Show which heads are kept, and what that saves.
 
@@ -156,7 +160,7 @@ def show(
     from headprune.cost import Sizes
     from headprune.report.plan_view import show_plan
 
-    if _looks_like_json(path):
+    if not _looks_like_checkpoint(path):
         plan = HeadPlan.load(path)
         heads = {name: layers[0] for name, layers in plan.heads.items()}
         for name, number in heads.items():
@@ -241,10 +245,11 @@ def _load_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint.load(path)
 
 
-def _looks_like_json(path: Path) -> bool:
+def _looks_like_checkpoint(path: Path) -> bool:
+    """Whether the file is binary as torch.save writes it: a zip file, or a pickle."""
     try:
         with path.open("rb") as file:
-            return file.read(64).lstrip().startswith((b"{", b"["))
+            return file.read(2).startswith((b"PK", b"\x80"))
     except OSError as error:
         raise DataError(f"{path}: cannot read ({error.strerror})") from None
 
@@ -265,7 +270,7 @@ def _assignments(items: list[str], what: str) -> dict[str, str]:
 def _parse_shape(items: list[str]) -> dict[str, tuple[int, ...]]:
     shape = {}
     for name, text in _assignments(items, "--shape").items():
-        if match := re.fullmatch(r"(\d+)x(\d+)", text):
+        if match := re.fullmatch(r"([0-9]{1,4})x([0-9]{1,4})", text):
             shape[name] = (int(match[1]),) * int(match[2])
         else:
             shape[name] = parse_counts(text, component=name)
@@ -273,11 +278,12 @@ def _parse_shape(items: list[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _parse_keep(items: list[str], heads: Shape) -> dict[str, int | str]:
-    """As many digits as there are layers are counts per layer; a smaller number is a total."""
+    """As many digits as there are layers are counts per layer; a shorter number is a total."""
     keep: dict[str, int | str] = {}
     for name, text in _assignments(items, "--keep").items():
         layers = heads.get(name, ())
-        total = text.isdecimal() and len(text) != len(layers) and int(text) <= sum(layers)
+        short = len(text) != len(layers) and len(text) <= len(str(sum(layers)))
+        total = short and text.isdecimal()
         keep[name] = int(text) if total else text
     return keep
 

@@ -1,7 +1,8 @@
-"""Heads kept per layer, as text: ``888444``, or ``16,16,12,8,4,4`` where a layer has ten or more."""
+"""Heads kept per layer, as text: ``888444``, or ``16,16,12,8,4,4`` where one has ten or more."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from headprune.errors import UsageError
@@ -14,7 +15,7 @@ def parse_counts(text: str, *, component: str = "counts") -> tuple[int, ...]:
     ((8, 8, 8, 4, 4, 4), (16, 4), (12,))
     """
     parts = text.strip().removesuffix(",").split(",") if "," in text else list(text.strip())
-    if not parts or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+    if not parts or not all(re.fullmatch("[0-9]{1,9}", part.strip()) for part in parts):
         raise UsageError(
             f"{component}: {text!r} is no list of head counts; "
             "write one digit a layer (888444), or commas (16,16,12,8,4,4)"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 from headprune.counts import format_counts
 from headprune.errors import DataError, UsageError
@@ -49,10 +49,14 @@ class HeadPlan:
 
     def __post_init__(self) -> None:
         heads = validate_shape(self.heads)
+        if not isinstance(self.kept, Mapping):
+            raise UsageError(f"give the kept heads by component, not {self.kept!r}")
         unknown = [name for name in self.kept if name not in heads]
         missing = [name for name in heads if name not in self.kept]
         if unknown or missing:
-            wrong, problem = (unknown[0], "no heads are") if unknown else (missing[0], "no kept")
+            wrong, problem = (
+                (unknown[0], "no heads are") if unknown else (missing[0], "no kept heads are")
+            )
             raise UsageError(f"{wrong}: {problem} given for this component")
         kept = {name: _validate_kept(name, self.kept[name], heads[name]) for name in heads}
         object.__setattr__(self, "heads", MappingProxyType(heads))
@@ -61,6 +65,7 @@ class HeadPlan:
     @classmethod
     def full(cls, shape: Shape) -> HeadPlan:
         """The plan that keeps every head of ``shape``."""
+        shape = validate_shape(shape)
         return cls(
             kept={name: [range(n) for n in layers] for name, layers in shape.items()}, heads=shape
         )
@@ -104,19 +109,15 @@ class HeadPlan:
         )
 
     def require_shape(self, shape: Shape, *, of: str = "the model") -> None:
-        """Raise a UsageError unless this is a plan for ``shape``; ``of`` is named in the message."""
+        """Raise a UsageError unless this is a plan for ``shape``; the message calls it ``of``."""
         wanted = validate_shape(shape)
         for name in COMPONENTS:
             mine, theirs = self.heads.get(name), wanted.get(name)
             if mine is None and theirs is None:
                 continue
             if mine is None or theirs is None:
-                whose = (
-                    ("the plan has none", f"{of} does")
-                    if mine is None
-                    else ("the plan has it", f"{of} does not")
-                )
-                raise UsageError(f"{name}: {whose[0]}, {whose[1]}")
+                whose = f"none, {of} does" if mine is None else f"it, {of} does not"
+                raise UsageError(f"{name}: the plan has {whose}")
             if len(mine) != len(theirs):
                 raise UsageError(
                     f"{name}: the plan is for {len(mine)} layers, {of} has {len(theirs)}"
@@ -150,7 +151,7 @@ class HeadPlan:
         """
         try:
             fields: Any = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also a number too long
             raise DataError(f"{source}: not JSON ({error})") from None
         if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
             raise DataError(f'{source}: not a head plan (no "format": "{_FORMAT}")')
@@ -204,7 +205,7 @@ def validate_shape(shape: Shape) -> dict[str, tuple[int, ...]]:
     Raises:
         UsageError: no component or an unknown one, or a number of heads below one.
     """
-    if not shape:
+    if not isinstance(shape, Mapping) or not shape:
         raise UsageError(f"no component given; a model has one or more of {', '.join(COMPONENTS)}")
     for name, layers in shape.items():
         if name not in COMPONENTS:
@@ -214,7 +215,7 @@ def validate_shape(shape: Shape) -> dict[str, tuple[int, ...]]:
         if not layers:
             raise UsageError(f"{name}: has no layer")
         for layer, heads in enumerate(layers):
-            if not _is_whole(heads) or heads < 1:
+            if not is_whole(heads) or heads < 1:
                 raise UsageError(f"{name}: layer {layer}: {heads!r} is no number of heads")
     return {
         name: tuple(int(heads) for heads in shape[name]) for name in COMPONENTS if name in shape
@@ -232,7 +233,7 @@ def _validate_kept(
         if isinstance(numbers, str) or not isinstance(numbers, Sequence):
             raise UsageError(f"{name}: layer {layer}: {numbers!r} is no list of heads")
         for head in numbers:
-            if not _is_whole(head) or not 0 <= head < total:
+            if not is_whole(head) or not 0 <= head < total:
                 raise UsageError(
                     f"{name}: layer {layer} has no head {head!r}, the model has {total} (0 to "
                     f"{total - 1})"
@@ -243,6 +244,6 @@ def _validate_kept(
     return tuple(result)
 
 
-def _is_whole(number: object) -> bool:
+def is_whole(number: object) -> TypeGuard[int]:
     """Whether ``number`` counts as one: NumPy's integers do, booleans do not."""
     return isinstance(number, Integral) and not isinstance(number, bool)

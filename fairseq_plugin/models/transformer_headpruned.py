@@ -117,7 +117,8 @@ class HeadPrunedTransformerModel(TransformerModel):
         store_plan(args, plan)
         logger.info(f"heads kept: {plan} ({plan.percent_pruned:.1f}% pruned)")
         # fairseq's own from_namespace would drop the plan from a hydra config.
-        return super().build_model(Config.from_namespace(args), task)
+        model: HeadPrunedTransformerModel = super().build_model(Config.from_namespace(args), task)
+        return model
 
     @classmethod
     def build_encoder(cls, cfg: Config, src_dict: Any, embed_tokens: Any) -> HeadPrunedEncoder:
@@ -172,8 +173,9 @@ def _attention(
 
 def _next_layer(stack: HeadPrunedEncoder | HeadPrunedDecoder) -> int:
     """Counts the layers of a stack while fairseq builds them, which does not tell their index."""
-    stack.layers_built = getattr(stack, "layers_built", 0) + 1
-    return stack.layers_built - 1
+    layer: int = getattr(stack, "layers_built", 0)
+    stack.layers_built = layer + 1
+    return layer
 
 
 def _wrap(layer: nn.Module, cfg: Config) -> nn.Module:
@@ -182,7 +184,8 @@ def _wrap(layer: nn.Module, cfg: Config) -> nn.Module:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     # With checkpointing, FSDP must wrap the layer whatever its size is.
     min_params = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-    return fsdp_wrap(layer, min_num_params=min_params)
+    wrapped: nn.Module = fsdp_wrap(layer, min_num_params=min_params)
+    return wrapped
 
 
 def _describe_misfit(model: nn.Module, state: dict[str, Tensor]) -> str | None:

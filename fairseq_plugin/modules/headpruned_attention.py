@@ -80,7 +80,8 @@ class HeadPrunedAttention(MultiheadAttention):
         if not kept:
             # Projections without a row would be parameters that no output depends on, and
             # distributed training waits for the gradient of each parameter.
-            self.q_proj = self.k_proj = self.v_proj = None
+            for name in ("q_proj", "k_proj", "v_proj"):
+                setattr(self, name, None)
         for key, dim in HEAD_DIMENSION.items():
             projection, attribute = key.split(".")
             linear = getattr(self, projection)
@@ -203,15 +204,11 @@ class HeadPrunedAttention(MultiheadAttention):
             assert cache is not None
             return cache["prev_key"], cache["prev_value"], cache["prev_key_padding_mask"]
 
-        if self.encoder_decoder_attention and key is not None:
-            source = key  # S x B x C
-            if self.beam_size > 1 and incremental_state is not None:
-                if key.size(1) == query.size(1):
-                    source = key[:, :: self.beam_size]
-                    padding = None if padding is None else padding[:: self.beam_size]
-        else:
-            # cross_self_attention gives the decoder's self-attention other keys than its query
-            source = query if key is None else key
+        source = query if key is None else key  # S x B x C
+        searching = self.encoder_decoder_attention and incremental_state is not None
+        if searching and self.beam_size > 1 and source.size(1) == query.size(1):
+            source = source[:, :: self.beam_size]  # a sentence's hypotheses stand side by side
+            padding = None if padding is None else padding[:: self.beam_size]
         k = self._split_heads(self.k_proj(source))
         v = self._split_heads(self.v_proj(source))
 

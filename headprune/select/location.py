@@ -42,9 +42,11 @@ def by_location(
     """
     shape = validate_shape(shape)
     if isinstance(prune, str):
-        prune = dict.fromkeys(components or shape, prune)
+        prune = dict.fromkeys(shape if components is None else components, prune)
     elif components is not None:
         raise UsageError("components are given twice: as keys of prune and as components")
+    if not isinstance(prune, Mapping):
+        raise UsageError(f"give the layers to prune as text, not {prune!r}; {_HELP}")
     for name in prune:
         if name not in shape:
             known = ", ".join(shape) if name in COMPONENTS else ", ".join(COMPONENTS)
@@ -60,6 +62,8 @@ def by_location(
 
 
 def _layers(text: str, depth: int, component: str) -> set[int]:
+    if not isinstance(text, str):
+        raise UsageError(f"{component}: give the layers as text, not {text!r}; {_HELP}")
     layers: set[int] = set()
     for part in text.split("+"):
         layers |= _part(part.strip().lower(), depth, component)
@@ -70,13 +74,13 @@ def _part(part: str, depth: int, component: str) -> set[int]:
     """The layer indices that one part of the text names, of a component ``depth`` layers deep."""
     if part == "none":
         return set()
-    if match := re.fullmatch(r"(top|bottom|middle)\s*(\d+)", part):
+    if match := re.fullmatch(r"(top|bottom|middle)\s*([0-9]{1,9})", part):
         where, k = match[1], int(match[2])
         if k > depth:
-            raise UsageError(f"{component}: '{part}' of {depth} layers")
+            raise UsageError(f"{component}: '{part}' asks for {k} layers, the model has {depth}")
         start = {"bottom": 0, "middle": (depth - k) // 2, "top": depth - k}[where]
         return set(range(start, start + k))
-    if match := re.fullmatch(r"(odd|even)(?:\s*(\d+))?", part):
+    if match := re.fullmatch(r"(odd|even)(?:\s*([0-9]{1,9}))?", part):
         layers = set(range(0 if match[1] == "odd" else 1, depth, 2))
         if match[2] is not None and int(match[2]) != len(layers):
             raise UsageError(
@@ -84,16 +88,17 @@ def _part(part: str, depth: int, component: str) -> set[int]:
             )
         return layers
     numbers = re.sub(r"^layers?\s+", "", part)
-    if not re.fullmatch(r"\d+(\s*-\s*\d+)?(\s*,\s*\d+(\s*-\s*\d+)?)*", numbers):
+    item = r"[0-9]{1,9}(\s*-\s*[0-9]{1,9})?"
+    if not re.fullmatch(rf"{item}(\s*,\s*{item})*", numbers):
         raise UsageError(f"{component}: cannot read '{part}'; {_HELP}")
     layers = set()
     for item in numbers.split(","):
         first, _, last = (n.strip() for n in item.partition("-"))
         if last and int(last) < int(first):
             raise UsageError(f"{component}: '{item.strip()}' runs backwards")
+        if int(last or first) >= depth:
+            raise UsageError(
+                f"{component}: no layer {last or first}, the model has {depth} (0 to {depth - 1})"
+            )
         layers |= set(range(int(first), int(last or first) + 1))
-    if max(layers) >= depth:
-        raise UsageError(
-            f"{component}: no layer {max(layers)}, the model has {depth} (0 to {depth - 1})"
-        )
     return layers

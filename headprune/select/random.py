@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
+from numbers import Real
 
 from headprune.counts import parse_counts
 from headprune.errors import UsageError
-from headprune.plan import COMPONENTS, HeadPlan, Shape, validate_shape
+from headprune.plan import COMPONENTS, HeadPlan, Shape, is_whole, validate_shape
 
 Head = tuple[str, int, int]
 """Component, layer, head."""
@@ -51,8 +52,10 @@ def at_random(
     shape = validate_shape(shape)
     if (percent is None) == (keep is None):
         raise UsageError("give either a percentage or the heads to keep, one of the two")
-    if at_least < 0:
-        raise UsageError(f"at_least is {at_least}, it cannot be negative")
+    if not is_whole(seed):  # 1.0 and "1" would draw other lots than 1
+        raise UsageError(f"seed is {seed!r}, it has to be a whole number")
+    if not is_whole(at_least) or at_least < 0:
+        raise UsageError(f"at_least is {at_least!r}, it has to be a whole number from 0")
     pool = HeadPlan.full(shape) if within is None else within
     pool.require_shape(shape)
 
@@ -60,21 +63,20 @@ def at_random(
         number = _number_kept(percent, total=pool.total)
         if number > pool.total_kept:
             raise UsageError(
-                f"{percent:g}% pruned keeps {number} heads, only {pool.total_kept} are left"
+                f"{float(percent):g}% pruned keeps {number} heads, only {pool.total_kept} are left"
             )
         chosen = _choose(pool, tuple(shape), number, seed=seed, at_least=at_least)
     else:
-        assert keep is not None
+        if not isinstance(keep, Mapping):
+            raise UsageError(f"give the heads to keep by component, not {keep!r}")
         for name in keep:
             if name not in shape:
                 known = ", ".join(shape) if name in COMPONENTS else ", ".join(COMPONENTS)
                 raise UsageError(f"{name}: unknown component, it is one of {known}")
         chosen = set()
         for name in shape:
-            wanted = keep.get(name)
-            if wanted is None:
-                chosen |= set(_heads(pool, name))
-            elif isinstance(wanted, int):
+            wanted = keep.get(name, len(_heads(pool, name)))
+            if is_whole(wanted):
                 chosen |= _choose(pool, (name,), wanted, seed=seed, at_least=at_least)
             else:
                 chosen |= _choose_per_layer(pool, name, wanted, seed=seed, at_least=at_least)
@@ -104,8 +106,10 @@ def _heads(pool: HeadPlan, component: str) -> list[Head]:
 
 
 def _number_kept(percent: float, *, total: int) -> int:
+    if isinstance(percent, bool) or not isinstance(percent, Real):
+        raise UsageError(f"percent is {percent!r}, it has to be a number")
     if not 0 <= percent <= 100:  # NaN fails too
-        raise UsageError(f"{percent:g}% is not between 0 and 100")
+        raise UsageError(f"{percent}% is not between 0 and 100")
     # Fractions of the decimal text: 12.5% of 4 heads is a half exactly, whatever the machine.
     pruned = int(Fraction(str(percent)) * total / 100 + Fraction(1, 2))
     return total - pruned
@@ -139,16 +143,18 @@ def _choose(
 
 
 def _choose_per_layer(
-    pool: HeadPlan, name: str, wanted: str | Sequence[int], *, seed: int, at_least: int
+    pool: HeadPlan, name: str, wanted: int | str | Sequence[int], *, seed: int, at_least: int
 ) -> set[Head]:
-    counts = parse_counts(wanted, component=name) if isinstance(wanted, str) else tuple(wanted)
+    counts = parse_counts(wanted, component=name) if isinstance(wanted, str) else wanted
+    if not isinstance(counts, Sequence):
+        raise UsageError(f"{name}: {counts!r} is no number of heads, and not one a layer")
     if len(counts) != len(pool.kept[name]):
         raise UsageError(
             f"{name}: head counts for {len(counts)} layers, the model has {len(pool.kept[name])}"
         )
     chosen: set[Head] = set()
     for layer, (count, kept) in enumerate(zip(counts, pool.kept[name], strict=True)):
-        if not 0 <= count <= len(kept):
+        if not is_whole(count) or not 0 <= count <= len(kept):
             have = "the model has" if pool.is_full else "the plan leaves"
             raise UsageError(f"{name}: layer {layer} asks for {count} heads, {have} {len(kept)}")
         if count < at_least:
