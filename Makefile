@@ -42,7 +42,7 @@ $(READY): setup.py constraints.txt
 		hydra-core omegaconf regex sacrebleu bitarray scikit-learn packaging tqdm cffi
 	@echo "Building fairseq; this takes some minutes, once."
 	env -u CUDA_HOME $(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --no-build-isolation fairseq-fixed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[data,studies,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[data,hf,studies,dev]"
 	touch $@
 
 clean:

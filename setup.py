@@ -28,8 +28,11 @@ setup(
     license="MIT",
     python_requires=">=3.11,<3.13",
     packages=find_packages(
-        include=[f"{name}{below}" for name in ("headprune", "fairseq_plugin", "hf_plugin",
-                                               "data_prep") for below in ("", ".*")]
+        include=[
+            f"{name}{below}"
+            for name in ("headprune", "fairseq_plugin", "hf_plugin", "data_prep")
+            for below in ("", ".*")
+        ]
     ),
     package_data={
         "headprune": ["py.typed", "report/*.json"],
@@ -40,6 +43,7 @@ setup(
     install_requires=["torch>=2.6", "numpy", "typer>=0.12", "rich", "sacrebleu>=2.4"],
     extras_require={
         "fairseq": FAIRSEQ,
+        "hf": ["transformers>=5.0"],
         "data": DATA,
         "studies": STUDIES,
         "dev": ["pytest", "hypothesis", "pytest-xdist", "ruff", "mypy"],

@@ -25,7 +25,11 @@ ${common_help/MERGES/8000}
 Example:
   $script_name --out data/multi30k && fairseq-train data/multi30k/bin ...
   fairseq-generate data/multi30k/bin --path checkpoint_best.pt \\
-      --tokenizer moses --remove-bpe --source-lang en --target-lang de
+      --tokenizer moses --remove-bpe --source-lang en --target-lang de \\
+      --required-batch-size-multiple 1
+
+The last option matters: at its default of 8, fairseq 0.12 leaves the last few
+sentences untranslated where the last batch is no multiple of 8.
 HELP
 }
 

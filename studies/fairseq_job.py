@@ -30,6 +30,14 @@ from headprune.files import atomic_path, write_text_atomically
 # A training that only runs for longer is the same training: it goes on.
 LENGTH_FLAGS = ("--max-epoch", "--max-update")
 PROGRESS_EVERY_SECONDS = 60.0
+# Small models on a CPU spend much of a step on memory that is given back to the system and asked
+# for again at the next one. These make torch ask for large pages, and glibc keep what it has.
+KEEP_MEMORY = {
+    "THP_MEM_ALLOC_ENABLE": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "100000000000",
+    "MALLOC_TOP_PAD_": "268435456",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +66,7 @@ def train(options: argparse.Namespace, flags: list[str]) -> None:
     save_dir.mkdir(parents=True, exist_ok=True)
     with _alone_in(save_dir) as lock:
         _forget_unless_same(save_dir, _identity(options, flags))
+        _keep_log_in(save_dir, options.log)
         _mend_last_checkpoint(save_dir)
         command = [
             *_this_script("train-inside", options),
@@ -126,7 +135,8 @@ def _finish(save_dir: Path, model: Path) -> None:
     tensors = {
         tensor.data_ptr(): tensor.numel()  # Shared matrices count once.
         for name, tensor in state["model"].items()
-        if tensor.numel() and not name.endswith((".version", "._float_tensor"))
+        # Whole numbers are the heads kept; fairseq's markers hold no weight either.
+        if tensor.is_floating_point() and not name.endswith((".version", "._float_tensor"))
     }
     state["last_optimizer_state"] = None
     with atomic_path(model) as temporary:
@@ -152,6 +162,7 @@ def _run(
     With `output`, standard output is the result and only standard error goes to the log.
     """
     environment = {
+        **KEEP_MEMORY,
         **os.environ,
         "OMP_NUM_THREADS": str(options.threads),
         "PYTHONUNBUFFERED": "1",
@@ -277,6 +288,18 @@ def _forget_unless_same(save_dir: Path, identity: str) -> None:
         for path in old:
             path.unlink()
         write_text_atomically(mark, identity)
+
+
+def _keep_log_in(save_dir: Path, log: Path) -> None:
+    """Make `log` another name of a file in the training's folder, to which each attempt adds.
+
+    snakemake deletes a job's log before it runs the job again, and a training that was killed
+    would lose the words on its first epochs.
+    """
+    kept = save_dir / "train.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    log.symlink_to(os.path.relpath(kept.resolve(), log.parent.resolve()))
 
 
 def _mend_last_checkpoint(save_dir: Path) -> None:

@@ -21,7 +21,7 @@ from data_prep.lib.cli import progress, run
 from headprune.errors import DataError
 from headprune.files import atomic_path
 
-_BREAKS = str.maketrans({character: " " for character in "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"})
+_BREAKS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

@@ -38,7 +38,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def chunks(lines: Iterable[str], size: int = LINES_PER_CHUNK) -> Iterator[Chunk]:
+def chunks(lines: Iterable[str], size: int) -> Iterator[Chunk]:
     """The lines in lists of ``size``, the last one shorter."""
     iterator = iter(lines)
     while chunk := list(islice(iterator, size)):
@@ -50,7 +50,7 @@ def map_chunks(
     lines: Iterable[str],
     *,
     workers: int,
-    size: int = LINES_PER_CHUNK,
+    size: int | None = None,
 ) -> Iterator[Result]:
     """What a function gives for each chunk of lines, in the order of the lines.
 
@@ -59,12 +59,12 @@ def map_chunks(
             module, or a ``functools.partial`` of one).
         lines: read only as far ahead as keeps the processes busy.
         workers: the number of processes. With 1, or few chunks, all happens in this process.
-        size: lines in a chunk.
+        size: lines in a chunk (default: `LINES_PER_CHUNK`).
 
     Raises:
         DataError: a worker process was killed.
     """
-    parts = chunks(lines, size)
+    parts = chunks(lines, size or LINES_PER_CHUNK)
     first = list(islice(parts, CHUNKS_FOR_ONE + 1))
     parts = chain(first, parts)
     if workers == 1 or len(first) <= CHUNKS_FOR_ONE:
@@ -120,7 +120,7 @@ def map_lines(
     lines: Iterable[str],
     *,
     workers: int,
-    size: int = LINES_PER_CHUNK,
+    size: int | None = None,
 ) -> Iterator[str]:
     """What a function gives for each line, in order; the arguments are those of `map_chunks`."""
     for part in map_chunks(_MakeEachLine(make), lines, workers=workers, size=size):

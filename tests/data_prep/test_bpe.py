@@ -10,7 +10,7 @@ import pytest
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from data_prep.lib import bpe
+from data_prep.lib import bpe, parallel
 from headprune.errors import DataError
 
 
@@ -22,18 +22,18 @@ def made_up_text(lines: int, *, seed: int) -> list[str]:
 
 
 @pytest.fixture
-def texts(tmp_path: Path) -> list[Path]:
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    # so few lines a chunk that two workers are indeed started
+    monkeypatch.setattr(parallel, "LINES_PER_CHUNK", 50)
     paths = [tmp_path / "train.en", tmp_path / "train.de"]
     for seed, path in enumerate(paths):
-        path.write_text("".join(f"{line}\n" for line in made_up_text(12_000, seed=seed)))
+        path.write_text("".join(f"{line}\n" for line in made_up_text(1000, seed=seed)))
     return paths
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_learns_what_subword_nmt_learns(texts: list[Path], tmp_path: Path, workers: int) -> None:
-    # sizes that make two workers share the first text, and one process do the second
     codes = tmp_path / "codes"
-    texts[0].write_text(texts[0].read_text() * 2)
     bpe.main(
         ["learn", "--merges", "60", "--codes", str(codes), "--workers", str(workers)]
         + [str(path) for path in texts]
@@ -47,7 +47,6 @@ def test_learns_what_subword_nmt_learns(texts: list[Path], tmp_path: Path, worke
 @pytest.mark.parametrize("workers", [1, 2])
 def test_applies_as_subword_nmt_does(texts: list[Path], tmp_path: Path, workers: int) -> None:
     codes, output, vocabulary = tmp_path / "codes", tmp_path / "out", tmp_path / "vocab"
-    texts[0].write_text(texts[0].read_text() * 2)
     codes.write_text(
         bpe.learn(bpe.count_words(texts[1].read_text().splitlines(), workers=1), merges=40)[0]
     )

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.lib import corpus
@@ -29,6 +29,7 @@ def test_byte_order_mark_is_dropped(tmp_path: Path) -> None:
     assert list(corpus.read(path)) == ["one", "two"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8"))))
 def test_every_reader_counts_the_same_lines(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.lib import sample
@@ -42,6 +42,7 @@ def test_clean_is_what_clean_corpus_n_keeps(source: int, target: int, clean: boo
     assert sample.is_clean(words(source), words(target), ratio=1.5, longest=250) is clean
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60), st.integers())
 def test_takes_exactly_as_many_as_asked(wanted: int, more: int, seed: int) -> None:
     drawn = list(sample.selection(wanted, wanted + more, seed=seed))

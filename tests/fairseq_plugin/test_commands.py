@@ -238,10 +238,10 @@ def test_two_processes_are_one_with_twice_the_update_freq(corpus: Path, tmp_path
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    script = "from fairseq_cli.train import cli_main; cli_main()"
     together = run(
         *("torchrun", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"),
-        *("--no-python", "python", "-c", script, corpus, "--user-dir", PLUGIN),
+        *("--no-python", "fairseq-train", corpus, "--user-dir", PLUGIN),
+        "--distributed-world-size=2",  # fairseq counts GPUs otherwise
         *("--save-dir", tmp_path / "two", "--max-epoch=1", *TRAIN, *options),
         *("--update-freq=1", "--distributed-backend=gloo", "--ddp-backend=pytorch_ddp"),
         PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",

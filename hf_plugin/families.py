@@ -1,0 +1,186 @@
+"""Where each family of Hugging Face models keeps its attention heads: one table.
+
+The names are those of transformers 5. A family that is not in the table, or cannot be pruned
+exactly, is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from headprune.errors import UsageError
+
+PREFIX = "headpruned-"
+"""What the model type of a family's pruned models begins with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """What a family calls the parts of one component's attentions; names count from a layer.
+
+    Attributes:
+        layers: the list of layers, from the base model.
+        attention: the module that computes attention and keeps the numbers below.
+        inputs: the projections whose rows belong to heads.
+        output: the projection whose columns belong to heads.
+        size: the attribute of ``attention`` with d, the width of one head.
+        count: its attribute with the number of heads, where it keeps one.
+        width: its attribute with heads times d, where it keeps one.
+        blocks: how many projections one of ``inputs`` holds, one below the other.
+    """
+
+    layers: str
+    attention: str
+    inputs: tuple[str, ...]
+    output: str
+    size: str
+    count: str | None = None
+    width: str | None = None
+    blocks: int = 1
+
+
+_BERT = {
+    "ES": Names(
+        layers="encoder.layer",
+        attention="attention.self",
+        inputs=("attention.self.query", "attention.self.key", "attention.self.value"),
+        output="attention.output.dense",
+        size="attention_head_size",
+        count="num_attention_heads",
+        width="all_head_size",
+    )
+}
+
+FAMILIES: Mapping[str, Mapping[str, Names]] = {
+    "bert": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
+    "camembert": _BERT,
+    "electra": _BERT,
+    "distilbert": {
+        "ES": Names(
+            layers="transformer.layer",
+            attention="attention",
+            inputs=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+            output="attention.out_lin",
+            size="attention_head_size",
+            count="n_heads",
+        )
+    },
+}
+"""For each model type, for each component it has, what its parts are called."""
+
+_SHARED_BIAS = "its layers share one relative position bias, which has a value for every head"
+_INEXACT = {
+    "albert": "its layers share one set of weights, so no layer has heads of its own",
+    "mpnet": _SHARED_BIAS,
+    "t5": _SHARED_BIAS,
+    "mt5": _SHARED_BIAS,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """One attention of a model. What is left of it is written on ``module`` itself."""
+
+    module: nn.Module
+    inputs: tuple[nn.Linear, ...]
+    output: nn.Linear
+    names: Names
+
+    @property
+    def head_size(self) -> int:
+        """d, the width of one head, as the module has it."""
+        return int(getattr(self.module, self.names.size))
+
+    @property
+    def heads(self) -> int:
+        """How many heads the attention had before anything was pruned."""
+        return int(getattr(self.module, "unpruned_heads", len(self.kept)))
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The heads that are left, by their numbers in the unpruned model."""
+        heads = range(self.output.in_features // self.head_size)
+        return tuple(getattr(self.module, "kept_heads", heads))
+
+    def set_kept(self, kept: tuple[int, ...]) -> None:
+        """Write down which heads are left, here and where the family counts them."""
+        self.module.unpruned_heads = self.heads  # type: ignore[assignment]  # before kept_heads
+        self.module.kept_heads = kept  # type: ignore[assignment]
+        for attribute, value in (
+            (self.names.count, len(kept)),
+            (self.names.width, len(kept) * self.head_size),
+        ):
+            if attribute is not None:
+                setattr(self.module, attribute, value)
+
+
+def family_of(model: PreTrainedModel) -> str:
+    """The model type of ``model``, that of the unpruned model where it is pruned.
+
+    Raises:
+        UsageError: not a transformers model, of a family that cannot be pruned exactly, or of one
+            that is not known.
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise UsageError(
+            f"{type(model).__name__} is no transformers model; prune the model itself, before it "
+            "is compiled or wrapped"
+        )
+    family = str(model.config.model_type).removeprefix(PREFIX)
+    if family in _INEXACT:
+        raise UsageError(f"{family} cannot be pruned exactly: {_INEXACT[family]}")
+    if family not in FAMILIES:
+        raise UsageError(f"{family} is not a known family; known are {', '.join(FAMILIES)}")
+    return family
+
+
+def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
+    """For each component that ``model`` has, the attention of each layer, the bottom first.
+
+    Args:
+        model: a base model or one with a task head.
+
+    Raises:
+        UsageError: as of ``family_of``; a part of a model; or projections that are no plain
+            ``nn.Linear`` (quantised, or with adapters), which must be pruned before.
+    """
+    family = family_of(model)
+    base = model.base_model
+    found = {}
+    for component, names in FAMILIES[family].items():
+        try:
+            layers = base.get_submodule(names.layers)
+        except AttributeError:
+            continue  # a model with the decoder alone
+        found[component] = tuple(
+            _attention(layer, names, where=f"{component}: layer {number}")
+            for number, layer in enumerate(layers.children())
+        )
+    if not found:
+        raise UsageError(f"{type(model).__name__} is a part of a {family} model; give all of it")
+    return found
+
+
+def _attention(layer: nn.Module, names: Names, *, where: str) -> Attention:
+    return Attention(
+        module=layer.get_submodule(names.attention),
+        inputs=tuple(_linear(layer, name, where=where) for name in names.inputs),
+        output=_linear(layer, names.output, where=where),
+        names=names,
+    )
+
+
+def _linear(layer: nn.Module, name: str, *, where: str) -> nn.Linear:
+    module = layer.get_submodule(name)
+    if type(module) is not nn.Linear:  # quantised linears are subclasses of it
+        kind = f"{type(module).__module__}.{type(module).__name__}"
+        raise UsageError(
+            f"{where}: {name} is a {kind}; prune heads before quantising or adding adapters"
+        )
+    return module

@@ -1,0 +1,234 @@
+"""Taking heads out of a Hugging Face model, and masking them.
+
+``cut_to`` leaves out the weights of heads, ``masked`` multiplies their outputs by xi (Budhraja et
+al. 2020, equation 2); with the same heads at 0 the two give the same outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from headprune.errors import UsageError
+from headprune.plan import HeadPlan
+from headprune.surgery import COLUMNS, ROWS, cut
+from hf_plugin.families import Attention, attentions, family_of
+
+Heads = Mapping[int, Iterable[int]]
+"""For some layers, the heads to prune; layers below 0 count from the top."""
+
+Gates = Mapping[str, Tensor]
+"""For each component, xi: a tensor (layers, heads)."""
+
+
+def head_plan(model: PreTrainedModel) -> HeadPlan:
+    """Which heads of ``model`` are left, in the unpruned model's numbering.
+
+    Raises:
+        UsageError: a model that cannot be pruned.
+    """
+    found = attentions(model)
+    return HeadPlan(
+        kept={name: [attention.kept for attention in layers] for name, layers in found.items()},
+        heads={name: [attention.heads for attention in layers] for name, layers in found.items()},
+    )
+
+
+def plan_after(model: PreTrainedModel, request: HeadPlan | Heads) -> HeadPlan:
+    """What is left of ``model`` when ``request`` has been carried out.
+
+    Args:
+        model: any that can be pruned; it may have been pruned before.
+        request: the plan to arrive at, or the heads to take away besides those that are gone.
+
+    Raises:
+        UsageError: a plan of another shape, a layer or head that does not exist, a head that is
+            gone already, or a dict for a model with more components than one.
+    """
+    now = head_plan(model)
+    if isinstance(request, HeadPlan):
+        request.require_shape(now.heads, of=f"the {family_of(model)} model")
+        for name, layers in request.kept.items():
+            for layer, kept in enumerate(layers):
+                gone = sorted(set(kept) - set(now.kept[name][layer]))
+                if gone:
+                    raise UsageError(
+                        f"{name}: layer {layer}: the plan keeps head {gone[0]}, which was pruned "
+                        "before; a pruned head does not come back"
+                    )
+        return request
+    if not isinstance(request, Mapping):
+        raise UsageError(
+            f"give a HeadPlan or a dict {{layer: [heads]}}, not {type(request).__name__}"
+        )
+    if len(now.kept) > 1:
+        raise UsageError(
+            f"the {family_of(model)} model has heads in {', '.join(now.kept)}: say which with a "
+            "HeadPlan, a dict of layers does not"
+        )
+    (component,) = now.kept
+    left = list(now.kept[component])
+    seen: dict[int, object] = {}
+    for given, heads in request.items():
+        layer = _layer(given, layers=len(left), component=component)
+        if layer in seen:
+            raise UsageError(
+                f"{component}: layer {layer} is given twice, as {seen[layer]} and {given}"
+            )
+        seen[layer] = given
+        total = now.heads[component][layer]
+        pruned = _heads(heads, total=total, left=left[layer], where=f"{component}: layer {layer}")
+        left[layer] = tuple(head for head in left[layer] if head not in pruned)
+    return HeadPlan(kept={component: left}, heads=now.heads)
+
+
+def cut_to(model: PreTrainedModel, plan: HeadPlan) -> None:
+    """Cut out of ``model``, in place, the weights of the heads that ``plan`` does not keep.
+
+    Parameters of changed layers are new objects: make the optimizer afterwards.
+
+    Args:
+        model: any that can be pruned.
+        plan: one of ``plan_after(model, ...)``.
+    """
+    for name, layers in attentions(model).items():
+        for attention, kept in zip(layers, plan.kept[name], strict=True):
+            if attention.kept != kept:
+                _cut_attention(attention, tuple(kept))
+
+
+@contextmanager
+def masked(
+    model: PreTrainedModel, plan_or_xi: HeadPlan | Tensor | Gates
+) -> Iterator[PreTrainedModel]:
+    """Within this context, multiply each head's output by xi, before the output projection.
+
+    Works with every attention implementation, nests (the gates multiply), and leaves the model as
+    it was. Gradients flow to xi; with gradient checkpointing, call ``backward`` within the
+    context too, as the layers run again there.
+
+    Args:
+        model: any that can be pruned; it may be pruned: gates of heads that are gone do nothing.
+        plan_or_xi: a plan (kept heads 1, others 0), or xi, a tensor (layers, heads) with the
+            numbering of the unpruned model; for a model with more than one component, a dict of
+            them by component.
+
+    Raises:
+        UsageError: a plan or xi of another shape, or a model that cannot be pruned.
+
+    Example:
+        >>> with masked(model, xi):  # doctest: +SKIP
+        ...     model(**batch).loss.backward()
+    """
+    found = attentions(model)
+    gates = _gates(plan_or_xi, head_plan(model), family=family_of(model))
+    with ExitStack() as hooks:
+        for name, layers in found.items():
+            for attention, xi in zip(layers, gates[name], strict=True):
+                hook = attention.output.register_forward_pre_hook(_gate(attention, xi))
+                hooks.callback(hook.remove)
+        yield model
+
+
+def _gate(attention: Attention, xi: Tensor) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
+    kept = list(attention.kept)
+    size = attention.head_size
+
+    def multiply(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x = inputs[0]  # ... x H'd, the heads' outputs side by side
+        factors = xi.to(device=x.device, dtype=x.dtype)[kept].repeat_interleave(size)
+        return (x * factors, *inputs[1:])
+
+    return multiply
+
+
+def _gates(
+    given: HeadPlan | Tensor | Gates, now: HeadPlan, *, family: str
+) -> dict[str, Sequence[Tensor]]:
+    """For each component, for each layer, xi (heads,)."""
+    if isinstance(given, HeadPlan):
+        given.require_shape(now.heads, of=f"the {family} model")
+        return {
+            name: [
+                torch.zeros(heads).index_fill_(0, torch.tensor(kept, dtype=torch.long), 1.0)
+                for kept, heads in zip(layers, given.heads[name], strict=True)
+            ]
+            for name, layers in given.kept.items()
+        }
+    if isinstance(given, Tensor):
+        if len(now.kept) > 1:
+            raise UsageError(
+                f"the {family} model has heads in {', '.join(now.kept)}: give xi as a dict of "
+                "tensors by component"
+            )
+        given = dict.fromkeys(now.kept, given)
+    if not isinstance(given, Mapping):
+        raise UsageError(f"give a HeadPlan or xi as a tensor, not {type(given).__name__}")
+    if set(given) != set(now.kept):
+        raise UsageError(
+            f"xi is given for {', '.join(map(str, given)) or 'no component'}, the {family} model "
+            f"has {', '.join(now.kept)}"
+        )
+    for name, xi in given.items():
+        shape = (len(now.heads[name]), now.heads[name][0])
+        if not isinstance(xi, Tensor) or tuple(xi.shape) != shape:
+            what = tuple(xi.shape) if isinstance(xi, Tensor) else type(xi).__name__
+            raise UsageError(
+                f"{name}: xi is {what}, the {family} model has (layers, heads) = {shape}"
+            )
+    return {name: xi.unbind(0) for name, xi in given.items()}
+
+
+def _layer(given: object, *, layers: int, component: str) -> int:
+    if not isinstance(given, Integral) or isinstance(given, bool):
+        raise UsageError(f"{component}: {given!r} is no layer number")
+    if not -layers <= given < layers:
+        raise UsageError(
+            f"{component}: there is no layer {given}, the model has {layers} ({-layers} to "
+            f"{layers - 1})"
+        )
+    return int(given) % layers
+
+
+def _heads(given: object, *, total: int, left: Sequence[int], where: str) -> set[int]:
+    """The heads to prune, each of which must exist and be left."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise UsageError(f"{where}: give heads as a list, not {given!r}")
+    heads = list(given)
+    for head in heads:
+        if not isinstance(head, Integral) or isinstance(head, bool) or not 0 <= head < total:
+            raise UsageError(
+                f"{where} has no head {head!r}, the unpruned model has {total} (0 to {total - 1})"
+            )
+        if head not in left:
+            raise UsageError(f"{where}: head {head} is gone already, it was pruned before")
+    return {int(head) for head in heads}
+
+
+def _cut_attention(attention: Attention, kept: tuple[int, ...]) -> None:
+    now = attention.kept
+    positions = [now.index(head) for head in kept]
+    blocks = attention.names.blocks
+    rows = [block * len(now) + position for block in range(blocks) for position in positions]
+    for linear in attention.inputs:
+        linear.weight = _cut_parameter(linear.weight, rows, heads=blocks * len(now), dim=ROWS)
+        if linear.bias is not None:
+            linear.bias = _cut_parameter(linear.bias, rows, heads=blocks * len(now), dim=ROWS)
+        linear.out_features = linear.weight.size(ROWS)
+    output = attention.output
+    output.weight = _cut_parameter(output.weight, positions, heads=len(now), dim=COLUMNS)
+    output.in_features = output.weight.size(COLUMNS)
+    attention.set_kept(kept)
+
+
+def _cut_parameter(
+    parameter: nn.Parameter, kept: Sequence[int], *, heads: int, dim: int
+) -> nn.Parameter:
+    part = cut(parameter.detach(), kept, heads=heads, dim=dim)
+    return nn.Parameter(part, requires_grad=parameter.requires_grad)

@@ -1,0 +1,417 @@
+"""The command: what it writes, what it refuses, and what it loads."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headprune import HeadPlan, __version__, cli, select
+
+from .strategies import BASE, BERT
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: int
+    out: str
+    err: str
+
+
+def headprune(*arguments: object) -> Outcome:
+    """Run the command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    argv = ["headprune", *map(str, arguments)]
+    status = 0
+    with (
+        mock.patch.object(sys, "argv", argv),
+        mock.patch.dict("os.environ", {"COLUMNS": "200", "TERM": "dumb"}),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            cli.main()
+        except SystemExit as error:
+            status = int(error.code or 0)
+    return Outcome(status, out.getvalue(), err.getvalue())
+
+
+# --- headprune plan --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "plan"),
+    [
+        (["--percent", 75], select.at_random(BASE, percent=75, seed=1)),
+        (["--percent", 75, "--seed", 3], select.at_random(BASE, percent=75, seed=3)),
+        (["--percent", 75, "--seed", -3], select.at_random(BASE, percent=75, seed=-3)),
+        (["--percent", 12.5], select.at_random(BASE, percent=12.5, seed=1)),
+        (["--percent", 0], HeadPlan.full(BASE)),
+        (
+            ["--percent", 75, "--at-least", 1],
+            select.at_random(BASE, percent=75, seed=1, at_least=1),
+        ),
+        (
+            ["--percent", 50, "--shape", "ES=12x12"],
+            select.at_random(BERT, percent=50, seed=1),
+        ),
+        (
+            ["--percent", 50, "--shape", "ES=488", "--shape", "DS = 16,4"],
+            select.at_random({"ES": (4, 8, 8), "DS": (16, 4)}, percent=50, seed=1),
+        ),
+        # as many digits as layers are counts per layer, fewer are a number of heads
+        (
+            ["--keep", "ES=888444", "--keep", "ED=444888"],
+            select.at_random(BASE, keep={"ES": "888444", "ED": "444888"}, seed=1),
+        ),
+        (["--keep", "ES=8,8,8,4,4,4"], select.at_random(BASE, keep={"ES": "888444"}, seed=1)),
+        (["--keep", "ES=000000"], select.at_random(BASE, keep={"ES": 0}, seed=1)),
+        (
+            ["--keep", "ES=14", "--keep", "ED=31", "--keep", "DS=30"],
+            select.at_random(BASE, keep={"ES": 14, "ED": 31, "DS": 30}, seed=1),
+        ),
+        (["--keep", "ES=8"], select.at_random(BASE, keep={"ES": 8}, seed=1)),
+        (["--keep", "ES=48"], HeadPlan.full(BASE)),
+        (
+            ["--keep", "ES=14", "--shape", "ES=8x2"],
+            select.at_random({"ES": (8, 8)}, keep={"ES": [1, 4]}, seed=1),
+        ),
+        (
+            ["--keep", "ES=9", "--shape", "ES=9x1"],
+            HeadPlan.full({"ES": (9,)}),
+        ),
+        (
+            ["--keep", "ES=100", "--shape", "ES=12x12"],
+            select.at_random(BERT, keep={"ES": 100}, seed=1),
+        ),
+        (
+            ["--prune", "top 3 + bottom 3", "--shape", "ES=12x12"],
+            select.by_location(BERT, prune="top 3 + bottom 3"),
+        ),
+        (["--prune", "odd"], select.by_location(BASE, prune="odd")),
+        (
+            ["--prune", "ES=top 2", "--prune", "DS = 0,2-4"],
+            select.by_location(BASE, prune={"ES": "top 2", "DS": "0,2-4"}),
+        ),
+    ],
+    ids=str,
+)
+def test_plan_writes_the_plan(arguments: list[object], plan: HeadPlan, tmp_path: Path) -> None:
+    printed = headprune("plan", *arguments)
+    assert (printed.status, printed.err) == (0, "")
+    assert printed.out == plan.to_json(indent=1) + "\n"
+
+    path = tmp_path / "new" / "plan.json"
+    saved = headprune("plan", *arguments, "-o", path)
+    assert (saved.status, saved.err) == (0, "")
+    assert saved.out == f"{path}: {plan} ({plan.percent_pruned:.1f}% of heads pruned)\n"
+    assert path.read_text() == printed.out
+    assert [file.name for file in path.parent.iterdir()] == ["plan.json"]
+
+
+READABLE = "it is 'top k', 'bottom k', 'middle k', 'odd', 'even' or layer numbers such as '0,2-4'"
+COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give one of --percent, --keep and --prune"),
+        (["--percent", 5, "--prune", "odd"], "give one of --percent, --keep and --prune"),
+        (["--keep", "ES=5", "--percent", 0], "give one of --percent, --keep and --prune"),
+        (["--percent", 101], "101.0% is not between 0 and 100"),
+        (["--percent", "nan"], "nan% is not between 0 and 100"),
+        # the wrong number of layers, more heads than there are
+        (["--keep", "ES=88844"], "ES: head counts for 5 layers, the model has 6"),
+        (["--keep", "ED=8884444"], "ED: head counts for 7 layers, the model has 6"),
+        (["--keep", "DS=888449"], "DS: layer 5 asks for 9 heads, the model has 8"),
+        (["--keep", "ES=8,8,8,8,8,16"], "ES: layer 5 asks for 16 heads, the model has 8"),
+        (["--keep", "ES=49"], "ES: 49 heads asked for, the model has 48"),
+        (
+            ["--keep", "ES=145", "--shape", "ES=12x12"],
+            "ES: 145 heads asked for, the model has 144",
+        ),
+        (["--keep", f"ES={'1' * 5000}"], "ES: head counts for 5000 layers, the model has 6"),
+        (["--keep", "ES=lots"], f"ES: 'lots' is no list of head counts; {COUNTS}"),
+        (["--keep", "ES=-1"], f"ES: '-1' is no list of head counts; {COUNTS}"),
+        # assignments
+        (["--keep", "888444"], "--keep '888444': write a component and a value, as in ES=8"),
+        (["--keep", "ES="], "--keep 'ES=': write a component and a value, as in ES=8"),
+        (["--keep", "ES=3", "--keep", "ES=4"], "--keep: ES is given twice"),
+        # unknown components
+        (["--keep", "XX=3"], "XX: unknown component, it is one of ES, ED, DS"),
+        (["--keep", "es=3"], "es: unknown component, it is one of ES, ED, DS"),
+        (
+            ["--keep", "DS=3", "--shape", "ES=8x6"],
+            "DS: unknown component, it is one of ES",
+        ),
+        (["--prune", "XX=odd"], "XX: unknown component, it is one of ES, ED, DS"),
+        (
+            ["--percent", 5, "--shape", "QQ=8x6"],
+            "QQ: unknown component, it is one of ES, ED, DS",
+        ),
+        # shapes
+        (["--percent", 5, "--shape", "ES=8x0"], "ES: has no layer"),
+        (["--percent", 5, "--shape", "ES=0x6"], "ES: layer 0: 0 is no number of heads"),
+        (["--percent", 5, "--shape", "ES=8x"], f"ES: '8x' is no list of head counts; {COUNTS}"),
+        (
+            ["--percent", 5, "--shape", "ES=8x99999999999999999999"],
+            f"ES: '8x99999999999999999999' is no list of head counts; {COUNTS}",
+        ),
+        (
+            ["--percent", 5, "--shape", "ES=8x6", "--model", "m"],
+            "give --shape or --model, not both",
+        ),
+        # layers
+        (["--prune", "top 7"], "ES: 'top 7' asks for 7 layers, the model has 6"),
+        (["--prune", "6"], "ES: no layer 6, the model has 6 (0 to 5)"),
+        (["--prune", "upper"], f"ES: cannot read 'upper'; {READABLE}"),
+        (
+            ["--prune", "top 1", "--prune", "bottom 1"],
+            "--prune 'top 1': write a component and a value, as in ES=8",
+        ),
+        # at least
+        (["--percent", 90, "--at-least", 1],
+         "all components: at_least=1 keeps 18 heads, but only 14 are to stay"),
+        (["--percent", 50, "--at-least", 9], "ES: layer 0 has 8 heads, at_least asks for 9"),
+        (["--percent", 50, "--at-least", -1], "at_least is -1, it has to be a whole number from 0"),
+        (
+            ["--prune", "odd", "--at-least", 1],
+            "--at-least goes with --percent or --keep: --prune empties whole layers",
+        ),
+    ],
+    ids=lambda value: str(value)[:50],
+)  # fmt: skip
+def test_plan_refuses(arguments: list[object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    outcome = headprune("plan", *arguments, "-o", path)
+    assert outcome == Outcome(2, "", f"error: {message}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_plan_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text("old")
+    assert headprune("plan", "--keep", "ES=9", "--keep", "DS=777", "-o", path).status == 2
+    assert path.read_text() == "old"
+
+
+def test_a_plan_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path, tmp_path / "file" / "plan.json"):
+        outcome = headprune("plan", "--percent", 5, "-o", path)
+        assert (outcome.status, outcome.out) == (1, "")
+        assert outcome.err.startswith(f"error: {path}: cannot write (")
+        assert outcome.err.count("\n") == 1
+
+
+values = st.text(max_size=6) | st.text(alphabet="ESDX=0123456789,x+- ", max_size=10)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["--keep", "--prune", "--shape"]), values), max_size=3))
+def test_any_options_give_a_plan_or_one_line(options: list[tuple[str, str]]) -> None:
+    outcome = headprune("plan", *[f"{name}={value}" for name, value in options])
+    if outcome.status == 0:
+        assert HeadPlan.from_json(outcome.out)
+    else:
+        assert outcome.status == 2
+        assert outcome.out == ""
+        assert outcome.err.startswith("error: ")
+        assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["plan", "--frobnicate"],
+        ["plan", "--percent", "lots"],
+        ["plan", "--percent", "5", "--seed", "1.5"],
+        ["plan", "--percent"],
+        ["show"],
+        ["show", "plan.json", "--length", "0"],
+        ["show", "plan.json", "--width", "0"],
+        ["show", "plan.json", "--vocabulary", "-1"],
+        ["prune", "model.pt"],
+        ["prune", "model.pt", "--plan", "p", "-o", "o", "--form", "burn"],
+        ["export", "model.pt", "--to", "nowhere", "-o", "o"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_do_not_exist_or_cannot_be_read(arguments: list[str]) -> None:
+    outcome = headprune(*arguments)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "Usage: headprune" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+# --- headprune plan --model, prune: what happens around the checkpoint ------------------------
+
+
+@dataclass
+class FakeCheckpoint:
+    plan: HeadPlan
+
+
+def with_checkpoint(plan: HeadPlan) -> Any:
+    return mock.patch.object(cli, "_load_checkpoint", lambda path: FakeCheckpoint(plan))
+
+
+def test_plan_for_a_checkpoint_takes_its_shape_and_the_heads_left() -> None:
+    half = select.at_random(BERT, percent=50, seed=4)
+    with with_checkpoint(half):
+        outcome = headprune("plan", "--model", "model.pt", "--percent", 75, "--seed", 9)
+        refused = headprune("plan", "--model", "model.pt", "--prune", "odd")
+        too_many = headprune("plan", "--model", "model.pt", "--percent", 25)
+    assert HeadPlan.from_json(outcome.out) == select.at_random(
+        BERT, percent=75, seed=9, within=half
+    )
+    assert refused == Outcome(
+        2, "", "error: model.pt: has pruned heads already; --prune takes an unpruned model\n"
+    )
+    assert too_many == Outcome(2, "", "error: 25% pruned keeps 108 heads, only 72 are left\n")
+    with with_checkpoint(HeadPlan.full(BERT)):
+        outcome = headprune("plan", "--model", "model.pt", "--prune", "odd")
+    assert HeadPlan.from_json(outcome.out) == select.by_location(BERT, prune="odd")
+
+
+def test_a_folder_is_no_checkpoint(tmp_path: Path) -> None:
+    outcome = headprune("plan", "--model", tmp_path, "--percent", 5)
+    assert outcome == Outcome(
+        1, "", f"error: {tmp_path}: a folder; give a fairseq checkpoint file\n"
+    )
+
+
+def test_without_fairseq_a_checkpoint_cannot_be_read() -> None:
+    with mock.patch.dict(sys.modules, {"fairseq_plugin": None, "fairseq_plugin.checkpoints": None}):
+        outcome = headprune("plan", "--model", "model.pt", "--percent", 5)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err.startswith("error: model.pt: reading checkpoints needs the fairseq plugin (")
+    assert outcome.err.endswith("); see the README, Install\n")
+
+
+# --- headprune show --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.json"
+    select.at_random(BASE, percent=75, seed=1).save(path)
+    return path
+
+
+def test_show_tells_what_is_kept_and_what_it_saves(plan_file: Path) -> None:
+    outcome = headprune("show", plan_file)
+    assert (outcome.status, outcome.err) == (0, "")
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert "counts ES=131321 ED=310621 DS=315012" in lines
+    assert "heads 36 of 144 kept, 75.0% pruned" in lines
+    assert "parameters 18,911,232 -> 4,734,720 (75.0% less) (attention alone)" in lines
+    assert (
+        "FLOPs 3,658,629,120 -> 2,784,399,360 (23.9% less) "
+        "(a forward pass, 30 tokens a side, matrix products; at most 1.31x as fast)"
+    ) in lines
+    # The grid has the top layer first; the row of layer 0, for ES, ED and DS side by side.
+    (row,) = (line for line in lines if line.startswith("0 "))
+    kept = select.at_random(BASE, percent=75, seed=1).kept
+    cells = [
+        " ".join("\u25a0" if head in kept[name][0] else "\u00b7" for head in range(8))
+        for name in ("ES", "ED", "DS")
+    ]
+    assert row == f"0 {cells[0]} 1 0 {cells[1]} 3 0 {cells[2]} 3"
+
+
+def test_show_takes_the_sizes_of_the_model(plan_file: Path) -> None:
+    sizes = ["--width", 256, "--feed-forward", 1024, "--vocabulary", 8000, "--length", 10]
+    outcome = headprune("show", plan_file, *sizes)
+    assert "4,732,416 -> 1,186,560" in outcome.out  # 18 * (4 * 256**2 + 4 * 256) parameters
+    assert "10 tokens a side" in outcome.out
+
+
+def test_show_of_a_plan_for_bert(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    select.by_location(BERT, prune="top 3 + bottom 3").save(path)
+    outcome = headprune("show", path, "--width", 768, "--feed-forward", 3072)
+    assert (outcome.status, outcome.err) == (0, "")
+    assert "ES=0,0,0,12,12,12,12,12,12,0,0,0" in outcome.out
+    assert "28,348,416 -> 14,178,816" in outcome.out
+
+
+def test_show_refuses(plan_file: Path, tmp_path: Path) -> None:
+    text, newer, empty = tmp_path / "text", tmp_path / "newer", tmp_path / "empty"
+    text.write_text("hello\n")
+    empty.write_text("")
+    newer.write_text(json.dumps({**json.loads(plan_file.read_text()), "version": 2}))
+    other = tmp_path / "other"
+    other.write_text('{"format": "headprune.plan", "version": 1, "heads": {"ES": [8]}, '
+                     '"kept": {"ES": [[8]]}}')  # fmt: skip
+    for path, message in [
+        (tmp_path / "none", "cannot read (No such file or directory)"),
+        (tmp_path, "cannot read (Is a directory)"),
+        (text, "not JSON (Expecting value: line 1 column 1 (char 0))"),
+        (empty, "not JSON (Expecting value: line 1 column 1 (char 0))"),
+        (newer, "plan of version 2, this headprune reads up to 1; update headprune"),
+        (other, "ES: layer 0 has no head 8, the model has 8 (0 to 7)"),
+    ]:
+        assert headprune("show", path) == Outcome(1, "", f"error: {path}: {message}\n")
+    assert headprune("show", plan_file, "--width", 500) == Outcome(
+        2, "", "error: ES: width 500 does not divide into 8 heads\n"
+    )
+
+
+# --- help, and what is loaded ----------------------------------------------------------------
+
+
+def test_version() -> None:
+    assert headprune("--version") == Outcome(0, f"headprune {__version__}\n", "")
+
+
+def test_help_teaches() -> None:
+    top = headprune("--help")
+    assert top.status == 0
+    for word in ("plan", "show", "prune", "export", "encoder self-attention", "Layer 0"):
+        assert word in top.out
+    plan = headprune("plan", "-h")
+    assert plan.status == 0
+    for word in ("--percent", "--keep", "ES=888444", "top 3 + bottom 3", "ES=12x12", "seed"):
+        assert word in plan.out
+    for command in ("show", "prune", "export", "score", "report"):
+        assert headprune(command, "--help").status == 0
+
+
+LOADED = """
+import sys
+from headprune.cli import main
+sys.argv = ["headprune", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as error:
+    status = error.code or 0
+else:
+    status = 0
+heavy = {"torch", "fairseq", "transformers", "matplotlib", "fairseq_plugin", "sacrebleu"}
+print(status, *sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["plan", "--help"], ["report", "--help"], ["plan", "--percent", "75"]],
+    ids=" ".join,
+)
+def test_help_and_plan_load_no_heavy_library(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout
+    assert done.stderr == "0\n"

@@ -1,0 +1,92 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headprune import DataError
+from headprune.files import atomic_path, write_text_atomically
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_new_file_and_its_folders(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "text"
+    write_text_atomically(path, "h\u00e4lf\n")
+    assert path.read_bytes() == "h\u00e4lf\n".encode()
+    assert names(path.parent) == ["text"]
+
+
+def test_an_old_file_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("old and longer")
+    write_text_atomically(str(path), "new")
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["text"]
+
+
+def test_the_old_file_stands_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("old")
+    with atomic_path(path) as temporary:
+        temporary.write_text("half")
+        assert path.read_text() == "old"
+        assert temporary.parent == tmp_path  # else renaming would copy
+        temporary.write_text("whole")
+    assert path.read_text() == "whole"
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_work_that_fails_leaves_the_old_file_alone(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    path = tmp_path / "text"
+    path.write_text("old")
+    with pytest.raises(error), atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise error
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["text"]
+
+
+def test_work_that_fails_leaves_no_new_file(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), atomic_path(tmp_path / "text") as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert names(tmp_path) == []
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    write_text_atomically(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "new"
+    assert names(tmp_path) == ["file", "link"]
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    # As root, renaming to /dev/null would replace the device; a pipe stands for it here.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, "", ".", "/"):
+        with pytest.raises(DataError) as caught:
+            write_text_atomically(path, "text")
+        assert str(caught.value) == f"{path}: cannot write (it is a folder or a device)"
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    for path in (tmp_path / "file" / "text", tmp_path / ("n" * 300), tmp_path / ("n" * 250)):
+        with pytest.raises(DataError) as caught:
+            write_text_atomically(path, "text")
+        assert str(caught.value).startswith(f"{path}: cannot write (")
+    assert names(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "old"

@@ -1,0 +1,88 @@
+"""The table of families: what it finds in a model, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+from headprune import UsageError
+from hf_plugin.families import attentions
+from tests.hf_plugin.models import FAMILIES, HEADS, LAYERS, SIZE, build, config_of
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_finds_every_layer_and_reads_the_head_size_from_it(family):
+    (layers,) = attentions(build(family)).values()
+    assert len(layers) == LAYERS
+    for attention in layers:
+        assert attention.head_size == SIZE
+        assert (attention.heads, attention.kept) == (HEADS, tuple(range(HEADS)))
+        assert attention.output.in_features == HEADS * SIZE
+
+
+@pytest.mark.parametrize("auto", [AutoModelForMaskedLM, AutoModelForSequenceClassification])
+def test_looks_below_a_task_head(auto):
+    model = build("roberta", auto)
+    (layers,) = attentions(model).values()
+    assert layers[-1].output is model.roberta.encoder.layer[-1].attention.output.dense
+
+
+def refused(model) -> str:
+    with pytest.raises(UsageError) as caught:
+        attentions(model)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("family", "why"),
+    [
+        ("mpnet", "share one relative position bias"),
+        ("t5", "share one relative position bias"),
+        ("albert", "share one set of weights"),
+    ],
+)
+def test_refuses_by_name_what_cannot_be_pruned_exactly(family, why):
+    sizes = {"d_model": 8, "d_kv": 2, "d_ff": 8, "num_layers": 1} if family == "t5" else None
+    model = build_stock(family, sizes)
+    line = refused(model)
+    assert line.startswith(f"{family} cannot be pruned exactly") and why in line
+
+
+def build_stock(family, sizes=None):
+    from transformers import AutoConfig, AutoModel
+
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = AutoConfig.for_model(
+        family, vocab_size=20, **(sizes or {**small, "intermediate_size": 8})
+    )
+    return AutoModel.from_config(config)
+
+
+def test_refuses_an_unknown_family_and_names_the_known():
+    line = refused(build_stock("mobilebert", {"hidden_size": 8, "num_hidden_layers": 1}))
+    assert "mobilebert" in line and "bert, roberta" in line
+
+
+def test_refuses_what_is_no_transformers_model():
+    assert "Linear is no transformers model" in refused(nn.Linear(2, 2))
+
+
+def test_refuses_linears_that_are_not_plain():
+    class Quantised(nn.Linear):
+        pass
+
+    model = build("bert")
+    model.encoder.layer[1].attention.self.key = Quantised(24, 24)
+    line = refused(model)
+    assert "ES: layer 1: attention.self.key" in line and "Quantised" in line
+
+
+def test_a_width_that_is_not_64_times_heads_is_read_not_guessed():
+    model = build("bert", hidden_size=32, num_attention_heads=2)
+    (layers,) = attentions(model).values()
+    assert {(a.heads, a.head_size) for a in layers} == {(2, 16)}
+    assert config_of("bert").hidden_size == 24
+    assert torch.is_tensor(layers[0].output.weight)
