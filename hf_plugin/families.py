@@ -108,9 +108,9 @@ class Attention:
         heads = range(self.output.in_features // self.head_size)
         return tuple(getattr(self.module, "kept_heads", heads))
 
-    def set_kept(self, kept: tuple[int, ...]) -> None:
-        """Write down which heads are left, here and where the family counts them."""
-        self.module.unpruned_heads = self.heads  # type: ignore[assignment]  # before kept_heads
+    def set_kept(self, kept: tuple[int, ...], *, heads: int) -> None:
+        """Write down which of the unpruned attention's ``heads`` are left, and how many."""
+        self.module.unpruned_heads = heads  # type: ignore[assignment]
         self.module.kept_heads = kept  # type: ignore[assignment]
         for attribute, value in (
             (self.names.count, len(kept)),

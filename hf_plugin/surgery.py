@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
-from headprune.plan import HeadPlan
+from headprune.plan import HeadPlan, is_whole
 from headprune.surgery import COLUMNS, ROWS, cut
 from hf_plugin.families import Attention, attentions, family_of
 
@@ -96,7 +95,15 @@ def cut_to(model: PreTrainedModel, plan: HeadPlan) -> None:
     Args:
         model: any that can be pruned.
         plan: one of ``plan_after(model, ...)``.
+
+    Raises:
+        UsageError: nothing is left of the lowest layer of a decoder, and nothing was cut.
     """
+    for name in plan.kept:
+        # transformers' key-value cache counts positions by the keys of layer 0, and without any
+        # takes every token for the first.
+        if (name == "DS" or getattr(model.config, "is_decoder", False)) and not plan.kept[name][0]:
+            raise UsageError(f"{name}: layer 0 of a decoder must keep a head")
     for name, layers in attentions(model).items():
         for attention, kept in zip(layers, plan.kept[name], strict=True):
             if attention.kept != kept:
@@ -186,7 +193,7 @@ def _gates(
 
 
 def _layer(given: object, *, layers: int, component: str) -> int:
-    if not isinstance(given, Integral) or isinstance(given, bool):
+    if not is_whole(given):
         raise UsageError(f"{component}: {given!r} is no layer number")
     if not -layers <= given < layers:
         raise UsageError(
@@ -200,19 +207,20 @@ def _heads(given: object, *, total: int, left: Sequence[int], where: str) -> set
     """The heads to prune, each of which must exist and be left."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise UsageError(f"{where}: give heads as a list, not {given!r}")
-    heads = list(given)
-    for head in heads:
-        if not isinstance(head, Integral) or isinstance(head, bool) or not 0 <= head < total:
+    heads = set()
+    for head in given:
+        if not is_whole(head) or not 0 <= head < total:
             raise UsageError(
                 f"{where} has no head {head!r}, the unpruned model has {total} (0 to {total - 1})"
             )
         if head not in left:
             raise UsageError(f"{where}: head {head} is gone already, it was pruned before")
-    return {int(head) for head in heads}
+        heads.add(int(head))
+    return heads
 
 
 def _cut_attention(attention: Attention, kept: tuple[int, ...]) -> None:
-    now = attention.kept
+    now, heads = attention.kept, attention.heads
     positions = [now.index(head) for head in kept]
     blocks = attention.names.blocks
     rows = [block * len(now) + position for block in range(blocks) for position in positions]
@@ -224,7 +232,7 @@ def _cut_attention(attention: Attention, kept: tuple[int, ...]) -> None:
     output = attention.output
     output.weight = _cut_parameter(output.weight, positions, heads=len(now), dim=COLUMNS)
     output.in_features = output.weight.size(COLUMNS)
-    attention.set_kept(kept)
+    attention.set_kept(kept, heads=heads)
 
 
 def _cut_parameter(

@@ -191,10 +191,18 @@ def _run(
         status = process.wait()
     if status:
         raise DataError(
-            f"{options.label}: fairseq ended with status {status}; "
-            f"its words are at the end of {options.log}"
+            f"{options.label}: fairseq ended with status {status}: {_last_words(options.log)} "
+            f"(all of it in {options.log})"
         )
     _say(f"{options.label}: done in {time.monotonic() - started:.0f} s")
+
+
+def _last_words(log: Path) -> str:
+    """The last line of a log that says anything: of a traceback, the error itself."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 10_000))
+        lines = file.read().decode("utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing was said")
 
 
 def _follow(words: IO[str], *, log: IO[str], label: str) -> None:
@@ -219,7 +227,8 @@ def progress_line(line: str) -> str | None:
         return f"epoch {int(match[1])} | valid ppl {match[2]}"
     if match := re.search(r"epoch (\d+): +(\d+) / (\d+) .*?\bppl=([\d.]+)", line):
         return f"epoch {int(match[1])} | batch {match[2]} of {match[3]} | ppl {match[4]}"
-    if match := re.search(r"Loaded checkpoint .*?epoch (\d+) @ (\d+) updates", line):
+    # A fine-tuning that begins loads its baseline at 0 updates; only a resumed one goes on.
+    if match := re.search(r"Loaded checkpoint .*?epoch (\d+) @ ([1-9]\d*) updates", line):
         return f"epoch {int(match[1])} | going on after {match[2]} updates | not yet valid"
     return None
 

@@ -36,7 +36,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def losses(log: str, key: str = "train_loss") -> list[float]:
-    found = re.findall(r"\{.*\}", log)
+    found = re.findall(r"\| (\{\"epoch\".*\})$", log, flags=re.M)
     return [float(entry[key]) for entry in map(json.loads, found) if key in entry]
 
 
@@ -243,12 +243,12 @@ def test_two_processes_are_one_with_twice_the_update_freq(corpus: Path, tmp_path
         *("--no-python", "fairseq-train", corpus, "--user-dir", PLUGIN),
         "--distributed-world-size=2",  # fairseq counts GPUs otherwise
         *("--save-dir", tmp_path / "two", "--max-epoch=1", *TRAIN, *options),
-        *("--update-freq=1", "--distributed-backend=gloo", "--ddp-backend=pytorch_ddp"),
+        *("--update-freq=1", "--distributed-backend=gloo", "--ddp-backend=legacy_ddp"),
         PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     )
     one, two = losses(alone, "loss"), losses(together, "loss")
-    assert len(one) >= 4
-    assert two[:4] == pytest.approx(one[:4], abs=2e-3)
+    assert len(one) >= 3  # fairseq does not log the last one of an epoch by itself
+    assert two == pytest.approx(one, abs=2e-3)
     ours, theirs = (weights(tmp_path / n / "checkpoint_last.pt") for n in ("one", "two"))
     for name, tensor in ours.items():
         if not name.endswith("k_proj.bias"):  # has no gradient but rounding errors

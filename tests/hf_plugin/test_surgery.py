@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import (
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
@@ -311,3 +312,19 @@ def test_only_the_model_given_changes():
     hf_plugin.prune_heads(one, SOME)
     assert hf_plugin.head_plan(other).is_full
     assert config.model_type == "bert" and not hasattr(config, "kept_heads")
+
+
+def test_a_decoder_generates_the_same_with_and_without_its_cache():
+    model = build("bert", AutoModelForCausalLM, is_decoder=True)
+    hf_plugin.prune_heads(model, {0: [1], 1: range(4), 2: [0, 3]})
+    options = dict(max_new_tokens=5, do_sample=False, eos_token_id=None)
+    ids = batch()["input_ids"][:1]
+    with_cache = model.generate(ids, use_cache=True, **options)
+    assert torch.equal(with_cache, model.generate(ids, use_cache=False, **options))
+
+
+def test_the_lowest_layer_of_a_decoder_keeps_a_head():
+    model = build("bert", AutoModelForCausalLM, is_decoder=True)
+    with pytest.raises(UsageError, match="ES: layer 0 of a decoder must keep a head"):
+        hf_plugin.prune_heads(model, {1: [0], 0: range(4)})
+    assert hf_plugin.head_plan(model).is_full

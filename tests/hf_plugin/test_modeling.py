@@ -1,0 +1,195 @@
+"""Pruned models are saved and loaded as transformers' own are, and stock ones stay stock."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    BertTokenizer,
+    PreTrainedTokenizerFast,
+    pipeline,
+)
+
+import hf_plugin
+from headprune import DataError
+from tests.hf_plugin.models import FAMILIES, NONE, SOME, batch, build, clone, first
+
+families = pytest.mark.parametrize("family", FAMILIES)
+plans = pytest.mark.parametrize("plan", [SOME, NONE], ids=["some", "none left"])
+
+
+def pruned(family="bert", auto=AutoModelForSequenceClassification, plan=SOME):
+    return hf_plugin.prune_heads(build(family, auto), plan)
+
+
+@families
+@plans
+@pytest.mark.parametrize("auto", [AutoModel, AutoModelForSequenceClassification])
+def test_round_trip(family, plan, auto, tmp_path):
+    model = pruned(family, auto, plan)
+    model.save_pretrained(tmp_path)
+    loaded = auto.from_pretrained(tmp_path)
+    assert type(loaded) is type(model)
+    assert loaded.config.model_type == f"headpruned-{family}"
+    assert hf_plugin.head_plan(loaded) == plan
+    assert torch.equal(first(loaded), first(model))
+
+
+def test_save_load_prune_save_load(tmp_path):
+    pruned(plan=SOME).save_pretrained(tmp_path / "once")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "once")
+    hf_plugin.prune_heads(model, {0: [2]}).save_pretrained(tmp_path / "twice")
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "twice")
+    assert hf_plugin.head_plan(loaded).kept["ES"] == ((0, 3), (), (1,))
+    assert torch.equal(first(loaded), first(model))
+
+
+def test_sharded_files(tmp_path):
+    model = pruned()
+    model.save_pretrained(tmp_path, max_shard_size="5KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert torch.equal(first(loaded), first(model))
+
+
+def test_the_encoder_alone_and_another_task_head(tmp_path):
+    model = pruned()
+    model.save_pretrained(tmp_path)
+    encoder = AutoModel.from_pretrained(tmp_path)
+    assert torch.equal(first(encoder), first(model.bert))
+    classifier = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path, num_labels=3, ignore_mismatched_sizes=True
+    )
+    assert first(classifier).shape == (2, 3) and hf_plugin.head_plan(classifier) == SOME
+
+
+def test_a_model_made_from_the_config_is_pruned():
+    config = pruned().config
+    made = AutoModelForMaskedLM.from_config(config)
+    assert hf_plugin.head_plan(made) == SOME
+    made(**batch()).logits.sum().backward()
+
+
+def test_state_dict_goes_into_a_model_made_from_the_config(tmp_path):
+    model = pruned()
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    made = AutoModelForSequenceClassification.from_config(model.config).eval()
+    made.load_state_dict(torch.load(tmp_path / "weights.pt"))
+    assert torch.equal(first(made), first(model))
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_attention_implementation_can_be_chosen(attention, tmp_path):
+    model = pruned()
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path, attn_implementation=attention
+    )
+    assert loaded.config._attn_implementation == attention
+    torch.testing.assert_close(first(loaded), first(model), atol=1e-5, rtol=1e-5)
+    model.set_attn_implementation(attention)
+    assert model.bert.config._attn_implementation == attention
+    assert model.bert.encoder.layer[0].attention.self.config._attn_implementation == attention
+
+
+def test_copies_and_pickles():
+    model = pruned()
+    for other in (clone(model), pickle.loads(pickle.dumps(model))):
+        assert hf_plugin.head_plan(other) == SOME
+        assert torch.equal(first(other), first(model))
+
+
+def test_config_round_trip(tmp_path):
+    config = pruned().config
+    config.save_pretrained(tmp_path)
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is type(config) and isinstance(loaded, BertConfig)
+    assert loaded.kept_heads == {"ES": [[0, 2, 3], [], [1]]}
+    assert loaded.num_attention_heads == 4  # of the unpruned model
+
+
+def test_nothing_pruned_stays_stock(tmp_path):
+    model = hf_plugin.prune_heads(build("bert"), {})
+    assert type(model) is BertModel
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bert"
+    assert torch.equal(first(AutoModel.from_pretrained(tmp_path)), first(model))
+
+
+def test_stock_models_stay_stock(tmp_path):
+    model = build("bert", AutoModelForSequenceClassification)
+    assert type(model) is BertForSequenceClassification and type(model.config) is BertConfig
+    model.save_pretrained(tmp_path)
+    assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path)) is type(model)
+
+
+def test_pipeline(tmp_path, caplog):
+    words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "heads": 4, "pruned": 5}
+    backend = Tokenizer(WordLevel(words, unk_token="[UNK]"))
+    backend.pre_tokenizer = Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]"
+    )
+    model = pruned()
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    classify = pipeline("text-classification", model=str(tmp_path), device="cpu")
+    (result,) = classify("pruned heads")
+    with torch.no_grad():
+        logits = model(**tokenizer("pruned heads", return_tensors="pt")).logits
+    assert result["score"] == pytest.approx(logits.softmax(-1).max().item(), abs=1e-5)
+    assert "not supported" not in caplog.text
+
+
+def test_a_family_keeps_its_tokenizer():
+    from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
+
+    assert TOKENIZER_MAPPING[type(pruned().config)] is BertTokenizer
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        ({"ES": [[0], [1]]}, "ES: kept heads for 2 layers, the model has 3"),
+        ({"ES": [[0], [9], []]}, "ES: layer 1 has no head 9"),
+        ({"DS": [[0]]}, "DS: no heads are given for this component"),
+    ],
+)
+def test_a_broken_config_is_one_clear_line(kept, message, tmp_path):
+    pruned().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "kept_heads": kept}))
+    with pytest.raises(DataError) as caught:
+        AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    line = str(caught.value)
+    assert str(tmp_path) in line and message in line and "\n" not in line
+
+
+def test_stock_class_refuses_a_pruned_folder(tmp_path):
+    pruned().save_pretrained(tmp_path)
+    with pytest.raises(RuntimeError, match="size"):
+        BertForSequenceClassification.from_pretrained(tmp_path)
+
+
+@pytest.mark.slow
+def test_without_the_plugin_transformers_does_not_know_the_type(tmp_path):
+    pruned().save_pretrained(tmp_path)
+    code = f"import transformers; transformers.AutoModel.from_pretrained({str(tmp_path)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "model type `headpruned-bert` but Transformers does not recognize" in done.stderr
