@@ -71,7 +71,7 @@ def prune_heads(model: PreTrainedModel, request: HeadPlan | Heads) -> PreTrained
     config.kept_heads = {name: [list(kept) for kept in plan.kept[name]] for name in plan.kept}
     for module in model.modules():
         if getattr(module, "config", None) is stock:
-            module.config = config
+            setattr(module, "config", config)  # noqa: B010  (nn.Module's types forbid the plain form)
     model.__class__ = _MODELS.get(type(model), type(model))
     return model
 

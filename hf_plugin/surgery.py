@@ -235,8 +235,6 @@ def _cut_attention(attention: Attention, kept: tuple[int, ...]) -> None:
     attention.set_kept(kept, heads=heads)
 
 
-def _cut_parameter(
-    parameter: nn.Parameter, kept: Sequence[int], *, heads: int, dim: int
-) -> nn.Parameter:
+def _cut_parameter(parameter: Tensor, kept: Sequence[int], *, heads: int, dim: int) -> nn.Parameter:
     part = cut(parameter.detach(), kept, heads=heads, dim=dim)
     return nn.Parameter(part, requires_grad=parameter.requires_grad)

@@ -52,7 +52,7 @@ GENERATE_DEFAULTS: dict[str, Any] = {**WHOLE_DATA, "beam": 5, "batch-size": 64}
 # Fine-tunings take one thread each: on a small machine two at a time finish sooner than two
 # threads each, one after the other.
 RESOURCE_DEFAULTS: dict[str, dict[str, int]] = {
-    "prepare": {"threads": 1, "mem_mb": 4000, "runtime": 120},
+    "prepare": {"threads": 2, "mem_mb": 4000, "runtime": 120},
     "baseline": {"threads": 2, "mem_mb": 4000, "runtime": 720},
     "finetune": {"threads": 1, "mem_mb": 3000, "runtime": 720},
     "generate": {"threads": 1, "mem_mb": 3000, "runtime": 60},
@@ -85,6 +85,7 @@ RESERVED_FLAGS = {
     "source-lang": "the data's prep.json",
     "target-lang": "the data's prep.json",
 }
+RESERVED_DATA_ARGS = {"out": "the run folder", "workers": "`resources`"}
 PLAN_KINDS = ("percent", "keep", "prune")
 PLAN_KEYS = (*PLAN_KINDS, "components", "at_least", "label", "paper_percent")
 
@@ -256,7 +257,7 @@ def _study(raw: object) -> Study:
         data_name=_text(data["name"], "data.name"),
         pair=_pair(data["pair"]),
         data_script=_text(data["script"], "data.script"),
-        data_args=_flags(data.get("args", {}), "data.args", reserved={"out": "the run folder"}),
+        data_args=_flags(data.get("args", {}), "data.args", reserved=RESERVED_DATA_ARGS),
         arch=_text(values["arch"], "arch"),
         form=_choice(values["form"], FORMS, "form"),
         precision=_choice(values["precision"], PRECISIONS, "precision"),

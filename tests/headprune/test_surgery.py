@@ -127,7 +127,7 @@ def attention(x: Tensor, memory: Tensor, w: Weights, *, heads: int, xi: Tensor) 
     """Multi-head attention, written out head by head; ``xi`` multiplies each head's output."""
     outputs = []
     q, k, v = (
-        (source @ w[f"{name}.weight"].T + w[f"{name}.bias"]).view(-1, heads, HEAD_DIM)
+        (source @ w[f"{name}.weight"].T + w[f"{name}.bias"]).view(len(source), heads, HEAD_DIM)
         for name, source in (("q", x), ("k", memory), ("v", memory))
     )
     for h in range(heads):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from torch import nn
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+)
 
 from headprune import UsageError
 from hf_plugin.families import attentions
-from tests.hf_plugin.models import FAMILIES, HEADS, LAYERS, SIZE, build, config_of
+from tests.hf_plugin.models import FAMILIES, HEADS, LAYERS, SIZE, build
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -52,8 +56,6 @@ def test_refuses_by_name_what_cannot_be_pruned_exactly(family, why):
 
 
 def build_stock(family, sizes=None):
-    from transformers import AutoConfig, AutoModel
-
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = AutoConfig.for_model(
         family, vocab_size=20, **(sizes or {**small, "intermediate_size": 8})
@@ -84,5 +86,3 @@ def test_a_width_that_is_not_64_times_heads_is_read_not_guessed():
     model = build("bert", hidden_size=32, num_attention_heads=2)
     (layers,) = attentions(model).values()
     assert {(a.heads, a.head_size) for a in layers} == {(2, 16)}
-    assert config_of("bert").hidden_size == 24
-    assert torch.is_tensor(layers[0].output.weight)
