@@ -91,7 +91,7 @@ def test_task_heads(family, auto):
 
 def test_multiple_choice():
     model = build("bert", AutoModelForMultipleChoice)
-    choices = {name: tensor.unsqueeze(1).expand(-1, 3, -1) for name, tensor in batch().items()}
+    choices = {name: tensor.unsqueeze(1).repeat(1, 3, 1) for name, tensor in batch().items()}
     with hf_plugin.masked(model, SOME):
         expected = model(**choices).logits
     close(hf_plugin.prune_heads(model, SOME)(**choices).logits, expected)
