@@ -127,22 +127,18 @@ def _finish(save_dir: Path, model: Path) -> None:
     """Write the best model of a training that has ended, and the facts about it."""
     import torch
 
+    from fairseq_plugin.checkpoints import Checkpoint
+
     best = save_dir / "checkpoint_best.pt"
     # fairseq and its plugin have named their classes as safe; anything else is refused.
     state: dict[str, Any] = torch.load(best, map_location="cpu", weights_only=True)
     history = state["optimizer_history"][-1]
     iterator = state["extra_state"]["train_iterator"]
-    tensors = {
-        tensor.data_ptr(): tensor.numel()  # Shared matrices count once.
-        for name, tensor in state["model"].items()
-        # Whole numbers are the heads kept; fairseq's markers hold no weight either.
-        if tensor.is_floating_point() and not name.endswith((".version", "._float_tensor"))
-    }
     state["last_optimizer_state"] = None
     with atomic_path(model) as temporary:
         torch.save(state, temporary)
     facts = {
-        "parameters": sum(tensors.values()),
+        "parameters": Checkpoint.load(model).parameters,
         "best_updates": int(history["num_updates"]),
         "best_epoch": int(iterator["epoch"]) - int(iterator["iterations_in_epoch"] == 0),
         "best_valid_loss": float(state["extra_state"]["best"]),

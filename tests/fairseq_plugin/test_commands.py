@@ -381,5 +381,10 @@ def test_checkpoint_with_code_is_refused(full: Path, tmp_path: Path, capsys):
 
 def test_the_mistakes_end_the_command_with_status_1(tmp_path: Path):
     (tmp_path / "text.pt").write_text("no checkpoint\n")
-    out = run("headprune", "show", tmp_path / "text.pt", status=1)
+    HeadPlan.full(SHAPE).save(tmp_path / "plan")
+    out = run(
+        *("headprune", "prune", tmp_path / "text.pt", "--plan", tmp_path / "plan"),
+        *("-o", tmp_path / "out.pt"),
+        status=1,
+    )
     assert re.search(r"^error: .*text.pt: not a checkpoint file$", out, flags=re.M)
