@@ -270,7 +270,7 @@ def _assignments(items: list[str], what: str) -> dict[str, str]:
 def _parse_shape(items: list[str]) -> dict[str, tuple[int, ...]]:
     shape = {}
     for name, text in _assignments(items, "--shape").items():
-        if match := re.fullmatch(r"([0-9]{1,4})x([0-9]{1,4})", text):
+        if match := re.fullmatch(r"([0-9]{1,3})x([0-9]{1,3})", text):
             shape[name] = (int(match[1]),) * int(match[2])
         else:
             shape[name] = parse_counts(text, component=name)
