@@ -14,6 +14,7 @@ READY := .venv/.ready
 
 demo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile --config study=demo --cores $(JOBS)
+	@echo "Table: runs/demo/table.md   Figure: runs/demo/figure.png"
 
 test: $(READY)
 	$(BIN)/python -m pytest -m "slow or not slow"
