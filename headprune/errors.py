@@ -8,6 +8,10 @@ class HeadpruneError(Exception):
 
     exit_status = 1
 
+    def __init__(self, message: str) -> None:
+        # What the user gave is quoted in messages, and may hold line breaks.
+        super().__init__(" ".join(message.splitlines()))
+
 
 class UsageError(HeadpruneError, ValueError):
     """Options or arguments that make no sense together (exit status 2)."""

@@ -60,10 +60,10 @@ def show_plan(
     before, after = (
         forward_flops(p, sizes, source=length, target=length) for p in (full, computed)
     )
+    ceiling = f"; at most {before / after:.2f}x as fast" if after else ""
     console.print(
         _change("FLOPs", before, after)
-        + f"  (a forward pass, {length} tokens a side, matrix products; "
-        + f"at most {before / after:.2f}x as fast)",
+        + f"  (a forward pass, {length} tokens a side, matrix products{ceiling})",
         soft_wrap=True,
     )
     if masked:

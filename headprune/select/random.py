@@ -32,7 +32,8 @@ def at_random(
 
     Give one of ``percent`` and ``keep``. Every head draws a lot from the seed and its own place
     in the model, and the heads with the smallest lots stay; so the same seed gives the same plan
-    on every machine and version, and pruning more with one seed only takes away further heads.
+    on every machine and version, and a higher ``percent`` (or a smaller ``keep`` of the same kind)
+    with one seed only takes away further heads.
     Plans of different seeds are independent.
 
     Args:
