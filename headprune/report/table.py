@@ -147,7 +147,7 @@ def summarise(
         baseline=baseline,
         control=control,
         rows=tuple(sorted(rows, key=lambda row: row.percent)),
-        heads=_plan(first).total,
+        heads=first.head_plan.total,
         sentences=first.sentences,
         sacrebleu=first.sacrebleu,
         test_signature=next((outcome.signature for outcome in tests.values()), None),
@@ -244,7 +244,7 @@ def _row(
     before: tuple[float, ...] = (),
     paper: Sequence[PaperTable] = (),
 ) -> Row:
-    plans = [_plan(result) for result in results]
+    plans = [result.head_plan for result in results]
     sizes = [result.parameters for result in results if result.parameters is not None]
     kept = {plan.total_kept for plan in plans}
     counts = {str(plan) for plan in plans}
@@ -294,7 +294,7 @@ def _require_comparable(results: Sequence[tuple[Path, Result]]) -> None:
                 raise DataError(
                     f"{path}: {what} is {theirs!r}, but {mine!r} in {first_path}: not for one table"
                 )
-        if _plan(result).heads != _plan(first).heads:
+        if result.head_plan.heads != first.head_plan.heads:
             raise DataError(f"{path}: of a model of another shape than {first_path}")
 
 
@@ -321,10 +321,6 @@ def _test_against(
         for (path, _), p in zip(mine, outcome.p_values, strict=True):
             tests[path] = PairedTest((p,), outcome.signature)
     return tests
-
-
-def _plan(result: Result) -> HeadPlan:
-    return HeadPlan.from_json(json.dumps(result.plan), source=f"result {result.row}")
 
 
 def _common_counts(plans: Sequence[HeadPlan]) -> dict[str, tuple[int, ...]]:
