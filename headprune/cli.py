@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune import select
+from headprune.changes_cli import app as changes_app
 from headprune.counts import parse_counts
 from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.glue_cli import app as glue_app
 from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.report.cli import app as report_app
 from headprune.version import __version__
@@ -229,7 +231,8 @@ def export(
     print(f"{output}: a checkpoint of stock fairseq's transformer")
 
 
-app.registered_commands += report_app.registered_commands
+for part in (report_app, glue_app, changes_app):
+    app.registered_commands += part.registered_commands
 
 
 def _load_checkpoint(path: Path) -> Checkpoint:

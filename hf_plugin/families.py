@@ -13,6 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
+from hf_plugin.headless import BiasAlone
 
 PREFIX = "headpruned-"
 """What the model type of a family's pruned models begins with."""
@@ -25,8 +26,10 @@ class Names:
     Attributes:
         layers: the list of layers, from the base model.
         attention: the module that computes attention and keeps the numbers below.
-        inputs: the projections whose rows belong to heads.
+        inputs: the projections whose rows belong to heads, the queries' first.
         output: the projection whose columns belong to heads.
+        optional: further projections like ``inputs``, which not every configuration has.
+        queries: those of ``inputs`` and ``optional`` whose product with keys makes the scores.
         size: the attribute of ``attention`` with d, the width of one head.
         count: its attribute with the number of heads, where it keeps one.
         width: its attribute with heads times d, where it keeps one.
@@ -38,6 +41,8 @@ class Names:
     inputs: tuple[str, ...]
     output: str
     size: str
+    queries: tuple[str, ...]
+    optional: tuple[str, ...] = ()
     count: str | None = None
     width: str | None = None
     blocks: int = 1
@@ -48,11 +53,31 @@ _BERT = {
         layers="encoder.layer",
         attention="attention.self",
         inputs=("attention.self.query", "attention.self.key", "attention.self.value"),
+        queries=("attention.self.query",),
         output="attention.output.dense",
         size="attention_head_size",
         count="num_attention_heads",
         width="all_head_size",
     )
+}
+
+
+def _bart(layers: str, attention: str) -> Names:
+    return Names(
+        layers=layers,
+        attention=attention,
+        inputs=tuple(f"{attention}.{name}_proj" for name in "qkv"),
+        queries=(f"{attention}.q_proj",),
+        output=f"{attention}.out_proj",
+        size="head_dim",
+        count="num_heads",
+    )
+
+
+_BART = {
+    "ES": _bart("encoder.layers", "self_attn"),
+    "ED": _bart("decoder.layers", "encoder_attn"),
+    "DS": _bart("decoder.layers", "self_attn"),
 }
 
 FAMILIES: Mapping[str, Mapping[str, Names]] = {
@@ -66,11 +91,38 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
             layers="transformer.layer",
             attention="attention",
             inputs=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+            queries=("attention.q_lin",),
             output="attention.out_lin",
             size="attention_head_size",
             count="n_heads",
         )
     },
+    "deberta-v2": {
+        "ES": Names(
+            layers="encoder.layer",
+            attention="attention.self",
+            inputs=tuple(f"attention.self.{name}_proj" for name in ("query", "key", "value")),
+            optional=("attention.self.pos_key_proj", "attention.self.pos_query_proj"),
+            queries=("attention.self.query_proj", "attention.self.pos_query_proj"),
+            output="attention.output.dense",
+            size="attention_head_size",
+            count="num_attention_heads",
+            width="all_head_size",
+        )
+    },
+    "modernbert": {
+        "ES": Names(
+            layers="layers",
+            attention="attn",
+            inputs=("attn.Wqkv",),
+            queries=("attn.Wqkv",),
+            output="attn.Wo",
+            size="head_dim",
+            blocks=3,
+        )
+    },
+    "bart": _BART,
+    "marian": _BART,
 }
 """For each model type, for each component it has, what its parts are called."""
 
@@ -89,6 +141,7 @@ class Attention:
 
     module: nn.Module
     inputs: tuple[nn.Linear, ...]
+    queries: tuple[nn.Linear, ...]
     output: nn.Linear
     names: Names
 
@@ -108,13 +161,25 @@ class Attention:
         heads = range(self.output.in_features // self.head_size)
         return tuple(getattr(self.module, "kept_heads", heads))
 
-    def set_kept(self, kept: tuple[int, ...], *, heads: int) -> None:
+    @property
+    def uniform(self) -> tuple[int, ...]:
+        """The pruned heads that still average the values of all tokens, by the same numbers."""
+        return tuple(getattr(self.module, "uniform_heads", ()))
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The heads that have weights."""
+        return tuple(sorted((*self.kept, *self.uniform)))
+
+    def set_heads(self, *, kept: tuple[int, ...], uniform: tuple[int, ...], heads: int) -> None:
         """Write down which of the unpruned attention's ``heads`` are left, and how many."""
         self.module.unpruned_heads = heads  # type: ignore[assignment]
         self.module.kept_heads = kept  # type: ignore[assignment]
+        self.module.uniform_heads = uniform  # type: ignore[assignment]
+        present = len(self.present)
         for attribute, value in (
-            (self.names.count, len(kept)),
-            (self.names.width, len(kept) * self.head_size),
+            (self.names.count, present),
+            (self.names.width, present * self.head_size),
         ):
             if attribute is not None:
                 setattr(self.module, attribute, value)
@@ -132,7 +197,16 @@ def family_of(model: PreTrainedModel) -> str:
             f"{type(model).__name__} is no transformers model; prune the model itself, before it "
             "is compiled or wrapped"
         )
-    family = str(model.config.model_type).removeprefix(PREFIX)
+    return require_family(str(model.config.model_type))
+
+
+def require_family(model_type: str) -> str:
+    """The family of a model type, ``bert`` of ``headpruned-bert``.
+
+    Raises:
+        UsageError: a family that cannot be pruned exactly, or that is not known.
+    """
+    family = model_type.removeprefix(PREFIX)
     if family in _INEXACT:
         raise UsageError(f"{family} cannot be pruned exactly: {_INEXACT[family]}")
     if family not in FAMILIES:
@@ -168,9 +242,16 @@ def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
 
 
 def _attention(layer: nn.Module, names: Names, *, where: str) -> Attention:
+    there = {name for name, _ in layer.named_modules()}
+    inputs = {
+        name: _linear(layer, name, where=where)
+        for name in (*names.inputs, *names.optional)
+        if name in names.inputs or name in there
+    }
     return Attention(
         module=layer.get_submodule(names.attention),
-        inputs=tuple(_linear(layer, name, where=where) for name in names.inputs),
+        inputs=tuple(inputs.values()),
+        queries=tuple(inputs[name] for name in names.queries if name in inputs),
         output=_linear(layer, names.output, where=where),
         names=names,
     )
@@ -178,7 +259,8 @@ def _attention(layer: nn.Module, names: Names, *, where: str) -> Attention:
 
 def _linear(layer: nn.Module, name: str, *, where: str) -> nn.Linear:
     module = layer.get_submodule(name)
-    if type(module) is not nn.Linear:  # quantised linears are subclasses of it
+    # Quantised linears are subclasses of nn.Linear.
+    if not isinstance(module, nn.Linear) or type(module) not in (nn.Linear, BiasAlone):
         kind = f"{type(module).__module__}.{type(module).__name__}"
         raise UsageError(
             f"{where}: {name} is a {kind}; prune heads before quantising or adding adapters"

@@ -9,10 +9,14 @@ transformers says that it does not know the model type ``headpruned-bert``.
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
+import torch
+import transformers
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -24,9 +28,11 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
 
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
-from hf_plugin.families import FAMILIES, PREFIX
-from hf_plugin.surgery import Heads, cut_to, head_plan, plan_after
+from hf_plugin.families import FAMILIES, PREFIX, attentions, family_of, require_family
+from hf_plugin.surgery import Heads, cut_to, head_plan, make_uniform, plan_after
 
+FORMS = ("remove", "uniform")
+_HEADS = dict[str, list[list[int]]] | None
 _CONFIGS: dict[type[PreTrainedConfig], type[PreTrainedConfig]] = {}
 _MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}
 
@@ -37,11 +43,15 @@ class HeadPrunedModel:
     def __init__(self, config: PreTrainedConfig, *inputs: Any, **options: Any) -> None:
         super().__init__(config, *inputs, **options)  # type: ignore[call-arg]
         assert isinstance(self, PreTrainedModel)
-        cut_to(self, _configured_plan(config, self))
+        kept, uniform = _configured_plans(config, self)
+        cut_to(self, uniform)
+        make_uniform(self, kept)
 
 
-def prune_heads(model: PreTrainedModel, request: HeadPlan | Heads) -> PreTrainedModel:
-    """Remove heads from ``model``, in place: their weights are gone, the outputs are as masked.
+def prune_heads(
+    model: PreTrainedModel, request: HeadPlan | Heads, *, form: str = "remove"
+) -> PreTrainedModel:
+    """Prune heads of ``model``, in place.
 
     The model becomes one of the ``HeadPruned`` classes, with a config of its own, so that
     ``save_pretrained`` writes what ``from_pretrained`` of the Auto classes reads after
@@ -53,37 +63,150 @@ def prune_heads(model: PreTrainedModel, request: HeadPlan | Heads) -> PreTrained
         request: a ``HeadPlan`` with the heads to keep, or a dict with the heads to prune,
             ``{layer: [heads]}``, where layer -1 is the top. Head numbers are always those of the
             unpruned model.
+        form: ``remove``: the heads' weights are gone, the outputs are as with ``masked`` (Budhraja
+            et al. 2020, equation 2). ``uniform``: the weights stay, and the heads' attention
+            scores are multiplied by 0 before the softmax, as in that paper's released BERT code:
+            each averages the values of all tokens evenly. (Adapters on the queries' projections,
+            such as LoRA's, get round this; put them on other projections.)
 
     Returns:
         ``model`` itself.
 
     Raises:
         UsageError: a family that cannot be pruned, a plan of another shape, a layer or head that
-            does not exist, or a head that is gone already. The model is then as it was.
+            does not exist, a head that is gone already, or no such form. The model is then as it
+            was.
     """
+    if form not in FORMS:
+        raise UsageError(f"form: {form!r} is not one of {', '.join(FORMS)}")
     plan = plan_after(model, request)
-    if plan.is_full:
+    if plan == head_plan(model):
         return model
-    cut_to(model, plan)
+    if form == "remove":
+        cut_to(model, plan)
+    else:
+        make_uniform(model, plan)
     stock = model.config
     config = copy.deepcopy(stock)
     config.__class__ = _CONFIGS.get(type(stock), type(stock))
-    config.kept_heads = {name: [list(kept) for kept in plan.kept[name]] for name in plan.kept}
+    config.kept_heads, config.uniform_heads = _as_json(model)
     for module in model.modules():
         if getattr(module, "config", None) is stock:
             setattr(module, "config", config)  # noqa: B010  (nn.Module's types forbid the plain form)
-    model.__class__ = _MODELS.get(type(model), type(model))
+    _become(model, _MODELS.get(type(model), type(model)))
     return model
 
 
-def _configured_plan(config: PreTrainedConfig, model: PreTrainedModel) -> HeadPlan:
-    full = head_plan(model)
-    kept = getattr(config, "kept_heads", None)
-    if kept is None:
-        return full
+def _become(model: PreTrainedModel, pruned: type[PreTrainedModel]) -> None:
+    if type(model) is pruned:
+        return
+    model.__class__ = pruned
+    # transformers notes what a class can return besides its output (attention weights, hidden
+    # states) when the first model of that class is made.
+    with torch.device("meta"):
+        pruned(model.config)
+
+
+def from_pretrained(
+    name_or_path: str | os.PathLike[str], model_class: Any = None, **options: Any
+) -> PreTrainedModel:
+    """Load a model, also one that transformers 4 pruned, whose config has ``pruned_heads``.
+
+    transformers 5 ignores that entry and then finds weights of the wrong size. What is loaded is
+    what ``prune_heads`` makes; saved again, the Auto classes read it.
+
+    Args:
+        name_or_path: a folder, or a name on the hub.
+        model_class: an Auto class or a model class; without one, the class that saved the model.
+        options: for ``from_pretrained`` of that class.
+
+    Raises:
+        UsageError: a family that cannot be pruned; no model class.
+        DataError: ``pruned_heads`` names heads that do not exist.
+    """
+    config = AutoConfig.from_pretrained(name_or_path, **_hub_options(options))
+    if model_class is None:
+        model_class = _class_that_saved(config, where=str(name_or_path))
+    if getattr(config, "pruned_heads", None):
+        require_family(config.model_type)
+        _adopt(config, where=str(name_or_path))
+        model_class = _MODELS.get(model_class, model_class)
+    model: PreTrainedModel = model_class.from_pretrained(name_or_path, config=config, **options)
+    return model
+
+
+def _adopt(config: PreTrainedConfig, *, where: str) -> None:
+    """Say in our own words which heads transformers 4 had pruned."""
+    with torch.device("meta"):
+        whole = AutoModel.from_config(config)
+    pruned = config.pruned_heads
+    if isinstance(pruned, dict):  # JSON has no keys but text
+        pruned = {int(key) if key.isdecimal() else key: heads for key, heads in pruned.items()}
     try:
-        return HeadPlan(kept=kept, heads=full.heads)
+        plan = plan_after(whole, pruned)
     except UsageError as error:
+        raise DataError(f"{where}: pruned_heads of its config: {error}") from None
+    config.__class__ = _CONFIGS[type(config)]
+    config.kept_heads = _lists(plan)
+    config.uniform_heads = None
+    config.pruned_heads = {}
+
+
+def _lists(plan: HeadPlan) -> dict[str, list[list[int]]]:
+    return {name: [list(heads) for heads in layers] for name, layers in plan.kept.items()}
+
+
+def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of ``options`` that say where a model lies, which its config is read with too."""
+    names = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+    return {name: options[name] for name in names if name in options}
+
+
+def _class_that_saved(config: PreTrainedConfig, *, where: str) -> Any:
+    for name in config.architectures or ():
+        found = globals().get(name) or getattr(transformers, name, None)
+        if found is not None:
+            return found
+    raise UsageError(
+        f"{where}: its config does not say which model class saved it; give one, such as "
+        "AutoModelForSequenceClassification"
+    )
+
+
+def _as_json(
+    model: PreTrainedModel,
+) -> tuple[dict[str, list[list[int]]], dict[str, list[list[int]]] | None]:
+    """What the config says: for each component, for each layer, kept and uniform heads."""
+    found = attentions(model).items()
+    uniform = {name: [list(attention.uniform) for attention in layers] for name, layers in found}
+    some = any(heads for layers in uniform.values() for heads in layers)
+    return _lists(head_plan(model)), uniform if some else None
+
+
+def _configured_plans(
+    config: PreTrainedConfig, model: PreTrainedModel
+) -> tuple[HeadPlan, HeadPlan]:
+    """The heads that are kept, and those that have weights: the kept and the uniform ones.
+
+    A model may have fewer components than the one that was saved (a decoder alone), and then takes
+    what concerns it.
+    """
+    full = head_plan(model)
+    elsewhere = set(FAMILIES[family_of(model)]) - set(full.kept)
+    kept = dict(full.kept)
+    present = dict(full.kept)
+    try:
+        given = getattr(config, "kept_heads", None) or {}
+        uniform = getattr(config, "uniform_heads", None) or {}
+        for name in (name for name in given if name not in elsewhere):
+            kept[name] = given[name]
+            both = zip(given[name], uniform.get(name) or [()] * len(given[name]), strict=True)
+            present[name] = tuple(tuple(sorted((*heads, *more))) for heads, more in both)
+        return (
+            HeadPlan(kept=kept, heads=full.heads),
+            HeadPlan(kept=present, heads=full.heads),
+        )
+    except (UsageError, TypeError, ValueError) as error:
         where = config.name_or_path or type(config).__name__
         raise DataError(f"{where}: kept_heads of the configuration: {error}") from None
 
@@ -96,7 +219,8 @@ def _register(family: str) -> None:
         {
             "model_type": f"{PREFIX}{family}",
             "kept_heads": None,
-            "__annotations__": {"kept_heads": dict[str, list[list[int]]] | None},
+            "uniform_heads": None,
+            "__annotations__": dict.fromkeys(("kept_heads", "uniform_heads"), _HEADS),
         },
     )
     _CONFIGS[stock] = config

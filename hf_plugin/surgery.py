@@ -1,13 +1,16 @@
 """Taking heads out of a Hugging Face model, and masking them.
 
 ``cut_to`` leaves out the weights of heads, ``masked`` multiplies their outputs by xi (Budhraja et
-al. 2020, equation 2); with the same heads at 0 the two give the same outputs.
+al. 2020, equation 2); with the same heads at 0 the two give the same outputs. ``make_uniform``
+does what that paper's released code for BERT does instead: it multiplies the attention *scores*
+by 0, so that a pruned head averages the values of all tokens evenly, and still contributes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +21,7 @@ from headprune.errors import UsageError
 from headprune.plan import HeadPlan, is_whole
 from headprune.surgery import COLUMNS, ROWS, cut
 from hf_plugin.families import Attention, attentions, family_of
+from hf_plugin.headless import make_headless
 
 Heads = Mapping[int, Iterable[int]]
 """For some layers, the heads to prune; layers below 0 count from the top."""
@@ -90,24 +94,59 @@ def plan_after(model: PreTrainedModel, request: HeadPlan | Heads) -> HeadPlan:
 def cut_to(model: PreTrainedModel, plan: HeadPlan) -> None:
     """Cut out of ``model``, in place, the weights of the heads that ``plan`` does not keep.
 
-    Parameters of changed layers are new objects: make the optimizer afterwards.
+    Heads that were made uniform before stay so. Parameters of changed layers are new objects: make
+    the optimizer afterwards.
 
     Args:
         model: any that can be pruned.
         plan: one of ``plan_after(model, ...)``.
-
-    Raises:
-        UsageError: nothing is left of the lowest layer of a decoder, and nothing was cut.
     """
-    for name in plan.kept:
-        # transformers' key-value cache counts positions by the keys of layer 0, and without any
-        # takes every token for the first.
-        if (name == "DS" or getattr(model.config, "is_decoder", False)) and not plan.kept[name][0]:
-            raise UsageError(f"{name}: layer 0 of a decoder must keep a head")
     for name, layers in attentions(model).items():
         for attention, kept in zip(layers, plan.kept[name], strict=True):
             if attention.kept != kept:
                 _cut_attention(attention, tuple(kept))
+
+
+def make_uniform(model: PreTrainedModel, plan: HeadPlan) -> None:
+    """Let the heads that ``plan`` does not keep attend to all tokens evenly, in ``model`` itself.
+
+    Their queries are multiplied by 0, and with them their scores before the softmax: the weights
+    of such a head are 1 / (number of tokens that are no padding). W_q and W_k of these heads get no
+    gradient; W_v and W_o are trained on.
+
+    Args:
+        model: any that can be pruned.
+        plan: one of ``plan_after(model, ...)``.
+    """
+    for name, layers in attentions(model).items():
+        for attention, kept in zip(layers, plan.kept[name], strict=True):
+            if attention.kept == kept:
+                continue
+            first = not attention.uniform
+            attention.set_heads(
+                kept=tuple(kept),
+                uniform=tuple(head for head in attention.present if head not in kept),
+                heads=attention.heads,
+            )
+            if first:
+                for linear in attention.queries:
+                    linear.register_forward_hook(_ZeroQueries(attention))
+
+
+@dataclass(frozen=True)
+class _ZeroQueries:
+    """A hook on a projection to queries: those of uniform heads become 0. It can be pickled."""
+
+    attention: Attention
+
+    def __call__(self, _: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        attention = self.attention
+        kept = [float(head in attention.kept) for head in attention.present]
+        factors = output.new_tensor(kept).repeat_interleave(attention.head_size)  # H'd
+        if attention.names.blocks > 1:  # queries are the first block
+            rest = factors.new_ones((attention.names.blocks - 1) * len(factors))
+            factors = torch.cat([factors, rest])
+        return output * factors  # ... x H'd
 
 
 @contextmanager
@@ -144,12 +183,12 @@ def masked(
 
 
 def _gate(attention: Attention, xi: Tensor) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
-    kept = list(attention.kept)
+    present = list(attention.present)
     size = attention.head_size
 
     def multiply(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x = inputs[0]  # ... x H'd, the heads' outputs side by side
-        factors = xi.to(device=x.device, dtype=x.dtype)[kept].repeat_interleave(size)
+        factors = xi.to(device=x.device, dtype=x.dtype)[present].repeat_interleave(size)
         return (x * factors, *inputs[1:])
 
     return multiply
@@ -220,8 +259,8 @@ def _heads(given: object, *, total: int, left: Sequence[int], where: str) -> set
 
 
 def _cut_attention(attention: Attention, kept: tuple[int, ...]) -> None:
-    now, heads = attention.kept, attention.heads
-    positions = [now.index(head) for head in kept]
+    now, heads, uniform = attention.present, attention.heads, attention.uniform
+    positions = [now.index(head) for head in sorted((*kept, *uniform))]
     blocks = attention.names.blocks
     rows = [block * len(now) + position for block in range(blocks) for position in positions]
     for linear in attention.inputs:
@@ -232,9 +271,12 @@ def _cut_attention(attention: Attention, kept: tuple[int, ...]) -> None:
     output = attention.output
     output.weight = _cut_parameter(output.weight, positions, heads=len(now), dim=COLUMNS)
     output.in_features = output.weight.size(COLUMNS)
-    attention.set_kept(kept, heads=heads)
+    attention.set_heads(kept=kept, uniform=uniform, heads=heads)
+    if not attention.present:
+        make_headless(attention.module, output)
 
 
 def _cut_parameter(parameter: Tensor, kept: Sequence[int], *, heads: int, dim: int) -> nn.Parameter:
     part = cut(parameter.detach(), kept, heads=heads, dim=dim)
-    return nn.Parameter(part, requires_grad=parameter.requires_grad)
+    # An empty parameter never gets a gradient, for which distributed training would wait.
+    return nn.Parameter(part, requires_grad=parameter.requires_grad and part.numel() > 0)

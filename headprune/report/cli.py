@@ -74,7 +74,10 @@ def score(
 @app.command()
 def report(
     results: Annotated[
-        list[Path], typer.Argument(help="Result files of one study, from `headprune score`.")
+        list[Path],
+        typer.Argument(
+            help="Result files of one study, from `headprune score` or `headprune glue`."
+        ),
     ],
     output_dir: Annotated[
         Path,
@@ -85,7 +88,7 @@ def report(
         list[str] | None,
         typer.Option(
             help="Numbers of Budhraja et al. 2020 to set beside them: table1:en-de, "
-            "table1:en-ru, table2 or table3. May be given several times."
+            "table1:en-ru, table2 or table3; for GLUE table4, table5 or table6. Repeatable."
         ),
     ] = None,
     test: Annotated[
@@ -95,25 +98,12 @@ def report(
 ) -> None:
     """Gather the results of a study into a table and a figure.
 
-    BLEU is given as mean and sample standard deviation over the seeds, beside the control (the
-    unpruned model fine-tuned as long), with the signature of every figure. The table also goes
-    to standard output.
+    Of a translation study or of one on GLUE: the result files say which. Figures are means and
+    sample standard deviations over the seeds, beside the control (the unpruned model, fine-tuned
+    as long), each with its signature. The table also goes to standard output.
     """
-    from headprune.files import write_text_atomically
-    from headprune.report.figure import save_figures
-    from headprune.report.paper import paper_table
-    from headprune.report.results import Result
-    from headprune.report.table import summarise, to_csv, to_json, to_markdown
+    from headprune.report.make import make_report
 
-    loaded = [(path, Result.load(path)) for path in results]
-    table = summarise(
-        loaded,
-        title=title or loaded[0][1].study,
-        paper=[paper_table(name) for name in paper or []],
-        test=test,
-    )
-    save_figures(table, png=output_dir / "figure.png", svg=output_dir / "figure.svg")
-    write_text_atomically(output_dir / "table.csv", to_csv(table))
-    write_text_atomically(output_dir / "table.json", to_json(table))
-    write_text_atomically(output_dir / "table.md", to_markdown(table))
-    print(to_markdown(table))
+    made = make_report(results, title=title, paper=paper or [], test=test)
+    made.save(output_dir)
+    print(made.markdown)

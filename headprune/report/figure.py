@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headprune.files import atomic_path
+from headprune.report.drawing import BLUE, GREEN, ORANGE, draw_level, over_seeds, save_drawing
 from headprune.report.table import Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-TUNED, UNTUNED, CONTROL, PAPER = "#0072B2", "#D55E00", "#333333", "#009E73"
-_STYLE: dict[Any, Any] = {
-    "font.size": 12,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "svg.hashsalt": "headprune",  # The same study gives the same file.
-}
-
-
+TUNED, UNTUNED, PAPER = BLUE, ORANGE, GREEN
 _PAPER_LABEL = (
     "change in BLEU that the paper reports\n(WMT'14), from the unpruned model's BLEU here"
 )
@@ -31,17 +20,7 @@ _PAPER_LABEL = (
 
 def save_figures(table: Table, *, png: Path, svg: Path) -> None:
     """Draw the table and write it as PNG (150 dots an inch) and SVG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    with pyplot.style.context("default"), matplotlib.rc_context(_STYLE):
-        figure = draw(table)
-        for path, options in ((png, {"dpi": 150}), (svg, {"metadata": {"Date": None}})):
-            with atomic_path(path) as temporary:
-                figure.savefig(temporary, format=path.suffix[1:], bbox_inches="tight", **options)
-        pyplot.close(figure)
+    save_drawing(lambda: draw(table), png=png, svg=svg)
 
 
 def draw(table: Table) -> Figure:
@@ -71,7 +50,7 @@ def _by_percent(table: Table) -> Figure:
         figure, above = pyplot.subplots(figsize=(8, 6), layout="constrained")
         lowest = above
     _levels(above, table)
-    _curve(above, table.rows, TUNED, _over_seeds("pruned and fine-tuned", table), marker="o")
+    _curve(above, table.rows, TUNED, _tuned(table), marker="o")
     known = [row for row in table.rows if row.paper_delta is not None]
     if known and table.compared_with:
         start = table.compared_with.bleu.mean
@@ -107,7 +86,7 @@ def _by_row(table: Table) -> Figure:
             fmt="o",
             color=TUNED,
             capsize=4,
-            label=_over_seeds("pruned and fine-tuned", table) if place == 0 else None,
+            label=_tuned(table) if place == 0 else None,
         )
         if row.paper_delta is not None and table.compared_with:
             axes.plot(
@@ -132,16 +111,22 @@ def _by_row(table: Table) -> Figure:
 
 
 def _levels(axes: Axes, table: Table, *, upright: bool = False) -> None:
-    """The unpruned models: a line each, and a band for the control's spread."""
-    line = axes.axvline if upright else axes.axhline
-    band = axes.axvspan if upright else axes.axhspan
+    """The unpruned models, which the pruned ones are compared with."""
     if table.baseline:
-        line(table.baseline.bleu.mean, color=CONTROL, linestyle=":", label="baseline, not pruned")
+        draw_level(
+            axes,
+            table.baseline.bleu,
+            label="baseline, not pruned",
+            linestyle=":",
+            upright=upright,
+        )
     if table.control:
-        mean, sd = table.control.bleu.mean, table.control.bleu.sd
-        line(mean, color=CONTROL, label="control: not pruned, fine-tuned as long")
-        if sd is not None:
-            band(mean - sd, mean + sd, color=CONTROL, alpha=0.12, linewidth=0)
+        draw_level(
+            axes,
+            table.control.bleu,
+            label="control: not pruned, fine-tuned as long",
+            upright=upright,
+        )
 
 
 def _curve(
@@ -170,9 +155,5 @@ def _curve(
             axes.plot([row.percent] * len(values), values, marker, color=colour, alpha=0.35)
 
 
-def _over_seeds(what: str, table: Table) -> str:
-    numbers = {row.bleu.n for row in table.rows}
-    seeds = f"{min(numbers)}" if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
-    if numbers == {1}:
-        return f"{what} (one seed)"
-    return f"{what}: mean and standard deviation,\neach of {seeds} seeds"
+def _tuned(table: Table) -> str:
+    return over_seeds("pruned and fine-tuned", [row.bleu for row in table.rows])

@@ -13,12 +13,18 @@ from typing import Any
 from headprune.errors import DataError
 from headprune.plan import HeadPlan
 from headprune.report.bleu import read_lines
+from headprune.report.markdown import (
+    SIGNIFICANCE_LEVEL,
+    markdown_rows,
+    mean_and_sd,
+    signed,
+    significant,
+)
 from headprune.report.paper import SOURCE, PaperTable
 from headprune.report.results import Result
 from headprune.report.signature import common_part
 from headprune.stats import PairedTest, Spread, paired_randomisation, spread
 
-SIGNIFICANCE_LEVEL = 0.05
 _CSV_COLUMNS = (
     *("row", "kind", "percent_pruned", "heads_kept", "counts", "parameters"),
     *("bleu_mean", "bleu_sd", "chrf_mean", "chrf_sd", "seeds", "delta"),
@@ -160,10 +166,10 @@ def to_markdown(table: Table) -> str:
     versus = "control" if table.control else "baseline"
     header = ["model", "heads kept", "parameters", "BLEU", "chrF", "n"]
     optional: dict[str, Callable[[Row], str]] = {
-        f"Δ {versus}": lambda row: _signed(row.delta),
-        f"p < {SIGNIFICANCE_LEVEL:g}": _significant,
+        f"Δ {versus}": lambda row: signed(row.delta),
+        f"p < {SIGNIFICANCE_LEVEL:g}": lambda row: significant(row.p_values),
         "BLEU before fine-tuning": lambda row: str(row.before) if row.before else "",
-        "paper's Δ": lambda row: _signed(row.paper_delta),
+        "paper's Δ": lambda row: signed(row.paper_delta),
     }
     lines = [row for row in (table.baseline, table.control, *table.rows) if row is not None]
     shown = {name: cell for name, cell in optional.items() if any(cell(row) for row in lines)}
@@ -177,7 +183,7 @@ def to_markdown(table: Table) -> str:
         [
             f"# {table.title}",
             "",
-            *_markdown_rows(cells),
+            *markdown_rows(cells),
             "",
             *_notes(table, versus=versus),
             "",
@@ -209,11 +215,11 @@ def to_csv(table: Table) -> str:
                 row.heads_kept,
                 row.counts,
                 None if row.parameters is None else round(row.parameters),
-                *_mean_and_sd(row.bleu),
-                *_mean_and_sd(row.chrf),
+                *mean_and_sd(row.bleu),
+                *mean_and_sd(row.chrf),
                 " ".join(map(str, row.seeds)),
                 None if row.delta is None else f"{row.delta:.4f}",
-                *(_mean_and_sd(row.before) if row.before else (None, None)),
+                *(mean_and_sd(row.before) if row.before else (None, None)),
                 None if row.paper_delta is None else f"{row.paper_delta:.2f}",
                 " ".join(f"{p:.4f}" for p in row.p_values),
                 row.signature,
@@ -362,35 +368,3 @@ def _notes(table: Table, *, versus: str) -> list[str]:
             "Transformer-Base and 30 epochs of fine-tuning."
         )
     return [f"- {note}" for note in notes]
-
-
-def _markdown_rows(cells: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(cells[0]))]
-    # The label to the left, figures to the right.
-    lines = [
-        "| "
-        + " | ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        + " |"
-        for row in cells
-    ]
-    rule = "| " + " | ".join(
-        "-" * w if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)
-    )
-    return [lines[0], rule + " |", *lines[1:]]
-
-
-def _significant(row: Row) -> str:
-    if not row.p_values:
-        return ""
-    return f"{sum(p < SIGNIFICANCE_LEVEL for p in row.p_values)} of {len(row.p_values)}"
-
-
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{value:+.2f}"
-
-
-def _mean_and_sd(value: Spread) -> tuple[str, str | None]:
-    return f"{value.mean:.4f}", None if value.sd is None else f"{value.sd:.4f}"

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoConfig, AutoModel, MarianModel, MarianMTModel, PreTrainedModel
 
 from headprune import HeadPlan
 
@@ -21,6 +21,20 @@ SIZES: dict[str, Any] = dict(
     max_position_embeddings=32,
     pad_token_id=0,
 )
+_ENCODER_DECODER: dict[str, Any] = dict(
+    vocab_size=40,
+    d_model=HEADS * SIZE,
+    encoder_layers=LAYERS,
+    decoder_layers=LAYERS,
+    encoder_attention_heads=HEADS,
+    decoder_attention_heads=HEADS,
+    encoder_ffn_dim=16,
+    decoder_ffn_dim=16,
+    max_position_embeddings=32,
+    pad_token_id=0,
+    bos_token_id=1,
+    eos_token_id=2,
+)
 OPTIONS: dict[str, dict[str, Any]] = {
     "electra": dict(embedding_size=8),
     "distilbert": dict(
@@ -31,28 +45,56 @@ OPTIONS: dict[str, dict[str, Any]] = {
         hidden_dim=16,
         max_position_embeddings=32,
     ),
+    "deberta-v2": dict(
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        position_buckets=4,
+        pooler_hidden_size=24,
+    ),
+    "modernbert": dict(global_attn_every_n_layers=2, local_attention=4),
+    "bart": dict(_ENCODER_DECODER),
+    "marian": dict(_ENCODER_DECODER, decoder_start_token_id=1),
 }
-FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
+FAMILIES = (
+    *("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert"),
+    *("deberta-v2", "modernbert", "bart", "marian"),
+)
+EAGER_ONLY = ("deberta-v2",)
 SHAPE = {"ES": (HEADS,) * LAYERS}
 
 SOME = HeadPlan(kept={"ES": [(0, 2, 3), (), (1,)]}, heads=SHAPE)
 NONE = HeadPlan(kept={"ES": [(), (), ()]}, heads=SHAPE)
 
 
+def shape_of(family: str) -> dict[str, tuple[int, ...]]:
+    components = ("ES", "ED", "DS") if family in ("bart", "marian") else ("ES",)
+    return dict.fromkeys(components, (HEADS,) * LAYERS)
+
+
+def plan_for(family: str, plan: HeadPlan) -> HeadPlan:
+    """The like of ``plan`` for all components of a family, with its layers in another order."""
+    layers = plan.kept["ES"]
+    kept = {"ES": layers, "ED": layers[::-1], "DS": (layers[1], layers[0], layers[2])}
+    shape = shape_of(family)
+    return HeadPlan(kept={name: kept[name] for name in shape}, heads=shape)
+
+
 def config_of(family: str, **options: Any) -> Any:
-    sizes = {} if family == "distilbert" else SIZES
+    sizes = {} if family in ("distilbert", "bart", "marian") else SIZES
     return AutoConfig.for_model(family, **{**sizes, **OPTIONS.get(family, {}), **options})
 
 
 def build(family: str, auto: Any = AutoModel, *, seed: int = 1, **options: Any) -> PreTrainedModel:
     """A model in evaluation mode with weights large enough for every head to matter."""
-    attention = options.pop("attn_implementation", "sdpa")
+    attention = "eager" if family in EAGER_ONLY else options.pop("attn_implementation", "sdpa")
+    options.pop("attn_implementation", None)
     torch.manual_seed(seed)
     config = config_of(family, **options)
     model = auto.from_config(config, attn_implementation=attention).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.3)
+        for name, parameter in model.named_parameters():
+            if not (family == "marian" and "embed_positions" in name):  # not saved: sine waves
+                parameter.normal_(std=0.3)
     return model
 
 
@@ -67,6 +109,8 @@ def batch() -> dict[str, torch.Tensor]:
 
 def first(model: PreTrainedModel, **options: Any) -> torch.Tensor:
     """The model's first output: hidden states, or a task head's logits."""
+    if isinstance(model, (MarianModel, MarianMTModel)):
+        options["decoder_input_ids"] = batch()["input_ids"][:, :4]
     return model(**batch(), **options)[0]
 
 

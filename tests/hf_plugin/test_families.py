@@ -13,17 +13,19 @@ from transformers import (
 
 from headprune import UsageError
 from hf_plugin.families import attentions
-from tests.hf_plugin.models import FAMILIES, HEADS, LAYERS, SIZE, build
+from tests.hf_plugin.models import FAMILIES, HEADS, LAYERS, SIZE, build, shape_of
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_finds_every_layer_and_reads_the_head_size_from_it(family):
-    (layers,) = attentions(build(family)).values()
-    assert len(layers) == LAYERS
-    for attention in layers:
-        assert attention.head_size == SIZE
-        assert (attention.heads, attention.kept) == (HEADS, tuple(range(HEADS)))
-        assert attention.output.in_features == HEADS * SIZE
+    found = attentions(build(family))
+    assert tuple(found) == tuple(shape_of(family))
+    for layers in found.values():
+        assert len(layers) == LAYERS
+        for attention in layers:
+            assert attention.head_size == SIZE
+            assert (attention.heads, attention.kept) == (HEADS, tuple(range(HEADS)))
+            assert attention.output.in_features == HEADS * SIZE
 
 
 @pytest.mark.parametrize("auto", [AutoModelForMaskedLM, AutoModelForSequenceClassification])

@@ -16,6 +16,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
@@ -27,26 +28,39 @@ from transformers import (
 
 import hf_plugin
 from headprune import DataError
-from tests.hf_plugin.models import FAMILIES, NONE, SOME, batch, build, clone, first
+from tests.hf_plugin.models import (
+    FAMILIES,
+    NONE,
+    SOME,
+    batch,
+    build,
+    clone,
+    first,
+    plan_for,
+    shape_of,
+)
 
 families = pytest.mark.parametrize("family", FAMILIES)
 plans = pytest.mark.parametrize("plan", [SOME, NONE], ids=["some", "none left"])
 
 
 def pruned(family="bert", auto=AutoModelForSequenceClassification, plan=SOME):
-    return hf_plugin.prune_heads(build(family, auto), plan)
+    return hf_plugin.prune_heads(build(family, auto), plan_for(family, plan))
 
 
 @families
 @plans
-@pytest.mark.parametrize("auto", [AutoModel, AutoModelForSequenceClassification])
+@pytest.mark.parametrize("auto", [AutoModel, None], ids=["base", "task head"])
 def test_round_trip(family, plan, auto, tmp_path):
+    if auto is None:
+        generates = len(shape_of(family)) > 1
+        auto = AutoModelForSeq2SeqLM if generates else AutoModelForSequenceClassification
     model = pruned(family, auto, plan)
     model.save_pretrained(tmp_path)
     loaded = auto.from_pretrained(tmp_path)
     assert type(loaded) is type(model)
     assert loaded.config.model_type == f"headpruned-{family}"
-    assert hf_plugin.head_plan(loaded) == plan
+    assert hf_plugin.head_plan(loaded) == plan_for(family, plan)
     assert torch.equal(first(loaded), first(model))
 
 

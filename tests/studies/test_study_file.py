@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from headprune import DataError
-from studies.study import CONTROL, find_study, load_study
+from studies.find import find_study, load_any
+from studies.plans import CONTROL
+from studies.study import load_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 
@@ -33,7 +35,7 @@ def load(tmp_path: Path, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_study_that_is_shipped_is_valid_and_named_like_its_file(path: Path) -> None:
-    assert load_study(path).name == path.stem
+    assert load_any(path).name == path.stem
 
 
 def test_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
@@ -46,6 +48,12 @@ def test_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
     # Without it fairseq drops the last sentences of the test set.
     flags = study.generate_flags
     assert flags[flags.index("--required-batch-size-multiple") + 1] == "1"
+
+
+def test_keys_of_the_study_are_no_flags(tmp_path: Path) -> None:
+    study = load(tmp_path, runner="translation")
+    for flags in (study.train_flags, study.finetune_flags, study.generate_flags):
+        assert "--runner" not in flags
 
 
 def test_flags_are_written_as_on_the_command_line(tmp_path: Path) -> None:

@@ -51,6 +51,15 @@ def test_a_mistake_in_a_study_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_glue_data_can_be_named_on_the_command_line(tmp_path: Path) -> None:
+    done = run("glue", tmp_path / "out", "data_dir=/somewhere/GLUE", "-n", "-p", "--quiet", "host")
+    assert done.returncode == 0, done.stderr
+    commands = [line for line in done.stdout.splitlines() if "headprune glue" in line]
+    assert commands and all("--data-dir=/somewhere/GLUE" in line for line in commands)
+    control = next(line for line in commands if "--kind=control" in line)
+    assert "--select=none" in control and "--form" not in control
+
+
 @pytest.mark.slow
 def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path) -> None:
     study = yaml.safe_load((STUDIES / "tiny.yaml").read_text())

@@ -1,0 +1,91 @@
+"""Heat maps: a value for each head of a model, layers by heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headprune.report.drawing import save_drawing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+_COLUMNS = 3
+_PRUNED = "#d0d0d0"
+
+Panel = tuple[str, Sequence[Sequence[float | None]]]
+"""A title, and for each layer, from the bottom, a value for each head; None for a pruned head."""
+
+
+def save_heat_maps(
+    panels: Sequence[Panel],
+    *,
+    title: str,
+    label: str,
+    png: Path,
+    svg: Path,
+    columns: int = _COLUMNS,
+) -> None:
+    """Draw the panels and write them as PNG (150 dots an inch) and SVG."""
+    save_drawing(lambda: draw(panels, title=title, label=label, columns=columns), png=png, svg=svg)
+
+
+def draw(panels: Sequence[Panel], *, title: str, label: str, columns: int = _COLUMNS) -> Figure:
+    """One map a panel, all with one colour scale; pruned heads are grey.
+
+    Args:
+        panels: what to draw.
+        title: of the figure.
+        label: of the colour scale: what the values are.
+        columns: how many panels stand side by side.
+    """
+    import numpy as np
+    from matplotlib import pyplot
+    from matplotlib.colors import Normalize
+    from matplotlib.ticker import MaxNLocator
+
+    maps = [_grid(values) for _, values in panels]
+    shown = [grid[~np.isnan(grid)] for grid in maps]
+    there = np.concatenate(shown)
+    scale = Normalize(*((there.min(), there.max()) if there.size else (0.0, 1.0)))
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    layers, heads = max(grid.shape[0] for grid in maps), max(grid.shape[1] for grid in maps)
+    figure, places = pyplot.subplots(
+        rows,
+        columns,
+        # Not too small for the title and the scale's label.
+        figsize=(
+            max(8.0, 1.6 + columns * (1.1 + 0.26 * heads)),
+            max(4.5, 1.0 + rows * (1.1 + 0.26 * layers)),
+        ),
+        squeeze=False,
+        layout="constrained",
+    )
+    colours = pyplot.colormaps["viridis"].with_extremes(bad=_PRUNED)
+    for axes in places.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (name, _), grid in zip(places.flat, panels, maps, strict=False):
+        image = axes.imshow(grid, cmap=colours, norm=scale, origin="lower", aspect="equal")
+        axes.set_title(name, fontsize=12)
+        axes.set_xlabel("head")
+        axes.set_ylabel("layer")
+        axes.grid(False)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    figure.colorbar(image, ax=places, label=f"{label}\n(grey: pruned)", shrink=0.8)
+    figure.suptitle(title)
+    return figure
+
+
+def _grid(values: Sequence[Sequence[float | None]]) -> NDArray[np.float64]:
+    """Layers by heads, NaN where there is no value or no head."""
+    import numpy as np
+
+    grid = np.full((len(values), max(len(layer) for layer in values)), np.nan)
+    for layer, heads in enumerate(values):
+        grid[layer, : len(heads)] = [np.nan if value is None else value for value in heads]
+    return grid

@@ -1,0 +1,1 @@
+"""Fine-tuning pruned models on GLUE: the command ``headprune glue``."""

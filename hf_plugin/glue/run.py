@@ -1,0 +1,250 @@
+"""One run: prune a pretrained model, fine-tune it on a task, measure it, write the result."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+import hf_plugin
+from headprune.errors import UsageError
+from headprune.files import write_text_atomically
+from headprune.plan import HeadPlan
+from headprune.report.glue_results import GlueResult
+from headprune.report.record import json_object
+from headprune.report.signature import signature
+from hf_plugin.families import attentions
+from hf_plugin.glue import entailment
+from hf_plugin.glue.data import SUBSET_SEED, Examples, load_splits
+from hf_plugin.glue.metrics import measure
+from hf_plugin.glue.models import load_classifier, load_tokenizer
+from hf_plugin.glue.settings import Labels, Settings
+from hf_plugin.glue.tasks import Task, task_named
+from hf_plugin.glue.training import WARM_UP, encode, fine_tune, predict
+
+
+def run(settings: Settings, labels: Labels, output: Path) -> GlueResult:
+    """Do one run and write to ``output``: result.json, predictions.tsv and the folder model.
+
+    A run that was killed goes on after its last whole epoch; one that is finished is not done
+    again, only labelled anew.
+
+    Raises:
+        UsageError: settings that make no sense, a plan that does not fit, a model that cannot be
+            pruned, labels that contradict the plan, or other settings' files in ``output``.
+        DataError: a model or data that cannot be read.
+    """
+    settings.check()
+    labels.check(settings.plan)
+    path = output / "result.json"
+    if path.exists():
+        old = GlueResult.load(path)
+        _require_same(old.training.get("settings"), settings, where=path)
+        measured = Measured(old.head_plan, old.form, old.metrics, old.examples, old.training)
+    else:
+        measured = _measure(settings, output)
+    result = _result(settings, labels, measured)
+    result.save(path)
+    shutil.rmtree(output / "training", ignore_errors=True)
+    return result
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What comes out of a run, without its labels."""
+
+    plan: HeadPlan
+    form: str
+    metrics: dict[str, float]
+    examples: dict[str, int]
+    training: dict[str, Any]
+
+
+def _measure(settings: Settings, output: Path) -> Measured:
+    task, folder = task_named(settings.task), output / "training"
+    claim = folder / "settings.json"
+    if any(folder.glob("*/checkpoint-*")):
+        _require_same(json_object(claim), settings, where=folder)
+    examples = _examples(settings, task, output)
+    transformers.set_seed(settings.seed)
+    tokenizer = load_tokenizer(settings.model)
+    model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
+    _check_length(settings, model, tokenizer)
+    data = {
+        split: encode(part, tokenizer, max_length=settings.max_length)
+        for split, part in examples.items()
+    }
+
+    def train(name: str) -> float:
+        if not settings.epochs:
+            return 0.0
+        write_text_atomically(claim, json.dumps(settings.as_json()))
+        return fine_tune(
+            model, tokenizer, data["train"], schedule=settings.schedule, folder=folder / name
+        )
+
+    def predictions() -> dict[str, list[float]]:
+        return {
+            split: predict(
+                model, tokenizer, data[split], schedule=settings.schedule, folder=folder / "dev"
+            )
+            for split in task.dev_splits
+        }
+
+    facts: dict[str, Any] = {}
+    seconds = 0.0
+    with ExitStack() as stack:
+        if settings.protocol == "finetune-prune-finetune":
+            seconds += train("before")
+            facts["metrics_before_pruning"] = _metrics(task, examples, predictions())
+        plan, form = _prune(model, settings, stack)
+        if settings.protocol == "finetune-prune-finetune":
+            facts["metrics_before_finetune"] = _metrics(task, examples, predictions())
+        seconds += train("after")
+        predicted = predictions()
+    for split, values in predicted.items():
+        _write_predictions(output / _prediction_file(split), task, values, examples[split].labels)
+    model.save_pretrained(output / "model")
+    tokenizer.save_pretrained(output / "model")
+    if form == "mask":
+        plan.save(output / "plan.json")
+    facts |= {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "seconds": round(seconds, 1),
+        "protocol": settings.protocol,
+        "rate": f"linear, {WARM_UP:.0%} warm-up",
+        "settings": settings.as_json(),
+    }
+    if settings.max_train_examples is not None:
+        facts["subset_seed"] = SUBSET_SEED
+    if left_out := {split: part.left_out for split, part in examples.items() if part.left_out}:
+        facts["left_out"] = left_out
+    sizes = {split: len(part) for split, part in examples.items()}
+    return Measured(plan, form, _metrics(task, examples, predicted), sizes, facts)
+
+
+def _result(settings: Settings, labels: Labels, measured: Measured) -> GlueResult:
+    task, plan = task_named(settings.task), measured.plan
+    kind = labels.kind or (
+        "control" if plan.is_full else "pruned" if settings.epochs else "before-finetune"
+    )
+    select = labels.select or ("none" if plan.is_full else "given")
+    return GlueResult(
+        study=labels.study,
+        kind=kind,
+        row=labels.row or ("control" if plan.is_full else f"{plan.percent_pruned:.0f}%"),
+        percent=plan.percent_pruned,
+        requested_percent=labels.requested_percent,
+        seed=settings.seed,
+        plan=json.loads(plan.to_json()),
+        counts=str(plan),
+        heads_kept=plan.total_kept,
+        signature=signature(
+            plan,
+            select=select,
+            seed=settings.seed,
+            form=measured.form,
+            finetune=settings.finetune,
+            data=settings.data_name,
+        ),
+        finetune=settings.finetune,
+        task=task.name,
+        form=measured.form,
+        model=settings.model,
+        metric=task.metrics[0],
+        value=measured.metrics[task.metrics[0]],
+        metrics=measured.metrics,
+        examples=measured.examples,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        max_length=settings.max_length,
+        predictions=_prediction_file("dev"),
+        training=measured.training,
+    )
+
+
+def _examples(settings: Settings, task: Task, output: Path) -> dict[str, Examples]:
+    data_dir = settings.data_dir
+    if data_dir is None and not task.hub_text:
+        data_dir = output / "data"
+        entailment.write(data_dir)
+    wanted = ("train", *task.dev_splits) if settings.epochs else task.dev_splits
+    examples = load_splits(task, data_dir, splits=wanted)
+    if "train" in examples and settings.max_train_examples is not None:
+        examples["train"] = examples["train"].subset(settings.max_train_examples)
+    return examples
+
+
+def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tuple[HeadPlan, str]:
+    """Carry out the plan, a mask until ``stack`` is closed; the plan and form that hold then."""
+    plan, form = settings.plan, settings.form
+    if plan is None:
+        plan = hf_plugin.head_plan(model)
+        uniform = any(layer.uniform for layers in attentions(model).values() for layer in layers)
+        form = "uniform" if uniform else "remove"
+    elif form == "mask":
+        stack.enter_context(hf_plugin.masked(model, plan))
+    else:
+        hf_plugin.prune_heads(model, plan, form=form)
+    return plan, "none" if plan.is_full else form
+
+
+def _metrics(
+    task: Task, examples: dict[str, Examples], predicted: dict[str, list[float]]
+) -> dict[str, float]:
+    """All metrics of the development sets; those of MNLI's second one say so."""
+    metrics = {}
+    for split, values in predicted.items():
+        prefix = split.removeprefix("dev").removeprefix("_")
+        measured = measure(task.metrics, labels=examples[split].labels, predictions=values)
+        for name, value in measured.items():
+            metrics[f"{prefix}_{name}" if prefix else name] = value
+    return metrics
+
+
+def _prediction_file(split: str) -> str:
+    return f"{split.replace('dev', 'predictions')}.tsv"
+
+
+def _write_predictions(
+    path: Path, task: Task, predictions: Sequence[float], labels: Sequence[float]
+) -> None:
+    def written(value: float) -> str:
+        return f"{value:.9g}" if task.range else task.labels[int(value)]
+
+    lines = [
+        f"{index}\t{written(prediction)}\t{written(label)}\n"
+        for index, (prediction, label) in enumerate(zip(predictions, labels, strict=True))
+    ]
+    write_text_atomically(path, "index\tprediction\tlabel\n" + "".join(lines))
+
+
+def _check_length(
+    settings: Settings, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    most = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    if settings.max_length > most:
+        raise UsageError(
+            f"max length {settings.max_length}: {settings.model} takes {most} tokens at most"
+        )
+
+
+def _require_same(found: object, settings: Settings, *, where: Path) -> None:
+    wanted = settings.as_json()
+    if found == wanted:
+        return
+    differing = [
+        name for name in wanted if not isinstance(found, dict) or found.get(name) != wanted[name]
+    ]
+    raise UsageError(
+        f"{where}: is of a run with other settings ({', '.join(differing)}); choose another "
+        "output folder or delete this one"
+    )

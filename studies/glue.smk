@@ -1,0 +1,107 @@
+"""A GLUE study: prune the pretrained encoder, fine-tune it on each task, measure, report."""
+
+DATA_DIR = config.get("data_dir", STUDY.data_dir)
+CHANGED = STUDY.changed_runs()
+TARGETS = [f"{OUT}/table.md", f"{OUT}/figure.png", *([f"{OUT}/changes.md"] if CHANGED else [])]
+
+
+def glue_flags(wildcards):
+    """What a run depends on: editing other parts of the study repeats nothing that was done."""
+    row = STUDY.row(wildcards.row)
+    flags = {
+        "task": wildcards.task,
+        "model": STUDY.model,
+        "seed": wildcards.seed,
+        "study": STUDY.name,
+        "row": row.label,
+        "kind": "control" if row is CONTROL else "pruned",
+        "select": row.select,
+    }
+    if row is not CONTROL:
+        flags["form"] = wildcards.form
+    if row.requested_percent is not None:
+        flags["requested-percent"] = f"{row.requested_percent:g}"
+    if DATA_DIR is not None:
+        flags["data-dir"] = DATA_DIR
+    return [f"--{name}={value}" for name, value in flags.items()] + list(
+        STUDY.tasks[wildcards.task]
+    )
+
+
+def is_changed(wildcards):
+    """Whether the run's model is needed after its predictions: models take most of the space."""
+    return "{task}/{row}/{form}/seed{seed}".format(**wildcards) in CHANGED
+
+
+wildcard_constraints:
+    task="[^/]+",
+    form="[^/]+",
+
+
+rule glue:
+    input:
+        plan=f"{OUT}/plans/{{row}}/seed{{seed}}.json",
+    output:
+        result=f"{OUT}/models/{{task}}/{{row}}/{{form}}/seed{{seed}}/result.json",
+        predictions=f"{OUT}/models/{{task}}/{{row}}/{{form}}/seed{{seed}}/predictions.tsv",
+    params:
+        flags=glue_flags,
+        keep_model=is_changed,
+    log:
+        f"{OUT}/logs/models/{{task}}/{{row}}/{{form}}/seed{{seed}}.log",
+    threads: threads_of("glue")
+    resources:
+        **resource_of("glue"),
+    shell:
+        # Killed, it goes on after the last whole epoch.
+        "folder=$(dirname {output.result:q}); "
+        "if ! headprune glue {params.flags:q} --plan {input.plan:q} --threads {threads} "
+        '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
+        'if [ {params.keep_model} = False ]; then rm -rf "$folder/model"; fi'
+
+
+rule report:
+    input:
+        [f"{OUT}/models/{run}/result.json" for run in STUDY.runs()],
+    output:
+        f"{OUT}/table.md",
+        f"{OUT}/table.csv",
+        f"{OUT}/table.json",
+        f"{OUT}/figure.png",
+        f"{OUT}/figure.svg",
+    params:
+        title=STUDY.description or STUDY.name,
+        paper=[f"--paper={table}" for table in STUDY.paper],
+    log:
+        f"{OUT}/logs/report.log",
+    threads: threads_of("report")
+    resources:
+        **resource_of("report"),
+    shell:
+        "headprune report {input:q} --title {params.title:q} {params.paper:q} "
+        "--output-dir {OUT:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"
+
+
+rule changes:
+    input:
+        [f"{OUT}/models/{run}/result.json" for run in CHANGED],
+    output:
+        f"{OUT}/changes.md",
+        f"{OUT}/changes.csv",
+        f"{OUT}/changes.json",
+        f"{OUT}/changes.png",
+        f"{OUT}/changes.svg",
+    params:
+        before=STUDY.model_before if CHANGED else "",
+        models=[f"{OUT}/models/{run}/model" for run in CHANGED],
+        labels=[
+            f"--label={STUDY.row(key).label}" for key in (STUDY.changes.keys if CHANGED else [])
+        ],
+    log:
+        f"{OUT}/logs/changes.log",
+    threads: threads_of("changes")
+    resources:
+        **resource_of("changes"),
+    shell:
+        "headprune changes {params.before:q} {params.models:q} {params.labels:q} "
+        "--output-dir {OUT:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"

@@ -1,0 +1,331 @@
+"""Whole runs with a tiny BERT: every task, form and protocol, resuming, and the grid."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer
+
+import hf_plugin
+from headprune import HeadPlan, UsageError
+from headprune.errors import DataError
+from headprune.report.glue_results import GlueResult
+from hf_plugin.glue.grid import search
+from hf_plugin.glue.metrics import measure
+from hf_plugin.glue.run import run
+from hf_plugin.glue.settings import Labels
+from hf_plugin.glue.tasks import TASKS
+from tests.hf_plugin.models import SOME
+
+from .made import settings, write_model
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def weights(folder):
+    return AutoModelForSequenceClassification.from_pretrained(folder).state_dict()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task(name, model, glue, tmp_path):
+    task = TASKS[name]
+    result = run(settings(name, model, glue, plan=SOME, epochs=1.0), Labels(), tmp_path)
+    assert GlueResult.load(tmp_path / "result.json") == result
+    assert list(result.metrics)[: len(task.metrics)] == list(task.metrics)
+    assert (result.task, result.metric, result.value) == (
+        name,
+        task.metrics[0],
+        result.metrics[task.metrics[0]],
+    )
+    assert result.examples == {split: 24 if split == "train" else 12 for split in task.files}
+    for split in task.dev_splits:
+        mismatched = split == "dev_mismatched"
+        lines = rows(tmp_path / f"predictions{'_mismatched' * mismatched}.tsv")
+        assert [line["index"] for line in lines] == [str(n) for n in range(12)]
+        read = float if task.range else task.labels.index
+        again = measure(
+            task.metrics,
+            labels=[read(line["label"]) for line in lines],
+            predictions=[read(line["prediction"]) for line in lines],
+        )
+        for metric, value in again.items():
+            key = f"mismatched_{metric}" if mismatched else metric
+            assert result.metrics[key] == pytest.approx(value, abs=1e-3)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    assert hf_plugin.head_plan(loaded) == SOME
+    assert loaded.config.id2label == (dict(enumerate(task.labels)) or {0: "score"})
+    assert AutoTokenizer.from_pretrained(tmp_path / "model")("a dog")
+    assert not (tmp_path / "training").exists()
+
+
+def test_control(model, glue, tmp_path):
+    result = run(settings("rte", model, glue), Labels(study="s"), tmp_path)
+    assert (result.kind, result.row, result.form) == ("control", "control", "none")
+    assert result.signature.startswith(
+        "plan:ES=444|select:none|seed:1|form:none|finetune:2ep|data:glue.rte|"
+    )
+    assert result.head_plan.is_full
+    assert result.training["parameters"] == sum(
+        parameter.numel()
+        for parameter in AutoModelForSequenceClassification.from_pretrained(model).parameters()
+    )
+
+
+def test_labels(model, glue, tmp_path):
+    wanted = settings("rte", model, glue, plan=SOME, max_train_examples=10, epochs=1.0)
+    result = run(wanted, Labels(), tmp_path)
+    assert (result.kind, result.row, result.form) == ("pruned", "67%", "remove")
+    assert "|select:given|seed:1|form:remove|finetune:1ep|data:glue.rte[10]|" in result.signature
+    assert result.examples["train"] == 10
+    labels = Labels(
+        study="s", kind="pruned", row="two thirds", requested_percent=66.0, select="random"
+    )
+    again = run(wanted, labels, tmp_path)  # not trained again
+    assert (again.study, again.row, again.requested_percent) == ("s", "two thirds", 66.0)
+    assert "|select:random|" in again.signature
+    assert again.training == result.training
+    assert GlueResult.load(tmp_path / "result.json") == again
+    with pytest.raises(UsageError, match="kind: a control keeps all heads"):
+        run(wanted, Labels(kind="control"), tmp_path)
+    with pytest.raises(UsageError, match="kind: 'best' is not one of control, pruned, before-fin"):
+        run(wanted, Labels(kind="best"), tmp_path)
+
+
+def test_a_mask_is_kept_up_in_training(model, glue, tmp_path):
+    results = {
+        form: run(settings("rte", model, glue, plan=SOME, form=form), Labels(), tmp_path / form)
+        for form in ("mask", "remove")
+    }
+    assert results["mask"].form == "mask"
+    assert results["mask"].training["parameters"] > results["remove"].training["parameters"]
+    # A plain model, with the plan beside it; the masked heads got no gradient.
+    folder = tmp_path / "mask"
+    assert HeadPlan.load(folder / "plan.json") == SOME
+    trained, pretrained = weights(folder / "model"), weights(model)
+    key = "bert.encoder.layer.1.attention.self.value.weight"
+    assert torch.equal(trained[key], pretrained[key])
+    key = "bert.encoder.layer.1.intermediate.dense.weight"
+    assert not torch.equal(trained[key], pretrained[key])
+    assert not (tmp_path / "remove" / "plan.json").exists()
+
+
+def test_mask_and_remove_train_alike(tmp_path, glue):
+    # Dropout of attention draws for every head that is there.
+    model = write_model(tmp_path / "model", attention_probs_dropout_prob=0.0)
+    predictions = {}
+    for form in ("mask", "remove"):
+        run(settings("stsb", model, glue, plan=SOME, form=form), Labels(), tmp_path / form)
+        lines = rows(tmp_path / form / "predictions.tsv")
+        predictions[form] = [float(line["prediction"]) for line in lines]
+    assert predictions["mask"] == pytest.approx(predictions["remove"], abs=1e-5)
+
+
+def test_uniform(model, glue, tmp_path):
+    result = run(settings("rte", model, glue, plan=SOME, form="uniform"), Labels(), tmp_path)
+    assert "|form:uniform|" in result.signature
+    assert result.head_plan == SOME
+    measured = settings("rte", tmp_path / "model", glue, epochs=0.0)
+    again = run(measured, Labels(), tmp_path / "again")
+    assert (again.form, again.metrics, again.head_plan) == ("uniform", result.metrics, SOME)
+
+
+def test_finetune_prune_finetune(model, glue, tmp_path):
+    wanted = settings("rte", model, glue, plan=SOME, protocol="finetune-prune-finetune")
+    result = run(wanted, Labels(), tmp_path / "pruned")
+    assert "|finetune:2ep+2ep|" in result.signature
+    assert result.finetune == "2ep+2ep"
+    assert result.training["protocol"] == "finetune-prune-finetune"
+    # Before pruning it is what the control of the other protocol is.
+    control = run(settings("rte", model, glue), Labels(), tmp_path / "control")
+    assert result.training["metrics_before_pruning"] == control.metrics
+    # Right after pruning it is that control, pruned.
+    measured = settings("rte", tmp_path / "control" / "model", glue, plan=SOME, epochs=0.0)
+    before = run(measured, Labels(), tmp_path / "before")
+    assert result.training["metrics_before_finetune"] == before.metrics
+    assert (before.kind, before.finetune) == ("before-finetune", "none")
+    assert "train" not in before.examples
+
+
+class Killed(BaseException):
+    """As sudden as a kill: no `except Exception` sees it."""
+
+
+@pytest.mark.parametrize(
+    "protocol, saves",
+    [
+        ("prune-finetune", 1),
+        ("prune-finetune", 2),
+        *(pytest.param("finetune-prune-finetune", n, marks=pytest.mark.slow) for n in (1, 2, 3)),
+    ],
+)
+def test_resume(protocol, saves, model, glue, tmp_path, monkeypatch):
+    wanted = settings("rte", model, glue, plan=SOME, protocol=protocol)
+    whole = run(wanted, Labels(), tmp_path / "whole")
+    save, done = Trainer._save_checkpoint, []
+
+    def save_and_die(self, *arguments, **options):
+        save(self, *arguments, **options)
+        done.append(1)
+        if len(done) == saves:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_save_checkpoint", save_and_die)
+        with pytest.raises(Killed):
+            run(wanted, Labels(), tmp_path / "killed")
+    folder = tmp_path / "killed"
+    assert not (folder / "result.json").exists()
+    # A checkpoint that was not written to its end is passed over.
+    phase = max(folder.glob("training/*/checkpoint-*"), key=lambda path: path.stat().st_mtime)
+    (phase.parent / "checkpoint-99999").mkdir()
+    with pytest.raises(UsageError, match=r"other settings \(seed\)"):
+        run(replace(wanted, seed=2), Labels(), folder)
+    resumed = run(wanted, Labels(), folder)
+    assert resumed.metrics == whole.metrics
+    before, after = weights(tmp_path / "whole" / "model"), weights(folder / "model")
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert not (folder / "training").exists()
+
+
+def test_finished_is_not_trained_again(model, glue, tmp_path, monkeypatch):
+    wanted = settings("rte", model, glue)
+    result = run(wanted, Labels(), tmp_path)
+    monkeypatch.setattr("hf_plugin.glue.run.fine_tune", None)
+    assert run(wanted, Labels(), tmp_path) == result
+    with pytest.raises(UsageError, match=r"other settings \(learning_rate, seed\)"):
+        run(replace(wanted, seed=2, learning_rate=1e-4), Labels(), tmp_path)
+
+
+def test_seeds(model, glue, tmp_path):
+    wanted = settings("stsb", model, glue)
+    one = run(wanted, Labels(), tmp_path / "1")
+    same = run(wanted, Labels(), tmp_path / "same")
+    two = run(replace(wanted, seed=2), Labels(), tmp_path / "2")
+    assert one.metrics == same.metrics != two.metrics
+
+
+def test_grid(model, glue, tmp_path):
+    wanted = settings("mnli", model, glue, plan=SOME, form="mask", epochs=1.0)
+    result = search(wanted, Labels(), tmp_path, batch_sizes=[8, 24], learning_rates=[1e-3, 1e-2])
+    assert GlueResult.load(tmp_path / "result.json") == result
+    cells = result.training["grid"]
+    assert [(cell["batch_size"], cell["learning_rate"]) for cell in cells] == [
+        (8, 1e-3),
+        (8, 1e-2),
+        (24, 1e-3),
+        (24, 1e-2),
+    ]
+    assert result.value == max(cell["accuracy"] for cell in cells)
+    assert all("mismatched_accuracy" in cell for cell in cells)
+    assert "optimistic" in result.training["grid_note"]
+    best = tmp_path / "grid" / f"bs{result.batch_size}-lr{result.learning_rate:g}"
+    assert GlueResult.load(best / "result.json").value == result.value
+    for name in ("predictions.tsv", "predictions_mismatched.tsv", "plan.json"):
+        assert (tmp_path / name).read_bytes() == (best / name).read_bytes()
+    assert weights(tmp_path / "model").keys() == weights(model).keys()
+    assert len(list(tmp_path.glob("grid/*/model"))) == 1
+    again = search(wanted, Labels(), tmp_path, batch_sizes=[8, 24], learning_rates=[1e-3, 1e-2])
+    assert again == result
+
+
+def test_a_plan_of_another_shape(model, glue, tmp_path):
+    plan = HeadPlan.full({"ES": (12,) * 12})
+    for form in ("remove", "mask", "uniform"):
+        with pytest.raises(UsageError, match="ES: the plan is for 12 layers, the bert model has 3"):
+            run(settings("rte", model, glue, plan=plan, form=form), Labels(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(form="cut"), "form: 'cut' is not one of remove, mask, uniform"),
+        (dict(protocol="none"), "protocol: 'none' is not one of"),
+        (dict(max_length=64), "max length 64: .* takes 32 tokens at most"),
+        (dict(bf16=True), "bf16 is for a GPU"),
+        (dict(learning_rate=0.0), "learning rate 0: give one above 0"),
+        (dict(epochs=0.0, protocol="finetune-prune-finetune"), "needs one epoch or more"),
+    ],
+)
+def test_settings_that_make_no_sense(changes, message, model, glue, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match=message):
+        run(settings("rte", model, glue, **changes), Labels(), tmp_path)
+
+
+def test_models_that_cannot_be_read(model, glue, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(DataError, match="empty: no tokenizer to be had"):
+        run(settings("rte", empty, glue), Labels(), tmp_path / "out")
+    headless = tmp_path / "headless"
+    for file in model.iterdir():
+        if file.suffix != ".safetensors":
+            headless.mkdir(exist_ok=True)
+            (headless / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(DataError, match="headless: no model to be had"):
+        run(settings("rte", headless, glue), Labels(), tmp_path / "out")
+
+
+def test_weights_that_are_missing(model, glue, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in model.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    state = load_file(folder / "model.safetensors")
+    new = {"classifier.weight", "classifier.bias", "bert.pooler.dense.weight"}
+    save_file(
+        {key: value for key, value in state.items() if key not in new},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    run(settings("rte", folder, glue, epochs=1.0), Labels(), tmp_path / "out")
+    with pytest.raises(DataError, match="3 of its weights are missing or of another shape"):
+        run(settings("rte", folder, glue, epochs=0.0), Labels(), tmp_path / "none")
+    lost = "bert.encoder.layer.1.output.dense.weight"
+    save_file(
+        {key: value for key, value in state.items() if key not in new | {lost}},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    with pytest.raises(DataError, match=f"1 of its weights are missing .*, {lost} for one"):
+        run(settings("rte", folder, glue), Labels(), tmp_path / "none")
+
+
+def test_a_classifier_of_another_task(model, glue, tmp_path):
+    run(settings("rte", model, glue, epochs=1.0), Labels(), tmp_path / "rte")
+    trained = tmp_path / "rte" / "model"
+    run(settings("mnli", trained, glue, epochs=1.0), Labels(), tmp_path / "mnli")
+    run(settings("wnli", trained, glue, epochs=1.0), Labels(), tmp_path / "wnli")
+    for name in ("mnli", "wnli"):
+        with pytest.raises(UsageError, match="is for entailment, not_entailment, the task has"):
+            run(settings(name, trained, glue, epochs=0.0), Labels(), tmp_path / "none")
+
+
+def test_pruned_weights_under_a_plain_config(model, glue, tmp_path):
+    run(settings("rte", model, glue, plan=SOME, epochs=1.0), Labels(), tmp_path / "rte")
+    folder = tmp_path / "rte" / "model"
+    (folder / "config.json").write_bytes((model / "config.json").read_bytes())
+    with pytest.raises(DataError, match="weights are missing or of another shape"):
+        run(settings("rte", folder, glue), Labels(), tmp_path / "none")
+
+
+def test_a_family_that_cannot_be_pruned(glue, tmp_path):
+    model = write_model(tmp_path / "model", family="albert")
+    with pytest.raises(UsageError, match="albert cannot be pruned exactly"):
+        run(settings("rte", model, glue), Labels(), tmp_path / "out")
+
+
+def test_result_is_json_with_all_settings(model, glue, tmp_path):
+    run(settings("rte", model, glue, plan=SOME), Labels(), tmp_path)
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert content["training"]["settings"]["plan"] == content["plan"]
+    assert content["learning_rate"] == 1e-3

