@@ -18,7 +18,15 @@ FAIRSEQ = [
 ]
 DATA = ["sacremoses", "subword-nmt", "sentencepiece", "num2words", "babel", "tqdm"]
 STUDIES = ["snakemake>=9", "pyyaml", "sacrebleu>=2.4", "matplotlib>=3.8", "scipy"]
-HF = ["transformers>=5.0", "accelerate", "datasets", "scikit-learn", "scipy", "matplotlib>=3.8"]
+HF = [
+    "transformers>=5.0",
+    "num2words",
+    "accelerate",
+    "datasets",
+    "scikit-learn",
+    "scipy",
+    "matplotlib>=3.8",
+]
 # What the tests check that pruned models work with.
 INTEROPERATION = ["peft", "onnx", "onnxscript", "onnxruntime"]
 

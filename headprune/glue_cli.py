@@ -135,7 +135,13 @@ def glue(
         ),
     ] = 1,
     bf16: Annotated[
-        bool, typer.Option("--bf16", help="Train in bfloat16; on a GPU.", rich_help_panel=_MACHINE)
+        bool,
+        typer.Option(
+            "--bf16",
+            help="Compute in bfloat16 where that is precise enough; for GPUs, and CPUs with "
+            "instructions for it.",
+            rich_help_panel=_MACHINE,
+        ),
     ] = False,
     threads: Annotated[
         int | None,

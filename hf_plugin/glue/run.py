@@ -28,6 +28,7 @@ from hf_plugin.glue.models import load_classifier, load_tokenizer
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import WARM_UP, encode, fine_tune, predict
+from hf_plugin.surgery import plan_after
 
 
 def run(settings: Settings, labels: Labels, output: Path) -> GlueResult:
@@ -77,6 +78,7 @@ def _measure(settings: Settings, output: Path) -> Measured:
     tokenizer = load_tokenizer(settings.model)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
     _check_length(settings, model, tokenizer)
+    plan_after(model, settings.plan or hf_plugin.head_plan(model))  # before hours of training
     data = {
         split: encode(part, tokenizer, max_length=settings.max_length)
         for split, part in examples.items()

@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from headprune.errors import UsageError
 from headprune.plan import HeadPlan
 from headprune.report.glue_results import KINDS
@@ -35,7 +33,7 @@ class Settings:
         data_dir: see ``data.load_splits``; without one the hub, or the generated task.
         max_train_examples: train on a random subset of so many.
         max_length: in tokens.
-        bf16: compute in bfloat16 where that is precise enough; on a GPU.
+        bf16: compute in bfloat16 where that is precise enough (autocast).
     """
 
     task: str
@@ -88,7 +86,6 @@ class Settings:
 
     def check(self) -> None:
         """Raise a UsageError where the settings make no sense by themselves."""
-
         for name, value, known in (
             ("form", self.form, FORMS),
             ("protocol", self.protocol, PROTOCOLS),
@@ -99,8 +96,6 @@ class Settings:
             raise UsageError(f"{self.protocol} needs one epoch or more")
         if self.learning_rate <= 0:
             raise UsageError(f"learning rate {self.learning_rate:g}: give one above 0")
-        if self.bf16 and not torch.cuda.is_available():
-            raise UsageError("bf16 is for a GPU, there is none")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,10 +102,12 @@ def _trainer(
         lr_scheduler_type="linear",
         warmup_steps=WARM_UP,
         weight_decay=0.0,
-        train_sampling_strategy="group_by_length",
+        # The Trainer would predict in that order too, and not put the predictions back in theirs.
+        train_sampling_strategy="random" if data is None else "group_by_length",
         seed=schedule.seed,
         data_seed=schedule.seed,
         bf16=schedule.bf16,
+        use_cpu=not torch.accelerator.is_available(),
         save_strategy="epoch",
         save_total_limit=1,
         logging_strategy="epoch",
