@@ -16,8 +16,9 @@ from torch import Tensor
 
 from fairseq_plugin import safe_globals
 from fairseq_plugin.fitting import HEAD_DIMENSION, HEAD_FORMS, HeadForm, fit_attention
-from headprune.cost import Sizes
-from headprune.errors import DataError
+from fairseq_plugin.shape import model_shape
+from headprune.cost import Sizes, pruned_parameters
+from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
 from headprune.plan import HeadPlan
 from headprune.surgery import cut, uncut
@@ -76,11 +77,7 @@ class Checkpoint:
     @property
     def shape(self) -> dict[str, tuple[int, ...]]:
         """The heads of each layer of the unpruned model."""
-        encoder = (self.options["encoder_attention_heads"],) * self.options["encoder_layers"]
-        decoder = (self.options["decoder_attention_heads"],) * self.options["decoder_layers"]
-        if self.options.get("no_cross_attention"):
-            return {"ES": encoder, "DS": decoder}
-        return {"ES": encoder, "ED": decoder, "DS": decoder}
+        return model_shape(Namespace(**self.options.values))
 
     @property
     def plan(self) -> HeadPlan:
@@ -91,8 +88,7 @@ class Checkpoint:
     @property
     def form(self) -> HeadForm | None:
         """How heads are pruned; None in a checkpoint that stock fairseq wrote."""
-        form = self.options.get("head_form")
-        return next((known for known in HEAD_FORMS if known == str(form)), None)
+        return _known_form(str(self.options.get("head_form")))
 
     @property
     def sizes(self) -> Sizes:
@@ -118,6 +114,12 @@ class Checkpoint:
                 unique[tensor.data_ptr() or -len(unique) - 1] = tensor.numel()
         return sum(unique.values())
 
+    @property
+    def unpruned_parameters(self) -> int:
+        """Parameters that the model had before heads were removed."""
+        removed = self.form == "remove"
+        return self.parameters + (pruned_parameters(self.plan, self.sizes) if removed else 0)
+
     def attentions(self) -> Iterator[tuple[str, int, str]]:
         """Component, layer and the prefix of its weights' names, for every attention."""
         for component, layers in self.shape.items():
@@ -125,16 +127,19 @@ class Checkpoint:
             for layer in range(len(layers)):
                 yield component, layer, f"{side}.layers.{layer}.{module}."
 
-    def prune(self, plan: HeadPlan, *, form: HeadForm = "remove") -> Checkpoint:
+    def prune(self, plan: HeadPlan, *, form: str = "remove") -> Checkpoint:
         """A checkpoint of ``transformer_headpruned`` that keeps the heads of ``plan``.
 
         The optimizer's state is dropped: it belongs to the weights as they were. Train on with
         ``--finetune-from-model``.
 
         Raises:
-            UsageError: a plan for another shape.
+            UsageError: a plan for another shape, or a form that fairseq models do not have.
             DataError: a head of the plan that the checkpoint has lost already.
         """
+        known = _known_form(form)
+        if known is None:
+            raise UsageError(f"form: {form} is for Hugging Face models; give remove or mask")
         plan.require_shape(self.shape, of=self.path)
         result = self._copy()
         for component, layer, prefix in self.attentions():
@@ -144,7 +149,7 @@ class Checkpoint:
                 kept=plan.kept[component][layer],
                 num_heads=self.shape[component][layer],
                 head_dim=self._head_dim(component),
-                form=form,
+                form=known,
                 name=f"{component}: layer {layer}",
             )
         if not str(self.options.get("arch", "")).startswith(_ARCH):
@@ -254,6 +259,10 @@ class Options:
         for key in ("arch", "_name"):
             if key in self.values:
                 self[key] = arch
+
+
+def _known_form(form: str) -> HeadForm | None:
+    return next((known for known in HEAD_FORMS if known == form), None)
 
 
 def _read(path: str | Path) -> dict[str, Any]:

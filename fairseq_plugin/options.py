@@ -10,6 +10,7 @@ from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugin.fitting import HEAD_FORMS
+from fairseq_plugin.shape import model_shape
 from headprune import HeadPlan, UsageError, select
 
 COUNT_OPTIONS = {"ES": "es_heads", "ED": "ed_heads", "DS": "ds_heads"}
@@ -50,15 +51,6 @@ class HeadPrunedTransformerConfig(TransformerConfig):
             "outputs are multiplied by 0. Both compute the same"
         },
     )
-
-
-def model_shape(args: Any) -> dict[str, tuple[int, ...]]:
-    """The heads of each layer of the unpruned model that ``args`` describe."""
-    encoder = (args.encoder_attention_heads,) * args.encoder_layers
-    decoder = (args.decoder_attention_heads,) * args.decoder_layers
-    if getattr(args, "no_cross_attention", False):
-        return {"ES": encoder, "DS": decoder}
-    return {"ES": encoder, "ED": decoder, "DS": decoder}
 
 
 def resolve_plan(args: Any) -> HeadPlan:

@@ -21,6 +21,7 @@ from headprune.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_plugin.checkpoints import Checkpoint
+    from hf_plugin.folders import Folder
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,6 +41,7 @@ class Form(StrEnum):
 
     remove = "remove"
     mask = "mask"
+    uniform = "uniform"
 
 
 class Target(StrEnum):
@@ -96,7 +98,11 @@ def plan(
         ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="Checkpoint to take the shape from, and the heads left.")
+        Path | None,
+        typer.Option(
+            help="Model to take the shape from, and the heads left: a fairseq checkpoint or a "
+            "Hugging Face folder."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Plan file (default: standard output).")
@@ -120,7 +126,7 @@ def plan(
         raise UsageError("--at-least goes with --percent or --keep: --prune empties whole layers")
     if shape and model:
         raise UsageError("give --shape or --model, not both")
-    within = _load_checkpoint(model).plan if model else None
+    within = _load_model(model).plan if model else None
     heads: Shape = within.heads if within else _parse_shape(shape) if shape else BASE_SHAPE
     if prune:
         if within is not None and not within.is_full:
@@ -144,9 +150,11 @@ def plan(
 
 @app.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="A plan file or a fairseq checkpoint.")],
+    path: Annotated[
+        Path, typer.Argument(help="A plan file, a fairseq checkpoint or a Hugging Face folder.")
+    ],
     width: Annotated[
-        int, typer.Option(min=1, help="For a plan: width of the model (a checkpoint has its own).")
+        int, typer.Option(min=1, help="For a plan: width of the model (a model has its own).")
     ] = 512,
     feed_forward: Annotated[int, typer.Option(min=0, help="For a plan: inner width.")] = 2048,
     vocabulary: Annotated[
@@ -157,12 +165,12 @@ def show(
     """Show which heads are kept, and what that saves.
 
     For a plan, parameters and FLOPs are those of a Transformer of the given width, a head being
-    width / heads wide; for a checkpoint, its own.
+    width / heads wide; for a model, its own.
     """
     from headprune.cost import Sizes
     from headprune.report.plan_view import show_plan
 
-    if not _looks_like_checkpoint(path):
+    if not path.is_dir() and not _looks_like_checkpoint(path):
         plan = HeadPlan.load(path)
         heads = {name: layers[0] for name, layers in plan.heads.items()}
         for name, number in heads.items():
@@ -179,33 +187,41 @@ def show(
         )
         show_plan(plan, sizes, length=length)
         return
-    checkpoint = _load_checkpoint(path)
-    form = checkpoint.form
+    model = _load_model(path)
     show_plan(
-        checkpoint.plan,
-        checkpoint.sizes,
+        model.plan,
+        model.sizes,
         length=length,
-        parameters=checkpoint.parameters,
-        masked=form == "mask",
+        parameters=(model.unpruned_parameters, model.parameters),
+        form=model.form,
     )
 
 
 @app.command()
 def prune(
-    checkpoint: Annotated[Path, typer.Argument(help="A fairseq checkpoint of a Transformer.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="A fairseq checkpoint of a Transformer, or a Hugging Face folder."),
+    ],
     plan: Annotated[Path, typer.Option(help="The plan, from `headprune plan`.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Checkpoint to write.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Checkpoint, or folder, to write.")
+    ],
     form: Annotated[
         Form,
-        typer.Option(help="remove: the weights are gone; mask: they stay, outputs times 0."),
+        typer.Option(
+            help="remove: the weights are gone; mask: they stay, outputs times 0 (fairseq); "
+            "uniform: attention scores times 0 (Hugging Face), as in the paper's BERT code."
+        ),
     ] = Form.remove,
 ) -> None:
-    """Prune the heads of a trained checkpoint, without training.
+    """Prune the heads of a trained model, without training.
 
-    The result translates with fairseq-generate --user-dir fairseq_plugin, and trains on with
-    fairseq-train --finetune-from-model.
+    A pruned checkpoint translates with fairseq-generate --user-dir fairseq_plugin, and trains on
+    with fairseq-train --finetune-from-model. A pruned folder is read by transformers' Auto classes
+    after `import hf_plugin`; its tokenizer comes along.
     """
-    loaded = _load_checkpoint(checkpoint)
+    loaded = _load_model(model)
     pruned = loaded.prune(HeadPlan.load(plan), form=form.value)
     pruned.save(output)
     kept = pruned.plan
@@ -233,6 +249,22 @@ def export(
 
 for part in (report_app, glue_app, changes_app):
     app.registered_commands += part.registered_commands
+
+
+def _load_model(path: Path) -> Checkpoint | Folder:
+    """A fairseq checkpoint, or what is in a Hugging Face folder."""
+    if not path.is_dir():
+        return _load_checkpoint(path)
+    if not (path / "config.json").is_file():
+        raise DataError(f"{path}: a folder without config.json; give a model's folder")
+    try:
+        from hf_plugin.folders import Folder
+    except ImportError as error:
+        raise UsageError(
+            f"{path}: reading Hugging Face folders needs transformers ({error}); see the README, "
+            "Install"
+        ) from None
+    return Folder.load(path)
 
 
 def _load_checkpoint(path: Path) -> Checkpoint:

@@ -219,10 +219,10 @@ def glue(
     heads = None if plan is None else HeadPlan.load(plan)
     try:
         from hf_plugin.glue.grid import search
-        from hf_plugin.glue.quiet import quieten
         from hf_plugin.glue.run import run
         from hf_plugin.glue.settings import Labels, Settings
         from hf_plugin.glue.tasks import task_named
+        from hf_plugin.quiet import quieten
     except ImportError as error:
         raise UsageError(
             f"headprune glue needs transformers and what goes with it ({error}): "

@@ -8,7 +8,8 @@
 Importing it is enough for ``from_pretrained`` of the Auto classes to read such a folder.
 """
 
-from hf_plugin.modeling import from_pretrained, prune_heads
+from hf_plugin.loading import from_pretrained
+from hf_plugin.modeling import prune_heads
 from hf_plugin.surgery import head_plan, masked
 
 __all__ = ["from_pretrained", "head_plan", "masked", "prune_heads"]

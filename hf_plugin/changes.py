@@ -6,19 +6,17 @@ in W_k and in W_v (d rows of each, without biases), and of these three means the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 from transformers import AutoModel, PreTrainedModel
-from transformers.utils import logging
 
 import hf_plugin.modeling  # noqa: F401  (the Auto classes must know the pruned models)
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
 from headprune.report.changes import Values
 from hf_plugin.families import Attention, attentions, family_of
+from hf_plugin.places import place, reporting
+from hf_plugin.quiet import quieten
 from hf_plugin.surgery import head_plan
 
 
@@ -30,13 +28,11 @@ def load(model: str) -> PreTrainedModel:
     Raises:
         DataError: no model there, or one whose attention weights are not in its files.
     """
-    with _quiet():
-        try:
-            loaded, report = AutoModel.from_pretrained(
-                model, dtype=torch.float32, output_loading_info=True
-            )
-        except (OSError, ValueError, RuntimeError) as problem:
-            raise DataError(f"{model}: cannot load the model: {problem}") from None
+    quieten()  # the task head is left out, of which transformers would warn
+    with reporting(f"{model}: cannot load the model"):
+        loaded, report = AutoModel.from_pretrained(
+            place(model), dtype=torch.float32, output_loading_info=True
+        )
     wanted = {
         id(linear.weight)
         for layers in attentions(loaded).values()
@@ -49,20 +45,6 @@ def load(model: str) -> PreTrainedModel:
             raise DataError(f"{model}: its files do not hold {name}")
     loaded.eval()
     return loaded  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without progress bars and warnings, which are of the task head that is left out."""
-    verbosity, progress = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if progress:
-            logging.enable_progress_bar()
 
 
 def head_changes(before: PreTrainedModel, after: PreTrainedModel) -> dict[str, Values]:

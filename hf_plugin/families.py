@@ -151,6 +151,12 @@ class Attention:
         return int(getattr(self.module, self.names.size))
 
     @property
+    def head_parameters(self) -> int:
+        """Weights and biases of one head."""
+        rows = sum(linear.in_features + (linear.bias is not None) for linear in self.inputs)
+        return self.head_size * (self.names.blocks * rows + self.output.out_features)
+
+    @property
     def heads(self) -> int:
         """How many heads the attention had before anything was pruned."""
         return int(getattr(self.module, "unpruned_heads", len(self.kept)))

@@ -9,14 +9,11 @@ transformers says that it does not know the model type ``headpruned-bert``.
 from __future__ import annotations
 
 import copy
-import os
 from typing import Any
 
 import torch
-import transformers
 from transformers import (
     AutoConfig,
-    AutoModel,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -28,13 +25,14 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
 
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
-from hf_plugin.families import FAMILIES, PREFIX, attentions, family_of, require_family
+from hf_plugin.families import FAMILIES, PREFIX, attentions, family_of
 from hf_plugin.surgery import Heads, cut_to, head_plan, make_uniform, plan_after
 
 FORMS = ("remove", "uniform")
 _HEADS = dict[str, list[list[int]]] | None
-_CONFIGS: dict[type[PreTrainedConfig], type[PreTrainedConfig]] = {}
-_MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}
+CONFIGS: dict[type[PreTrainedConfig], type[PreTrainedConfig]] = {}
+MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}
+"""For each stock class of a known family, the class of its pruned ones."""
 
 
 class HeadPrunedModel:
@@ -88,12 +86,12 @@ def prune_heads(
         make_uniform(model, plan)
     stock = model.config
     config = copy.deepcopy(stock)
-    config.__class__ = _CONFIGS.get(type(stock), type(stock))
+    config.__class__ = CONFIGS.get(type(stock), type(stock))
     config.kept_heads, config.uniform_heads = _as_json(model)
     for module in model.modules():
         if getattr(module, "config", None) is stock:
             setattr(module, "config", config)  # noqa: B010  (nn.Module's types forbid the plain form)
-    _become(model, _MODELS.get(type(model), type(model)))
+    _become(model, MODELS.get(type(model), type(model)))
     return model
 
 
@@ -107,70 +105,9 @@ def _become(model: PreTrainedModel, pruned: type[PreTrainedModel]) -> None:
         pruned(model.config)
 
 
-def from_pretrained(
-    name_or_path: str | os.PathLike[str], model_class: Any = None, **options: Any
-) -> PreTrainedModel:
-    """Load a model, also one that transformers 4 pruned, whose config has ``pruned_heads``.
-
-    transformers 5 ignores that entry and then finds weights of the wrong size. What is loaded is
-    what ``prune_heads`` makes; saved again, the Auto classes read it.
-
-    Args:
-        name_or_path: a folder, or a name on the hub.
-        model_class: an Auto class or a model class; without one, the class that saved the model.
-        options: for ``from_pretrained`` of that class.
-
-    Raises:
-        UsageError: a family that cannot be pruned; no model class.
-        DataError: ``pruned_heads`` names heads that do not exist.
-    """
-    config = AutoConfig.from_pretrained(name_or_path, **_hub_options(options))
-    if model_class is None:
-        model_class = _class_that_saved(config, where=str(name_or_path))
-    if getattr(config, "pruned_heads", None):
-        require_family(config.model_type)
-        _adopt(config, where=str(name_or_path))
-        model_class = _MODELS.get(model_class, model_class)
-    model: PreTrainedModel = model_class.from_pretrained(name_or_path, config=config, **options)
-    return model
-
-
-def _adopt(config: PreTrainedConfig, *, where: str) -> None:
-    """Say in our own words which heads transformers 4 had pruned."""
-    with torch.device("meta"):
-        whole = AutoModel.from_config(config)
-    pruned = config.pruned_heads
-    if isinstance(pruned, dict):  # JSON has no keys but text
-        pruned = {int(key) if key.isdecimal() else key: heads for key, heads in pruned.items()}
-    try:
-        plan = plan_after(whole, pruned)
-    except UsageError as error:
-        raise DataError(f"{where}: pruned_heads of its config: {error}") from None
-    config.__class__ = _CONFIGS[type(config)]
-    config.kept_heads = _lists(plan)
-    config.uniform_heads = None
-    config.pruned_heads = {}
-
-
-def _lists(plan: HeadPlan) -> dict[str, list[list[int]]]:
+def kept_lists(plan: HeadPlan) -> dict[str, list[list[int]]]:
+    """The heads that a plan keeps, as a config's ``kept_heads`` says it."""
     return {name: [list(heads) for heads in layers] for name, layers in plan.kept.items()}
-
-
-def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of ``options`` that say where a model lies, which its config is read with too."""
-    names = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
-    return {name: options[name] for name in names if name in options}
-
-
-def _class_that_saved(config: PreTrainedConfig, *, where: str) -> Any:
-    for name in config.architectures or ():
-        found = globals().get(name) or getattr(transformers, name, None)
-        if found is not None:
-            return found
-    raise UsageError(
-        f"{where}: its config does not say which model class saved it; give one, such as "
-        "AutoModelForSequenceClassification"
-    )
 
 
 def _as_json(
@@ -180,7 +117,7 @@ def _as_json(
     found = attentions(model).items()
     uniform = {name: [list(attention.uniform) for attention in layers] for name, layers in found}
     some = any(heads for layers in uniform.values() for heads in layers)
-    return _lists(head_plan(model)), uniform if some else None
+    return kept_lists(head_plan(model)), uniform if some else None
 
 
 def _configured_plans(
@@ -223,7 +160,7 @@ def _register(family: str) -> None:
             "__annotations__": dict.fromkeys(("kept_heads", "uniform_heads"), _HEADS),
         },
     )
-    _CONFIGS[stock] = config
+    CONFIGS[stock] = config
     AutoConfig.register(config.model_type, config)
     for auto in vars(modeling_auto).values():
         if not (isinstance(auto, type) and issubclass(auto, _BaseAutoModelClass)):
@@ -231,9 +168,9 @@ def _register(family: str) -> None:
         if auto._model_mapping is None or stock not in auto._model_mapping:
             continue
         model = auto._model_mapping[stock]
-        if model not in _MODELS:
-            _MODELS[model] = _named(model, {"config_class": config}, HeadPrunedModel)
-        auto.register(config, _MODELS[model])
+        if model not in MODELS:
+            MODELS[model] = _named(model, {"config_class": config}, HeadPrunedModel)
+        auto.register(config, MODELS[model])
     tokenizer = TOKENIZER_MAPPING.get(stock, None)
     if tokenizer is not None:
         AutoTokenizer.register(config, tokenizer)

@@ -92,7 +92,7 @@ rule changes:
         f"{OUT}/changes.png",
         f"{OUT}/changes.svg",
     params:
-        before=STUDY.model_before if CHANGED else "",
+        before=STUDY.model,
         models=[f"{OUT}/models/{run}/model" for run in CHANGED],
         labels=[
             f"--label={STUDY.row(key).label}" for key in (STUDY.changes.keys if CHANGED else [])

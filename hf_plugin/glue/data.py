@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import datasets  # type: ignore[import-untyped]
+import datasets
 
 from headprune.errors import DataError
 from hf_plugin.glue.tasks import Task

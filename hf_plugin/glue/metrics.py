@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef  # type: ignore[import-untyped]
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 Metric = Callable[[Sequence[float], Sequence[float]], float]
 """Of the labels and the predictions, in this order."""

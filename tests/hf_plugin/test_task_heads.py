@@ -10,7 +10,7 @@ import hf_plugin
 from hf_plugin import modeling
 from tests.hf_plugin.models import FAMILIES, SOME, batch, build, plan_for
 
-MODELS = sorted(modeling._MODELS, key=lambda model: model.__name__)
+MODELS = sorted(modeling.MODELS, key=lambda model: model.__name__)
 
 
 class Exactly:

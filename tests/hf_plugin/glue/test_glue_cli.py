@@ -13,7 +13,7 @@ from headprune.errors import DataError, UsageError
 from headprune.glue_cli import app
 from headprune.report.glue_results import GlueResult
 from hf_plugin.glue import entailment
-from hf_plugin.glue.models import DEFAULT_MODEL
+from hf_plugin.places import DEFAULT_MODEL
 from tests.hf_plugin.models import SOME
 
 from .made import write_task
@@ -47,7 +47,7 @@ def test_without_options_the_generated_task(model, tmp_path, monkeypatch):
     """As on a fresh machine, but for the size of model and task."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(entailment, "EXAMPLES", {"train": 30, "dev": 12})
-    monkeypatch.setattr("hf_plugin.glue.models._place", lambda name: str(model))
+    monkeypatch.setattr("hf_plugin.glue.models.place", lambda name: str(model))
     glue_command("--max-length", 32)
     result = GlueResult.load(tmp_path / "runs" / "glue" / "entailment" / "result.json")
     assert (result.task, result.kind, result.model) == ("entailment", "control", DEFAULT_MODEL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datasets  # type: ignore[import-untyped]
+import datasets
 import transformers
 
 

@@ -1,0 +1,14 @@
+"""How many heads a fairseq model has, by its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def model_shape(args: Any) -> dict[str, tuple[int, ...]]:
+    """The heads of each layer of the unpruned model that ``args`` describe."""
+    encoder = (args.encoder_attention_heads,) * args.encoder_layers
+    decoder = (args.decoder_attention_heads,) * args.decoder_layers
+    if getattr(args, "no_cross_attention", False):
+        return {"ES": encoder, "DS": decoder}
+    return {"ES": encoder, "ED": decoder, "DS": decoder}

@@ -1,0 +1,183 @@
+"""Models in Hugging Face folders, for the command line: looked at, pruned, written again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from headprune.cost import Sizes
+from headprune.errors import DataError, UsageError
+from headprune.plan import HeadPlan
+from hf_plugin.families import Attention, attentions
+from hf_plugin.loading import class_that_saved, from_pretrained, read_config
+from hf_plugin.modeling import prune_heads
+from hf_plugin.places import reporting
+from hf_plugin.quiet import quieten
+from hf_plugin.surgery import head_plan
+
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx")
+_NOT_COPIED = (*_WEIGHTS, "*.index.json", "checkpoint-*")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A model's folder, as ``save_pretrained`` writes it.
+
+    Attributes:
+        outline: the model without values, on torch's meta device.
+    """
+
+    path: Path
+    outline: PreTrainedModel
+
+    @classmethod
+    def load(cls, path: Path) -> Folder:
+        """Read what the folder's config says; its weights are read when they are needed.
+
+        Raises:
+            DataError: no config, or one that makes no sense.
+            UsageError: a family that cannot be pruned.
+        """
+        quieten()
+        with reporting(f"{path}: cannot read the model"):
+            config = read_config(path)
+            outline = _outline(config, where=str(path))
+        attentions(outline)
+        return cls(path, outline)
+
+    @property
+    def plan(self) -> HeadPlan:
+        """The heads that the model keeps."""
+        return head_plan(self.outline)
+
+    @property
+    def form(self) -> str:
+        """``uniform`` where pruned heads still average the values of all tokens."""
+        uniform = any(a.uniform for layers in attentions(self.outline).values() for a in layers)
+        return "uniform" if uniform else "remove"
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model; those that are tied to one another count once."""
+        return sum(parameter.numel() for parameter in self.outline.parameters())
+
+    @property
+    def unpruned_parameters(self) -> int:
+        """Weights that the model had before anything was removed."""
+        return self.parameters + sum(
+            (attention.heads - len(attention.present)) * attention.head_parameters
+            for layers in attentions(self.outline).values()
+            for attention in layers
+        )
+
+    @property
+    def sizes(self) -> Sizes:
+        """The widths of the model.
+
+        The feed-forward width is that of a plain layer with as many weights, since some families
+        have a gated one.
+        """
+        found = attentions(self.outline)
+        side = {"ES": "encoder", "ED": "decoder", "DS": "decoder"}
+        sizes: dict[str, int] = {}
+        for component, layers in found.items():
+            name, attention = side[component], layers[0]
+            width = attention.output.out_features
+            sizes[f"{name}_width"] = width
+            sizes[f"{name}_head_dim"] = attention.head_size
+            sizes[f"{name}_feed_forward"] = self._feed_forward(component, attention) // (2 * width)
+        head = self.outline.get_output_embeddings()
+        return Sizes(**sizes, vocabulary=getattr(head, "out_features", 0) if "DS" in found else 0)
+
+    def _feed_forward(self, component: str, attention: Attention) -> int:
+        """Weights of the lowest layer's linear modules that belong to no attention."""
+        layers = self.outline.base_model.get_submodule(attention.names.layers)
+        layer = layers.get_submodule("0")
+        mine = [a.names for a in (found[0] for found in attentions(self.outline).values())]
+        inside = tuple(
+            prefix
+            for names in mine
+            if names.layers == attention.names.layers
+            for prefix in (f"{names.attention}.", names.output)
+        )
+        return sum(
+            module.weight.numel()
+            for name, module in layer.named_modules()
+            if isinstance(module, nn.Linear) and not name.startswith(inside)
+        )
+
+    def prune(self, plan: HeadPlan, *, form: str) -> Pruned:
+        """The model with the heads of ``plan`` alone, its weights read.
+
+        Raises:
+            UsageError: a plan for another shape, or a form that a folder cannot hold.
+            DataError: no weights, or not those of the config.
+        """
+        if form == "mask":
+            raise UsageError(
+                "form: mask is not written to a Hugging Face folder; remove computes the same, "
+                "and in Python there is hf_plugin.masked"
+            )
+        plan.require_shape(self.plan.heads, of=str(self.path))
+        with reporting(f"{self.path}: cannot read the weights"):
+            loaded: Any = from_pretrained(self.path, output_loading_info=True)
+        model, info = loaded
+        lost = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
+        if lost:
+            raise DataError(f"{self.path}: its files do not hold {min(lost)} as its config says")
+        return Pruned(self.path, prune_heads(model, plan, form=form))
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A pruned model, and the folder that it comes from."""
+
+    source: Path
+    model: PreTrainedModel
+
+    @property
+    def plan(self) -> HeadPlan:
+        """The heads that the model keeps."""
+        return head_plan(self.model)
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    def save(self, path: Path) -> None:
+        """Write the model, and beside it the tokenizer and what else lay in the source's folder.
+
+        The folder appears whole or not at all.
+
+        Raises:
+            DataError: ``path`` exists and is not empty, or cannot be written.
+        """
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise DataError(f"{path}: exists already; choose another folder")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.copytree(self.source, temporary, ignore=shutil.ignore_patterns(*_NOT_COPIED))
+            self.model.save_pretrained(temporary)
+            if path.exists():
+                path.rmdir()
+            os.replace(temporary, path)
+        except OSError as error:
+            raise DataError(f"{path}: cannot write ({error.strerror or error})") from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _outline(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:
+    model_class = class_that_saved(config, where=where)
+    with torch.device("meta"):
+        model: PreTrainedModel = model_class(config)
+    return model

@@ -1,0 +1,96 @@
+"""Loading models, those too that transformers 4 pruned."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+
+from headprune.errors import DataError, UsageError
+from hf_plugin import modeling
+from hf_plugin.families import require_family
+from hf_plugin.modeling import CONFIGS, MODELS, kept_lists
+from hf_plugin.surgery import plan_after
+
+
+def from_pretrained(
+    name_or_path: str | os.PathLike[str], model_class: Any = None, **options: Any
+) -> PreTrainedModel:
+    """Load a model, also one that transformers 4 pruned, whose config has ``pruned_heads``.
+
+    transformers 5 ignores that entry and then finds weights of the wrong size. What is loaded is
+    what ``prune_heads`` makes; saved again, the Auto classes read it.
+
+    Args:
+        name_or_path: a folder, or a name on the hub.
+        model_class: an Auto class or a model class; without one, the class that saved the model.
+        options: for ``from_pretrained`` of that class.
+
+    Raises:
+        UsageError: a family that cannot be pruned; no model class.
+        DataError: ``pruned_heads`` names heads that do not exist.
+    """
+    config = read_config(name_or_path, **_hub_options(options))
+    if model_class is None:
+        model_class = class_that_saved(config, where=str(name_or_path))
+    if isinstance(config, tuple(CONFIGS.values())):
+        model_class = MODELS.get(model_class, model_class)
+    model: PreTrainedModel = model_class.from_pretrained(name_or_path, config=config, **options)
+    return model
+
+
+def read_config(name_or_path: str | os.PathLike[str], **options: Any) -> PreTrainedConfig:
+    """The config of a model; heads that transformers 4 pruned are in it as in our own.
+
+    Raises:
+        UsageError: a family that cannot be pruned, with pruned heads.
+        DataError: ``pruned_heads`` names heads that do not exist.
+    """
+    config: PreTrainedConfig = AutoConfig.from_pretrained(name_or_path, **options)
+    if getattr(config, "pruned_heads", None):
+        require_family(config.model_type)
+        _adopt(config, where=str(name_or_path))
+    return config
+
+
+def _adopt(config: PreTrainedConfig, *, where: str) -> None:
+    """Say in our own words which heads transformers 4 had pruned."""
+    with torch.device("meta"):
+        whole = AutoModel.from_config(config)
+    pruned = config.pruned_heads
+    if isinstance(pruned, dict):  # JSON has no keys but text
+        pruned = {int(key) if key.isdecimal() else key: heads for key, heads in pruned.items()}
+    try:
+        plan = plan_after(whole, pruned)
+    except UsageError as error:
+        raise DataError(f"{where}: pruned_heads of its config: {error}") from None
+    config.__class__ = CONFIGS[type(config)]
+    config.kept_heads = kept_lists(plan)
+    config.uniform_heads = None
+    config.pruned_heads = {}
+
+
+def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of ``options`` that say where a model lies, which its config is read with too."""
+    names = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+    return {name: options[name] for name in names if name in options}
+
+
+def class_that_saved(config: PreTrainedConfig, *, where: str) -> Any:
+    """The model class that a config names, the pruned one where it is of a pruned model.
+
+    Raises:
+        UsageError: it names none that is known.
+    """
+    for name in config.architectures or ():
+        found = getattr(modeling, name, None) or getattr(transformers, name, None)
+        if found is not None:
+            pruned = isinstance(config, tuple(CONFIGS.values()))
+            return MODELS.get(found, found) if pruned else found
+    raise UsageError(
+        f"{where}: its config does not say which model class saved it; give one, such as "
+        "AutoModelForSequenceClassification"
+    )

