@@ -285,8 +285,12 @@ def test_plan_for_a_checkpoint_takes_its_shape_and_the_heads_left() -> None:
     assert HeadPlan.from_json(outcome.out) == select.by_location(BERT, prune="odd")
 
 
-def test_a_folder_is_no_checkpoint(tmp_path: Path) -> None:
+def test_not_every_folder_is_a_model(tmp_path: Path) -> None:
     outcome = headprune("plan", "--model", tmp_path, "--percent", 5)
+    assert outcome == Outcome(
+        1, "", f"error: {tmp_path}: a folder without config.json; give a model's folder\n"
+    )
+    outcome = headprune("export", tmp_path, "--to", "fairseq", "-o", tmp_path / "out.pt")
     assert outcome == Outcome(
         1, "", f"error: {tmp_path}: a folder; give a fairseq checkpoint file\n"
     )
@@ -357,7 +361,7 @@ def test_show_refuses(plan_file: Path, tmp_path: Path) -> None:
                      '"kept": {"ES": [[8]]}}')  # fmt: skip
     for path, message in [
         (tmp_path / "none", "cannot read (No such file or directory)"),
-        (tmp_path, "cannot read (Is a directory)"),
+        (tmp_path, "a folder without config.json; give a model's folder"),
         (text, "not JSON (Expecting value: line 1 column 1 (char 0))"),
         (empty, "not JSON (Expecting value: line 1 column 1 (char 0))"),
         (newer, "plan of version 2, this headprune reads up to 1; update headprune"),
