@@ -125,23 +125,18 @@ def _inside(options: argparse.Namespace, flags: list[str]) -> None:
 
 def _finish(save_dir: Path, model: Path) -> None:
     """Write the best model of a training that has ended, and the facts about it."""
-    import torch
-
     from fairseq_plugin.checkpoints import Checkpoint
 
-    best = save_dir / "checkpoint_best.pt"
-    # fairseq and its plugin have named their classes as safe; anything else is refused.
-    state: dict[str, Any] = torch.load(best, map_location="cpu", weights_only=True)
-    history = state["optimizer_history"][-1]
-    iterator = state["extra_state"]["train_iterator"]
-    state["last_optimizer_state"] = None
-    with atomic_path(model) as temporary:
-        torch.save(state, temporary)
+    best = Checkpoint.load(save_dir / "checkpoint_best.pt")
+    history = best.state["optimizer_history"][-1]
+    iterator = best.state["extra_state"]["train_iterator"]
+    best.state["last_optimizer_state"] = None
+    best.save(model)
     facts = {
-        "parameters": Checkpoint.load(model).parameters,
+        "parameters": best.parameters,
         "best_updates": int(history["num_updates"]),
         "best_epoch": int(iterator["epoch"]) - int(iterator["iterations_in_epoch"] == 0),
-        "best_valid_loss": float(state["extra_state"]["best"]),
+        "best_valid_loss": float(best.state["extra_state"]["best"]),
     }
     write_text_atomically(model.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
 

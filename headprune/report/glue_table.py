@@ -362,6 +362,7 @@ def _task(name: str, results: Sequence[Found], *, paper: Sequence[PaperGlueTable
                 *varying("batch size", lambda result: result.batch_size),
                 *varying("learning rate", lambda result: result.learning_rate),
                 *varying("max length", lambda result: result.max_length),
+                *(["computed in bfloat16"] if any(_in_bfloat16(r) for r in tuned) else []),
             ]
         ),
         signature=common_part([result.signature for result in mine]),
@@ -374,6 +375,11 @@ def _task(name: str, results: Sequence[Found], *, paper: Sequence[PaperGlueTable
             None,
         ),
     )
+
+
+def _in_bfloat16(result: GlueResult) -> bool:
+    settings = result.training.get("settings")
+    return isinstance(settings, dict) and bool(settings.get("bf16"))
 
 
 def _values(table: GlueTable) -> list[list[str]]:

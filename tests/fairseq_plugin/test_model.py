@@ -105,6 +105,25 @@ def test_mask_and_remove_translate_alike(plan):
     assert_same_translations(beam_search(mask), beam_search(remove))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("form", ["remove", "mask"])
+def test_half_precision_is_as_near_to_full_precision_as_stock_fairseq_is(form, dtype):
+    """The model in half precision; fairseq's own flags for it need a GPU."""
+    options = {"head_plan": NO_HEADS_HERE_AND_THERE.to_json(), "head_form": form}
+    exact = outputs(build(**options).eval())
+    model = build(**options).eval().to(dtype)
+    output = outputs(model)
+    stock = build("transformer").eval()
+    expected_error = (outputs(stock) - outputs(stock.to(dtype)).float()).abs().max()
+    assert output.dtype == dtype
+    assert (output.float() - exact).abs().max() < 2 * expected_error
+    loss(model).backward()
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    assert all(g is not None and g.isfinite().all() for g in gradients.values())
+    assert {g.dtype for g in gradients.values()} == {dtype}
+    beam_search(model)
+
+
 def test_a_pruned_head_changes_the_output():
     """Else the equalities above could hold for a plugin that prunes nothing."""
     full, pruned = build().eval(), build(head_plan=NO_HEADS_HERE_AND_THERE.to_json()).eval()
