@@ -17,6 +17,7 @@ from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.glue_cli import app as glue_app
 from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.report.cli import app as report_app
+from headprune.scores import HeadScores
 from headprune.version import __version__
 
 if TYPE_CHECKING:
@@ -42,6 +43,13 @@ class Form(StrEnum):
     remove = "remove"
     mask = "mask"
     uniform = "uniform"
+
+
+class Best(StrEnum):
+    """Which scores are good."""
+
+    high = "high"
+    low = "low"
 
 
 class Target(StrEnum):
@@ -88,8 +96,21 @@ def plan(
             "or layer numbers '0,2-4'; for one component 'ES=top 3'. Repeatable."
         ),
     ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            help="Score file (JSON): with --percent or --keep, the heads with the best scores "
+            "stay instead of random ones."
+        ),
+    ] = None,
+    best: Annotated[
+        Best, typer.Option(help="Whether high or low scores are good; goes with --scores.")
+    ] = Best.high,
     seed: Annotated[int, typer.Option(help="Of the random choice.")] = 1,
-    at_least: Annotated[int, typer.Option(help="Heads that every layer keeps.")] = 0,
+    at_least: Annotated[
+        int | None,
+        typer.Option(help="Heads that every layer keeps.", show_default="0; with --scores 1"),
+    ] = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -119,6 +140,8 @@ def plan(
       headprune plan --keep ES=888444 --keep ED=444888 --keep DS=888444 -o plan.json
 
       headprune plan --shape ES=12x12 --prune 'top 3 + bottom 3' -o plan.json
+
+      headprune plan --scores gradient.json --percent 50 -o plan.json
     """
     if [percent is not None, bool(keep), bool(prune)].count(True) != 1:
         raise UsageError("give one of --percent, --keep and --prune")
@@ -126,7 +149,21 @@ def plan(
         raise UsageError("--at-least goes with --percent or --keep: --prune empties whole layers")
     if shape and model:
         raise UsageError("give --shape or --model, not both")
+    if scores and (prune or shape):
+        raise UsageError("--scores goes with --percent or --keep, and brings the shape along")
     within = _load_model(model).plan if model else None
+    if scores:
+        ranked = HeadScores.load(scores)
+        chosen = select.by_score(
+            ranked,
+            percent=percent,
+            per_layer=_parse_keep(keep, ranked.heads) if keep else None,
+            keep=best.value,
+            at_least=1 if at_least is None else at_least,
+            within=within,
+        )
+        _write_plan(chosen, output)
+        return
     heads: Shape = within.heads if within else _parse_shape(shape) if shape else BASE_SHAPE
     if prune:
         if within is not None and not within.is_full:
@@ -138,9 +175,13 @@ def plan(
             seed=seed,
             percent=percent,
             keep=_parse_keep(keep, heads) if keep else None,
-            at_least=at_least,
+            at_least=at_least or 0,
             within=within,
         )
+    _write_plan(chosen, output)
+
+
+def _write_plan(chosen: HeadPlan, output: Path | None) -> None:
     if output is None:
         print(chosen.to_json(indent=1))
         return
