@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
+from functools import partial
 
 import pytest
 import torch
@@ -130,7 +131,12 @@ def test_a_pruned_head_changes_the_output():
     assert (outputs(full) - outputs(pruned)).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+# Where a gradient is zero but for rounding, as that of a key's bias is, Adam's usual eps of 1e-8 lets
+# it scale the rounding up to full steps.
+ADAM = partial(torch.optim.Adam, eps=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, ADAM], ids=["SGD", "Adam"])
 @settings(deadline=None, max_examples=6)
 @given(plan=plans)
 def test_mask_and_remove_train_alike(optimizer, plan):
@@ -146,10 +152,6 @@ def test_mask_and_remove_train_alike(optimizer, plan):
     cut.load_state_dict(mask.state_dict())
     weights = dict(remove.named_parameters())
     for name, parameter in cut.named_parameters():
-        if optimizer is torch.optim.Adam and name.endswith("k_proj.bias"):
-            # The softmax does not change when all its scores do by one number, so this bias has
-            # no gradient but rounding errors, and Adam scales those up to full steps.
-            continue
         torch.testing.assert_close(parameter, weights[name], atol=1e-5, rtol=1e-5)
 
 
