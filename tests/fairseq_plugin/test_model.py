@@ -131,8 +131,8 @@ def test_a_pruned_head_changes_the_output():
     assert (outputs(full) - outputs(pruned)).abs().max() > 0.1
 
 
-# Where a gradient is zero but for rounding, as that of a key's bias is, Adam's usual eps of 1e-8 lets
-# it scale the rounding up to full steps.
+# Where a gradient is zero but for rounding, as that of a key's bias is, Adam with its usual eps
+# scales the rounding up to full steps.
 ADAM = partial(torch.optim.Adam, eps=1e-4)
 
 

@@ -1,0 +1,128 @@
+"""Scores from gradients: how much the loss would change, to first order, without a head.
+
+With xi a head's gate (Budhraja et al. 2020, equation 2) and c its output at each token,
+d loss / d xi = sum over tokens of c . d loss / d c. Gates of their own for each example and token
+give all of it in one backward pass a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from headprune.errors import DataError
+from headprune.scores.head_scores import Values
+from hf_plugin.families import Attention, attentions
+from hf_plugin.scores.losses import example_losses
+from hf_plugin.scores.values import as_values, evaluating, mask_of
+
+Batch = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientScores:
+    """Two scores of one pass over the data.
+
+    Attributes:
+        gradient: mean over examples of |d loss / d xi| (Michel et al. 2019, equation 2), each
+            example by itself.
+        taylor: mean over tokens of |c . d loss / d c| (Molchanov et al. 2017, as in the code of
+            Michel et al. 2019).
+        examples: how many there were.
+    """
+
+    gradient: Values
+    taylor: Values
+    examples: int
+
+
+def gradient_scores(model: PreTrainedModel, batches: Iterable[Batch]) -> GradientScores:
+    """Score all heads of ``model`` by gradients.
+
+    Args:
+        model: with logits for the labels; it is evaluated without dropout, and left as it was.
+        batches: model inputs with ``labels``. How the data are cut into batches does not matter.
+
+    Raises:
+        UsageError: a model that cannot be pruned, or without logits.
+        DataError: no data, no labels in them, or a gradient that is not finite.
+    """
+    found = attentions(model)
+    kinds = ("gradient", "taylor")
+    sums = {
+        kind: {
+            name: [torch.zeros(len(a.present), dtype=torch.float64) for a in layers]
+            for name, layers in found.items()
+        }
+        for kind in kinds
+    }
+    counted = dict.fromkeys(found, 0)
+    examples = 0
+    with evaluating(model), _gates(found) as gates:
+        for batch in batches:
+            if "labels" not in batch:
+                raise DataError("scores by gradients need labels, the batches have none")
+            gates.clear()
+            with torch.enable_grad():
+                losses = example_losses(model(**batch), batch["labels"])  # B
+                places = list(gates)
+                dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
+            examples += len(losses)
+            for (name, layer), dot in zip(places, dots, strict=True):  # B x T x H'
+                if not dot.isfinite().all():
+                    raise DataError(f"{name}: layer {layer}: a gradient is not finite")
+                dot = dot.double().cpu()
+                sums["gradient"][name][layer] += dot.sum(1).abs().sum(0)
+                sums["taylor"][name][layer] += dot.abs().sum((0, 1))
+            for name in found:
+                counted[name] += int(mask_of(name, batch).sum())
+    if not examples:
+        raise DataError("no example to compute scores on")
+    divisors = {"gradient": dict.fromkeys(found, examples), "taylor": counted}
+    made = {
+        kind: as_values(
+            found,
+            {
+                name: [total / max(divisors[kind][name], 1) for total in layers]
+                for name, layers in sums[kind].items()
+            },
+        )
+        for kind in kinds
+    }
+    return GradientScores(gradient=made["gradient"], taylor=made["taylor"], examples=examples)
+
+
+Place = tuple[str, int]
+"""Component and layer."""
+
+
+@contextmanager
+def _gates(found: Mapping[str, tuple[Attention, ...]]) -> Iterator[dict[Place, Tensor]]:
+    """Within this context each forward pass multiplies head outputs by ones, which it notes."""
+    gates: dict[Place, Tensor] = {}
+    with ExitStack() as hooks:
+        for name, layers in found.items():
+            for layer, attention in enumerate(layers):
+                if attention.present:
+                    note = _note(attention, (name, layer), gates)
+                    hook = attention.output.register_forward_pre_hook(note)
+                    hooks.callback(hook.remove)
+        yield gates
+
+
+def _note(
+    attention: Attention, place: Place, gates: dict[Place, Tensor]
+) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
+    def multiply(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x = inputs[0]  # B x T x H'd
+        ones = x.new_ones(*x.shape[:-1], len(attention.present), requires_grad=True)  # B x T x H'
+        gates[place] = ones
+        return (x * ones.repeat_interleave(attention.head_size, dim=-1), *inputs[1:])
+
+    return multiply

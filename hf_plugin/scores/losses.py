@@ -1,0 +1,39 @@
+"""The loss of each example by itself, whatever batch it is in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy, mse_loss
+
+from headprune.errors import UsageError
+
+IGNORED = -100
+"""The label of tokens that do not count, as in transformers."""
+
+
+def example_losses(outputs: Any, labels: Tensor) -> Tensor:
+    """The loss of each example (B,): transformers' own means over a batch depend on the batch.
+
+    Args:
+        outputs: of a model with logits (B, C), of which C = 1 stands for a number to predict, or
+            (B, T, V).
+        labels: (B,), or (B, T) with -100 for tokens that do not count; an example's loss is then
+            the mean over its tokens.
+
+    Raises:
+        UsageError: a model without such logits.
+    """
+    logits = getattr(outputs, "logits", None)
+    if logits is None or logits.dim() not in (2, 3):
+        raise UsageError("the model has no logits for labels; give one with a classifier")
+    if logits.dim() == 2:
+        if logits.size(1) == 1:
+            return mse_loss(logits.squeeze(1), labels.to(logits.dtype), reduction="none")
+        return cross_entropy(logits, labels, reduction="none")
+    counted = labels.ne(IGNORED)  # B x T
+    each = cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), reduction="none", ignore_index=IGNORED
+    ).view_as(labels)  # B x T
+    return each.sum(1) / counted.sum(1).clamp(min=1)

@@ -1,0 +1,220 @@
+"""Each score against a plain loop, for models of one and of three components."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+
+import hf_plugin
+from headprune import DataError, UsageError
+from headprune.scores import HeadScores
+from hf_plugin.scores.attention_statistics import STATISTICS, THRESHOLD, attention_statistics
+from hf_plugin.scores.gradients import gradient_scores
+from hf_plugin.scores.losses import example_losses
+from hf_plugin.scores.magnitude import magnitude
+from tests.hf_plugin.models import HEADS, LAYERS, SIZE, SOME, build, plan_for, shape_of
+
+
+def data(family: str) -> dict[str, torch.Tensor]:
+    """Five examples of uneven length with labels."""
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(3, 40, (5, 8), generator=generator)
+    mask = torch.ones_like(ids)
+    for row, length in enumerate((8, 3, 6, 8, 5)):
+        ids[row, length:], mask[row, length:] = 0, 0
+    batch = {"input_ids": ids, "attention_mask": mask}
+    if len(shape_of(family)) == 1:
+        return {**batch, "labels": torch.tensor([0, 1, 1, 0, 1])}
+    labels = torch.randint(3, 40, (5, 6), generator=generator)
+    labels[1, 4:] = labels[3, 2:] = -100
+    return {**batch, "labels": labels}
+
+
+def cut_up(batch, size):
+    return [
+        {name: tensor[i : i + size] for name, tensor in batch.items()} for i in range(0, 5, size)
+    ]
+
+
+def classifier(family: str, **options):
+    auto = (
+        AutoModelForSequenceClassification if len(shape_of(family)) == 1 else AutoModelForSeq2SeqLM
+    )
+    return build(family, auto, **options)
+
+
+def tensor(values, component="ES"):
+    return torch.tensor([[math.nan if v is None else v for v in row] for row in values[component]])
+
+
+def close(a, b, atol=1e-5):
+    torch.testing.assert_close(a, b, atol=atol, rtol=1e-4, equal_nan=True)
+
+
+families = pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "bart"])
+
+
+@families
+def test_gradient_is_the_mean_over_examples_of_the_gates_gradient(family):
+    model = classifier(family)
+    batch = data(family)
+    expected = {name: torch.zeros(LAYERS, HEADS) for name in shape_of(family)}
+    for example in cut_up(batch, 1):
+        xi = {name: torch.ones(LAYERS, HEADS, requires_grad=True) for name in expected}
+        with hf_plugin.masked(model, xi):
+            example_losses(model(**example), example["labels"]).sum().backward()
+        for name, gate in xi.items():
+            expected[name] += gate.grad.abs() / 5
+    found = gradient_scores(model, [batch])
+    for name in expected:
+        assert (expected[name] > 0).all()
+        close(tensor(found.gradient, name), expected[name])
+    assert found.examples == 5
+
+
+@families
+def test_how_the_data_are_cut_into_batches_does_not_matter(family):
+    model = classifier(family)
+    one, two = (gradient_scores(model, cut_up(data(family), size)) for size in (5, 2))
+    stats = [attention_statistics(model, cut_up(data(family), size)) for size in (5, 2)]
+    for name in shape_of(family):
+        close(tensor(one.gradient, name), tensor(two.gradient, name))
+        close(tensor(one.taylor, name), tensor(two.taylor, name))
+        for kind in STATISTICS:
+            close(tensor(stats[0][kind], name), tensor(stats[1][kind], name))
+
+
+def test_taylor_is_the_mean_over_tokens_of_output_times_its_gradient():
+    model = classifier("bert")
+    batch = data("bert")
+    expected = torch.zeros(LAYERS, HEADS)
+    for layer in range(LAYERS):
+        kept = {}
+
+        def keep(module, inputs, kept=kept):
+            inputs[0].retain_grad()
+            kept["c"] = inputs[0]
+
+        dense = model.bert.encoder.layer[layer].attention.output.dense
+        hook = dense.register_forward_pre_hook(keep)
+        example_losses(model(**batch), batch["labels"]).sum().backward()
+        hook.remove()
+        dots = (kept["c"] * kept["c"].grad).unflatten(-1, (HEADS, SIZE)).sum(-1).abs()
+        expected[layer] = dots.sum((0, 1)) / batch["attention_mask"].sum()
+    close(tensor(gradient_scores(model, cut_up(batch, 2)).taylor), expected)
+
+
+def test_sequence_losses_are_means_over_an_examples_own_tokens():
+    batch = data("bart")
+    model = classifier("bart")
+    losses = example_losses(model(**batch), batch["labels"])
+    for number, example in enumerate(cut_up(batch, 1)):
+        close(losses[number], model(**example).loss)
+
+
+def test_a_number_to_predict_has_a_squared_error():
+    model = build("bert", AutoModelForSequenceClassification, num_labels=1)
+    batch = {**data("bert"), "labels": torch.tensor([0.5, 1, 2, 0, 4])}
+    close(example_losses(model(**batch), batch["labels"]).mean(), model(**batch).loss)
+
+
+@families
+def test_statistics_are_those_of_the_attention_weights(family):
+    model = classifier(family, attn_implementation="eager")
+    batch = data(family)
+    outputs = model(**batch, output_attentions=True)
+    found = attention_statistics(model, cut_up(batch, 2))
+    for name in shape_of(family):
+        maps = outputs.get(
+            {"ES": "attentions", "ED": "cross_attentions", "DS": "decoder_attentions"}[name]
+        )
+        maps = outputs.encoder_attentions if maps is None else maps
+        queries = batch["attention_mask"].bool() if name == "ES" else batch["labels"].ne(-100)
+        keys = batch["labels"].ne(-100) if name == "DS" else batch["attention_mask"].bool()
+        for layer, weights in enumerate(maps):
+            for head in range(HEADS):
+                expected = dict.fromkeys(STATISTICS, 0.0)
+                for b, t in queries.nonzero().tolist():
+                    allowed = keys[b].clone()
+                    if name == "DS":
+                        allowed[t + 1 :] = False
+                    p, mean = weights[b, head, t][allowed], weights[b, :, t].mean(0)[allowed]
+                    n = len(p)
+                    expected["confidence"] += p.max().item()
+                    expected["entropy"] -= torch.special.xlogy(p, p).sum().item()
+                    expected["sparsity"] += (p < THRESHOLD).float().mean().item()
+                    norm = p.square().sum().sqrt().item()
+                    root = math.sqrt(n)
+                    expected["hoyer"] += (root - 1 / norm) / (root - 1) if n > 1 else 1.0
+                    expected["distribution"] += (p * (p / mean).log()).sum().item()
+                for kind, total in expected.items():
+                    value = found[kind][name][layer][head]
+                    assert value == pytest.approx(total / int(queries.sum()), abs=1e-4), kind
+
+
+def test_magnitude_is_the_norm_of_a_heads_weights():
+    model = build("bert")
+    found = magnitude(model)["ES"]
+    for layer in range(LAYERS):
+        attention = model.encoder.layer[layer].attention
+        for head in range(HEADS):
+            rows = slice(head * SIZE, (head + 1) * SIZE)
+            parts = [
+                *(getattr(attention.self, n).weight[rows] for n in ("query", "key", "value")),
+                attention.output.dense.weight[:, rows],
+            ]
+            norm = torch.cat([part.flatten() for part in parts]).norm().item()
+            assert found[layer][head] == pytest.approx(norm, rel=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "bart"])
+def test_heads_that_are_gone_have_no_number(family):
+    plan = plan_for(family, SOME)
+    if family == "modernbert":
+        model = build(family, AutoModelForSequenceClassification)
+    else:
+        model = classifier(family)
+    hf_plugin.prune_heads(model, plan)
+    gradients = gradient_scores(model, cut_up(data(family), 2))
+    scores = [gradients.gradient, gradients.taylor, magnitude(model)]
+    scores += attention_statistics(model, cut_up(data(family), 2)).values()
+    for values in scores:
+        assert HeadScores(name="any", values=values).scored == plan
+
+
+def test_the_model_is_left_as_it_was():
+    model = classifier("bert").train()
+    state = {name: t.clone() for name, t in model.state_dict().items()}
+    gradient_scores(model, [data("bert")])
+    attention_statistics(model, [data("bert")])
+    assert model.training and model.config._attn_implementation == "sdpa"
+    assert all(p.grad is None for p in model.parameters())
+    assert all(torch.equal(state[name], t) for name, t in model.state_dict().items())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_frozen_models_can_be_scored():
+    model = classifier("bert").requires_grad_(False)
+    frozen = gradient_scores(model, [data("bert")])
+    close(
+        tensor(frozen.gradient),
+        tensor(gradient_scores(classifier("bert"), [data("bert")]).gradient),
+    )
+
+
+def test_what_cannot_be_scored():
+    model = classifier("bert")
+    unlabelled = {name: t for name, t in data("bert").items() if name != "labels"}
+    with pytest.raises(DataError, match="need labels"):
+        gradient_scores(model, [unlabelled])
+    for score in (gradient_scores, attention_statistics):
+        with pytest.raises(DataError, match="no example"):
+            score(model, [])
+    with pytest.raises(UsageError, match="no logits"):
+        gradient_scores(build("bert", AutoModel), [data("bert")])
+    model.bert.encoder.layer[1].attention.self.query.weight.data.fill_(math.nan)
+    with pytest.raises(DataError, match="ES: layer . a gradient is not finite|not finite"):
+        gradient_scores(model, [data("bert")])
