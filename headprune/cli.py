@@ -18,6 +18,7 @@ from headprune.glue_cli import app as glue_app
 from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.report.cli import app as report_app
 from headprune.scores import HeadScores
+from headprune.scores_cli import app as scores_app
 from headprune.version import __version__
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def export(
     print(f"{output}: a checkpoint of stock fairseq's transformer")
 
 
-for part in (report_app, glue_app, changes_app):
+for part in (report_app, glue_app, changes_app, scores_app):
     app.registered_commands += part.registered_commands
 
 
