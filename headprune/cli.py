@@ -14,6 +14,7 @@ from headprune import select
 from headprune.changes_cli import app as changes_app
 from headprune.counts import parse_counts
 from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.form import Form
 from headprune.glue_cli import app as glue_app
 from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.report.cli import app as report_app
@@ -36,14 +37,6 @@ app = typer.Typer(
 )
 
 BASE_SHAPE = dict.fromkeys(COMPONENTS, (8,) * 6)
-
-
-class Form(StrEnum):
-    """How heads are pruned."""
-
-    remove = "remove"
-    mask = "mask"
-    uniform = "uniform"
 
 
 class Best(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,19 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune.errors import UsageError
+from headprune.form import Form
 
 if TYPE_CHECKING:
     from headprune.report.glue_results import GlueResult
 
 app = typer.Typer()
-
-
-class Form(StrEnum):
-    """How heads are pruned."""
-
-    remove = "remove"
-    mask = "mask"
-    uniform = "uniform"
 
 
 class Protocol(StrEnum):
@@ -213,7 +207,7 @@ def glue(
     from headprune.plan import HeadPlan
 
     cells = (
-        _numbers(grid_batch_sizes, of="--grid-batch-sizes"),
+        _numbers(grid_batch_sizes, of="--grid-batch-sizes", whole=True),
         _numbers(grid_learning_rates, of="--grid-learning-rates"),
     )
     heads = None if plan is None else HeadPlan.load(plan)
@@ -266,13 +260,15 @@ def glue(
     _show(result, folder)
 
 
-def _numbers(text: str, *, of: str) -> list[float]:
+def _numbers(text: str, *, of: str, whole: bool = False) -> list[float]:
     try:
         numbers = [float(number) for number in text.split(",")]
     except ValueError:
         raise UsageError(f"{of} {text!r}: give numbers with commas between them") from None
-    if min(numbers) <= 0:
+    if not all(0 < number < math.inf for number in numbers):
         raise UsageError(f"{of} {text!r}: give numbers above 0")
+    if whole and any(number != int(number) for number in numbers):
+        raise UsageError(f"{of} {text!r}: give whole numbers")
     return numbers
 
 

@@ -133,6 +133,7 @@ _INEXACT = {
     "t5": _SHARED_BIAS,
     "mt5": _SHARED_BIAS,
 }
+_COMPOSITE = ("encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,9 +216,25 @@ def require_family(model_type: str) -> str:
     family = model_type.removeprefix(PREFIX)
     if family in _INEXACT:
         raise UsageError(f"{family} cannot be pruned exactly: {_INEXACT[family]}")
+    if family in _COMPOSITE:
+        raise UsageError(f"{family}: prune its encoder and decoder, then put them together")
     if family not in FAMILIES:
         raise UsageError(f"{family} is not a known family; known are {', '.join(FAMILIES)}")
     return family
+
+
+def form_of(model: PreTrainedModel) -> str:
+    """How the heads that ``model`` lacks are pruned: ``none``, ``remove``, ``uniform`` or both.
+
+    Raises:
+        UsageError: as of ``attentions``.
+    """
+    every = [attention for layers in attentions(model).values() for attention in layers]
+    forms = {
+        "remove": any(len(attention.present) < attention.heads for attention in every),
+        "uniform": any(attention.uniform for attention in every),
+    }
+    return "+".join(name for name, there in forms.items() if there) or "none"
 
 
 def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
@@ -265,8 +282,10 @@ def _attention(layer: nn.Module, names: Names, *, where: str) -> Attention:
 
 def _linear(layer: nn.Module, name: str, *, where: str) -> nn.Linear:
     module = layer.get_submodule(name)
-    # Quantised linears are subclasses of nn.Linear.
-    if not isinstance(module, nn.Linear) or type(module) not in (nn.Linear, BiasAlone):
+    # Quantised linears are subclasses of nn.Linear; torch's own pruning makes the weight something
+    # that is worked out anew before each pass.
+    plain = type(module) in (nn.Linear, BiasAlone) and "weight" in module._parameters
+    if not isinstance(module, nn.Linear) or not plain:
         kind = f"{type(module).__module__}.{type(module).__name__}"
         raise UsageError(
             f"{where}: {name} is a {kind}; prune heads before quantising or adding adapters"

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
-from hf_plugin.families import Attention, attentions
+from hf_plugin.families import Attention, attentions, form_of
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
 from hf_plugin.modeling import prune_heads
 from hf_plugin.places import reporting
@@ -23,7 +23,7 @@ from hf_plugin.quiet import quieten
 from hf_plugin.surgery import head_plan
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx")
-_NOT_COPIED = (*_WEIGHTS, "*.index.json", "checkpoint-*")
+_NOT_COPIED = (*_WEIGHTS, "*.ot", "*.gguf", "*.index.json", "openvino_*", "checkpoint-*", ".git")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Folder:
         """
         quieten()
         with reporting(f"{path}: cannot read the model"):
-            config = read_config(path)
+            config, _ = read_config(path)
             outline = _outline(config, where=str(path))
         attentions(outline)
         return cls(path, outline)
@@ -59,9 +59,8 @@ class Folder:
 
     @property
     def form(self) -> str:
-        """``uniform`` where pruned heads still average the values of all tokens."""
-        uniform = any(a.uniform for layers in attentions(self.outline).values() for a in layers)
-        return "uniform" if uniform else "remove"
+        """How heads are pruned; see ``form_of``."""
+        return form_of(self.outline)
 
     @property
     def parameters(self) -> int:
@@ -127,7 +126,11 @@ class Folder:
             )
         plan.require_shape(self.plan.heads, of=str(self.path))
         with reporting(f"{self.path}: cannot read the weights"):
-            loaded: Any = from_pretrained(self.path, output_loading_info=True)
+            loaded: Any = from_pretrained(
+                self.path,
+                None if self.outline.config.architectures else AutoModel,
+                output_loading_info=True,
+            )
         model, info = loaded
         lost = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
         if lost:
@@ -160,6 +163,7 @@ class Pruned:
         Raises:
             DataError: ``path`` exists and is not empty, or cannot be written.
         """
+        path = path.resolve()
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise DataError(f"{path}: exists already; choose another folder")
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -177,7 +181,8 @@ class Pruned:
 
 
 def _outline(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:
-    model_class = class_that_saved(config, where=where)
     with torch.device("meta"):
-        model: PreTrainedModel = model_class(config)
-    return model
+        if not config.architectures:
+            model: PreTrainedModel = AutoModel.from_config(config)
+            return model
+        return class_that_saved(config, where=where)(config)  # type: ignore[no-any-return]

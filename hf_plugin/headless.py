@@ -28,6 +28,9 @@ class BiasAlone(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Of x (... x 0) the bias (... x C)."""
         zeros = input.new_zeros(*input.shape[:-1], self.out_features)
+        if self.training:
+            # Distributed training waits for a gradient, if only of zeros, of every parameter.
+            zeros = zeros + input.sum(-1, keepdim=True)
         return zeros if self.bias is None else zeros + self.bias
 
 
@@ -57,7 +60,7 @@ class HeadlessAttention:
         attended = memory.size(1)
         if past_key_values is not None and key_value_states is None:
             attended = self._count_positions(past_key_values, hidden_states)
-        output = queries.new_zeros(batch, length, 0)  # B x T x H'd
+        output = queries[..., :0]  # B x T x H'd
         if self.projection is not None:
             output = getattr(self, self.projection)(output)  # B x T x C
             output = getattr(self, "out_drop", nn.Identity())(output)
@@ -100,7 +103,13 @@ for _stock, _projection in _PROJECTIONS.items():
     globals()[_name] = _HEADLESS[_stock] = type(_name, (HeadlessAttention, _stock), _namespace)
 
 
+def can_be_headless(attention: nn.Module) -> bool:
+    """Whether ``make_headless`` knows attentions of this class."""
+    return type(attention) in _HEADLESS or isinstance(attention, HeadlessAttention)
+
+
 def make_headless(attention: nn.Module, output: nn.Linear) -> None:
     """Let an attention whose weights are all cut, and its output projection, compute nothing."""
-    attention.__class__ = _HEADLESS[type(attention)]
+    if not isinstance(attention, HeadlessAttention):
+        attention.__class__ = _HEADLESS[type(attention)]
     output.__class__ = BiasAlone

@@ -12,12 +12,16 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from headprune.errors import DataError, UsageError
 from hf_plugin import modeling
 from hf_plugin.families import require_family
-from hf_plugin.modeling import CONFIGS, MODELS, kept_lists
+from hf_plugin.modeling import CONFIGS, kept_lists, pruned_class
 from hf_plugin.surgery import plan_after
 
 
 def from_pretrained(
-    name_or_path: str | os.PathLike[str], model_class: Any = None, **options: Any
+    name_or_path: str | os.PathLike[str],
+    model_class: Any = None,
+    *,
+    config: PreTrainedConfig | None = None,
+    **options: Any,
 ) -> PreTrainedModel:
     """Load a model, also one that transformers 4 pruned, whose config has ``pruned_heads``.
 
@@ -27,33 +31,42 @@ def from_pretrained(
     Args:
         name_or_path: a folder, or a name on the hub.
         model_class: an Auto class or a model class; without one, the class that saved the model.
-        options: for ``from_pretrained`` of that class.
+        config: what to use in place of the model's own config.
+        options: for ``from_pretrained`` of that class, those that change its config included.
 
     Raises:
         UsageError: a family that cannot be pruned; no model class.
         DataError: ``pruned_heads`` names heads that do not exist.
     """
-    config = read_config(name_or_path, **_hub_options(options))
+    if config is None:
+        places = _hub_options(options)
+        config, options = read_config(name_or_path, **options)
+        options |= places
     if model_class is None:
         model_class = class_that_saved(config, where=str(name_or_path))
-    if isinstance(config, tuple(CONFIGS.values())):
-        model_class = MODELS.get(model_class, model_class)
+    is_model = isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)
+    if is_model and isinstance(config, tuple(CONFIGS.values())):
+        model_class = pruned_class(model_class)
     model: PreTrainedModel = model_class.from_pretrained(name_or_path, config=config, **options)
     return model
 
 
-def read_config(name_or_path: str | os.PathLike[str], **options: Any) -> PreTrainedConfig:
-    """The config of a model; heads that transformers 4 pruned are in it as in our own.
+def read_config(
+    name_or_path: str | os.PathLike[str], **options: Any
+) -> tuple[PreTrainedConfig, dict[str, Any]]:
+    """The config of a model, and the options that are not the config's.
+
+    Heads that transformers 4 pruned are in it as in our own.
 
     Raises:
         UsageError: a family that cannot be pruned, with pruned heads.
         DataError: ``pruned_heads`` names heads that do not exist.
     """
-    config: PreTrainedConfig = AutoConfig.from_pretrained(name_or_path, **options)
+    config, others = AutoConfig.from_pretrained(name_or_path, return_unused_kwargs=True, **options)
     if getattr(config, "pruned_heads", None):
         require_family(config.model_type)
         _adopt(config, where=str(name_or_path))
-    return config
+    return config, others
 
 
 def _adopt(config: PreTrainedConfig, *, where: str) -> None:
@@ -75,7 +88,10 @@ def _adopt(config: PreTrainedConfig, *, where: str) -> None:
 
 def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
     """Those of ``options`` that say where a model lies, which its config is read with too."""
-    names = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+    names = (
+        *("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token"),
+        "trust_remote_code",
+    )
     return {name: options[name] for name in names if name in options}
 
 
@@ -87,9 +103,9 @@ def class_that_saved(config: PreTrainedConfig, *, where: str) -> Any:
     """
     for name in config.architectures or ():
         found = getattr(modeling, name, None) or getattr(transformers, name, None)
-        if found is not None:
+        if isinstance(found, type) and issubclass(found, PreTrainedModel):
             pruned = isinstance(config, tuple(CONFIGS.values()))
-            return MODELS.get(found, found) if pruned else found
+            return pruned_class(found) if pruned else found
     raise UsageError(
         f"{where}: its config does not say which model class saved it; give one, such as "
         "AutoModelForSequenceClassification"

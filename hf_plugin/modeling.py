@@ -36,7 +36,7 @@ MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}
 
 
 class HeadPrunedModel:
-    """What makes a stock model class a pruned one: its weights are cut as its config says."""
+    """What makes a model class a pruned one: its weights are cut as its config says."""
 
     def __init__(self, config: PreTrainedConfig, *inputs: Any, **options: Any) -> None:
         super().__init__(config, *inputs, **options)  # type: ignore[call-arg]
@@ -44,6 +44,16 @@ class HeadPrunedModel:
         kept, uniform = _configured_plans(config, self)
         cut_to(self, uniform)
         make_uniform(self, kept)
+
+    @classmethod
+    def from_pretrained(cls, *inputs: Any, **options: Any) -> Any:
+        """As of the class that it is made of."""
+        loaded = super().from_pretrained(*inputs, **options)  # type: ignore[misc]
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        for parameter in model.parameters():
+            if not parameter.numel():  # loading makes new parameters; see cut_to
+                parameter.requires_grad_(False)
+        return loaded
 
 
 def prune_heads(
@@ -60,7 +70,7 @@ def prune_heads(
         model: a base model or one with a task head. Pruning a second time adds up.
         request: a ``HeadPlan`` with the heads to keep, or a dict with the heads to prune,
             ``{layer: [heads]}``, where layer -1 is the top. Head numbers are always those of the
-            unpruned model.
+            unpruned model. To remove heads that are uniform, give a plan.
         form: ``remove``: the heads' weights are gone, the outputs are as with ``masked`` (Budhraja
             et al. 2020, equation 2). ``uniform``: the weights stay, and the heads' attention
             scores are multiplied by 0 before the softmax, as in that paper's released BERT code:
@@ -78,12 +88,12 @@ def prune_heads(
     if form not in FORMS:
         raise UsageError(f"form: {form!r} is not one of {', '.join(FORMS)}")
     plan = plan_after(model, request)
-    if plan == head_plan(model):
-        return model
     if form == "remove":
-        cut_to(model, plan)
+        cut_to(model, plan, spare_uniform=not isinstance(request, HeadPlan))
     else:
         make_uniform(model, plan)
+    if plan.is_full:
+        return model
     stock = model.config
     config = copy.deepcopy(stock)
     config.__class__ = CONFIGS.get(type(stock), type(stock))
@@ -91,8 +101,23 @@ def prune_heads(
     for module in model.modules():
         if getattr(module, "config", None) is stock:
             setattr(module, "config", config)  # noqa: B010  (nn.Module's types forbid the plain form)
-    _become(model, MODELS.get(type(model), type(model)))
+    _become(model, pruned_class(type(model)))
     return model
+
+
+def pruned_class(stock: type[PreTrainedModel]) -> type[PreTrainedModel]:
+    """The class of pruned models of a class; one is made for a class of the user's own.
+
+    ``type(model).from_pretrained`` reads what such a model saves.
+    """
+    if issubclass(stock, HeadPrunedModel):
+        return stock
+    if stock not in MODELS:
+        config = CONFIGS.get(getattr(stock, "config_class", None) or PreTrainedConfig)
+        if config is None:  # of no family: an Auto class
+            return stock
+        MODELS[stock] = _named(stock, {"config_class": config}, HeadPrunedModel)
+    return MODELS[stock]
 
 
 def _become(model: PreTrainedModel, pruned: type[PreTrainedModel]) -> None:
@@ -133,11 +158,11 @@ def _configured_plans(
     kept = dict(full.kept)
     present = dict(full.kept)
     try:
-        given = getattr(config, "kept_heads", None) or {}
-        uniform = getattr(config, "uniform_heads", None) or {}
-        for name in (name for name in given if name not in elsewhere):
-            kept[name] = given[name]
-            both = zip(given[name], uniform.get(name) or [()] * len(given[name]), strict=True)
+        given = _by_component(config, "kept_heads", elsewhere=elsewhere)
+        uniform = _by_component(config, "uniform_heads", elsewhere=elsewhere)
+        for name in {**given, **uniform}:
+            kept[name] = given.get(name, full.kept.get(name, ()))
+            both = zip(kept[name], uniform.get(name) or [()] * len(kept[name]), strict=True)
             present[name] = tuple(tuple(sorted((*heads, *more))) for heads, more in both)
         return (
             HeadPlan(kept=kept, heads=full.heads),
@@ -146,6 +171,13 @@ def _configured_plans(
     except (UsageError, TypeError, ValueError) as error:
         where = config.name_or_path or type(config).__name__
         raise DataError(f"{where}: kept_heads of the configuration: {error}") from None
+
+
+def _by_component(config: PreTrainedConfig, key: str, *, elsewhere: set[str]) -> dict[str, Any]:
+    given = getattr(config, key, None) or {}
+    if not isinstance(given, dict):
+        raise UsageError(f"{key} is a {type(given).__name__}, it has to name components")
+    return {name: layers for name, layers in given.items() if name not in elsewhere}
 
 
 def _register(family: str) -> None:

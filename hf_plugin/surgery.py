@@ -8,7 +8,7 @@ by 0, so that a pruned head averages the values of all tokens evenly, and still 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from headprune.errors import UsageError
 from headprune.plan import HeadPlan, is_whole
 from headprune.surgery import COLUMNS, ROWS, cut
 from hf_plugin.families import Attention, attentions, family_of
-from hf_plugin.headless import make_headless
+from hf_plugin.headless import can_be_headless, make_headless
 
 Heads = Mapping[int, Iterable[int]]
 """For some layers, the heads to prune; layers below 0 count from the top."""
@@ -91,20 +91,34 @@ def plan_after(model: PreTrainedModel, request: HeadPlan | Heads) -> HeadPlan:
     return HeadPlan(kept={component: left}, heads=now.heads)
 
 
-def cut_to(model: PreTrainedModel, plan: HeadPlan) -> None:
+def cut_to(model: PreTrainedModel, plan: HeadPlan, *, spare_uniform: bool = False) -> None:
     """Cut out of ``model``, in place, the weights of the heads that ``plan`` does not keep.
 
-    Heads that were made uniform before stay so. Parameters of changed layers are new objects: make
-    the optimizer afterwards.
+    Parameters of changed layers are new objects: make the optimizer afterwards.
 
     Args:
         model: any that can be pruned.
         plan: one of ``plan_after(model, ...)``.
+        spare_uniform: leave heads that were made uniform before as they are.
+
+    Raises:
+        UsageError: a layer would be left without heads whose attention is of a class of its own;
+            nothing was cut.
     """
-    for name, layers in attentions(model).items():
+    found = attentions(model)
+    for name, layers in found.items():
+        for layer, (attention, kept) in enumerate(zip(layers, plan.kept[name], strict=True)):
+            spared = attention.uniform if spare_uniform else ()
+            if not kept and not spared and not can_be_headless(attention.module):
+                kind = type(attention.module).__name__
+                raise UsageError(
+                    f"{name}: layer {layer}: all heads of a {kind} cannot be removed; keep one"
+                )
+    for name, layers in found.items():
         for attention, kept in zip(layers, plan.kept[name], strict=True):
-            if attention.kept != kept:
-                _cut_attention(attention, tuple(kept))
+            uniform = attention.uniform if spare_uniform else ()
+            if (attention.kept, attention.uniform) != (kept, uniform):
+                _cut_attention(attention, tuple(kept), uniform)
 
 
 def make_uniform(model: PreTrainedModel, plan: HeadPlan) -> None:
@@ -160,38 +174,44 @@ def masked(
     context too, as the layers run again there.
 
     Args:
-        model: any that can be pruned; it may be pruned: gates of heads that are gone do nothing.
+        model: any that can be pruned, not compiled. It may be pruned: gates of heads that are gone
+            do nothing; uniform heads still have an output, and a gate.
         plan_or_xi: a plan (kept heads 1, others 0), or xi, a tensor (layers, heads) with the
             numbering of the unpruned model; for a model with more than one component, a dict of
             them by component.
 
     Raises:
-        UsageError: a plan or xi of another shape, or a model that cannot be pruned.
+        UsageError: a plan or xi of another shape, or a model that cannot be pruned, or is compiled:
+            compiled code would not notice the gates. (What ``torch.compile(model)`` returned cannot
+            be seen here; do not run it within.)
 
     Example:
         >>> with masked(model, xi):  # doctest: +SKIP
         ...     model(**batch).loss.backward()
     """
     found = attentions(model)
+    if getattr(model, "_compiled_call_impl", None) is not None:
+        raise UsageError("the model is compiled and would not notice gates; mask it uncompiled")
     gates = _gates(plan_or_xi, head_plan(model), family=family_of(model))
     with ExitStack() as hooks:
         for name, layers in found.items():
             for attention, xi in zip(layers, gates[name], strict=True):
-                hook = attention.output.register_forward_pre_hook(_gate(attention, xi))
+                hook = attention.output.register_forward_pre_hook(_Gate(attention, xi))
                 hooks.callback(hook.remove)
         yield model
 
 
-def _gate(attention: Attention, xi: Tensor) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
-    present = list(attention.present)
-    size = attention.head_size
+@dataclass(frozen=True)
+class _Gate:
+    """A hook on an output projection: multiplies each head's part of the input by its xi."""
 
-    def multiply(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    attention: Attention
+    xi: Tensor  # heads of the unpruned model
+
+    def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x = inputs[0]  # ... x H'd, the heads' outputs side by side
-        factors = xi.to(device=x.device, dtype=x.dtype)[present].repeat_interleave(size)
-        return (x * factors, *inputs[1:])
-
-    return multiply
+        xi = self.xi.to(device=x.device, dtype=x.dtype)[list(self.attention.present)]  # H'
+        return (x * xi.repeat_interleave(self.attention.head_size), *inputs[1:])
 
 
 def _gates(
@@ -258,8 +278,8 @@ def _heads(given: object, *, total: int, left: Sequence[int], where: str) -> set
     return heads
 
 
-def _cut_attention(attention: Attention, kept: tuple[int, ...]) -> None:
-    now, heads, uniform = attention.present, attention.heads, attention.uniform
+def _cut_attention(attention: Attention, kept: tuple[int, ...], uniform: tuple[int, ...]) -> None:
+    now, heads = attention.present, attention.heads
     positions = [now.index(head) for head in sorted((*kept, *uniform))]
     blocks = attention.names.blocks
     rows = [block * len(now) + position for block in range(blocks) for position in positions]

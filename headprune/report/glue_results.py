@@ -17,7 +17,8 @@ class GlueResult(Record):
 
     Attributes:
         task: the task's name on the command line, such as `sst2`.
-        form: how its heads are pruned: `remove`, `mask`, `uniform`; `none` where none is.
+        form: how its heads are pruned: `remove`, `mask`, `uniform`; `none` where none is;
+            `remove+uniform` where some are in the one way and some in the other.
         model: the pretrained model that it comes from.
         metric: the name of the task's first metric, as in `metrics`.
         value: that metric, 0 to 100 (correlations -100 to 100).
@@ -52,4 +53,9 @@ class GlueResult(Record):
         return self.training.get("parameters")
 
     def _makes_sense(self) -> bool:
-        return super()._makes_sense() and are_numbers(self.value, *self.metrics.values())
+        objects = (self.plan, self.metrics, self.examples, self.training)
+        return (
+            super()._makes_sense()
+            and all(isinstance(value, dict) for value in objects)
+            and are_numbers(self.value, *self.metrics.values())
+        )

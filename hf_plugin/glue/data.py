@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,11 +132,12 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         with opened(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 # MRPC's files begin with a byte-order mark.
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield number, text.rstrip("\r\n").split("\t")
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                if text:  # files made by hand often end with an empty line
+                    yield number, text.split("\t")
     except UnicodeDecodeError:
         raise DataError(f"{path}: line {number}: not UTF-8") from None
-    except (OSError, EOFError) as problem:
+    except (OSError, EOFError, zlib.error) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise DataError(f"{path}: cannot be read: {reason}") from None
 

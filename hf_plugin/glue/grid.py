@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from headprune.report.glue_results import GlueResult
-from hf_plugin.glue.run import run
+from hf_plugin.glue.run import require_same, run
 from hf_plugin.glue.settings import Labels, Settings
 
-BATCH_SIZES = (8, 16, 32, 64, 128)
-LEARNING_RATES = (2e-5, 3e-5, 4e-5, 5e-5)
 NOTE = "chosen on the development set that it is measured on: an optimistic figure"
 
 
@@ -21,8 +19,8 @@ def search(
     labels: Labels,
     output: Path,
     *,
-    batch_sizes: Sequence[int] = BATCH_SIZES,
-    learning_rates: Sequence[float] = LEARNING_RATES,
+    batch_sizes: Sequence[int],
+    learning_rates: Sequence[float],
 ) -> GlueResult:
     """Do a run for each pair, below ``output``/grid, and give ``output`` the files of the best.
 
@@ -33,6 +31,14 @@ def search(
     Raises:
         UsageError, DataError: see ``run``.
     """
+    path = output / "result.json"
+    if path.exists():
+        require_same(
+            GlueResult.load(path).training.get("settings"),
+            settings,
+            where=path,
+            but=("batch_size", "learning_rate"),
+        )
     best, best_cell = None, output
     cells = []
     for batch_size in batch_sizes:
@@ -41,14 +47,21 @@ def search(
             print(f"grid: batch size {batch_size}, learning rate {rate:g}")
             result = run(replace(settings, batch_size=batch_size, learning_rate=rate), labels, cell)
             cells.append({"batch_size": batch_size, "learning_rate": rate, **result.metrics})
-            worse = cell
             if best is None or result.value > best.value:
-                best, best_cell, worse = result, cell, best_cell
-            shutil.rmtree(worse / "model", ignore_errors=True)
+                best, best_cell = result, cell
     assert best is not None
-    shutil.copytree(best_cell / "model", output / "model", dirs_exist_ok=True)
+    # Another search may have left the best cell without its model; then it is trained again.
+    if not (best_cell / "model").is_dir():
+        shutil.rmtree(best_cell)
+        chosen = replace(settings, batch_size=best.batch_size, learning_rate=best.learning_rate)
+        best = run(chosen, labels, best_cell)
+    shutil.rmtree(output / "model", ignore_errors=True)
+    shutil.copytree(best_cell / "model", output / "model")
+    for model in (output / "grid").glob("*/model"):
+        if model.parent != best_cell:
+            shutil.rmtree(model)
     for file in (*best_cell.glob("predictions*.tsv"), *best_cell.glob("plan.json")):
         shutil.copy(file, output)
     result = replace(best, training={**best.training, "grid": cells, "grid_note": NOTE})
-    result.save(output / "result.json")
+    result.save(path)
     return result

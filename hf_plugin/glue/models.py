@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -50,6 +51,8 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
             id2label=labels,
             label2id={label: number for number, label in labels.items()},
             problem_type="regression" if task.range else "single_label_classification",
+            # Training in half precision, as some models are saved, rounds small updates away.
+            dtype=torch.float32,
             ignore_mismatched_sizes=True,  # what did not fit is looked at below
             output_loading_info=True,
         )

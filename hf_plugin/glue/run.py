@@ -20,7 +20,7 @@ from headprune.plan import HeadPlan
 from headprune.report.glue_results import GlueResult
 from headprune.report.record import json_object
 from headprune.report.signature import signature
-from hf_plugin.families import attentions
+from hf_plugin.families import PREFIX, form_of
 from hf_plugin.glue import entailment
 from hf_plugin.glue.data import SUBSET_SEED, Examples, load_splits
 from hf_plugin.glue.metrics import measure
@@ -47,7 +47,7 @@ def run(settings: Settings, labels: Labels, output: Path) -> GlueResult:
     path = output / "result.json"
     if path.exists():
         old = GlueResult.load(path)
-        _require_same(old.training.get("settings"), settings, where=path)
+        require_same(old.training.get("settings"), settings, where=path)
         measured = Measured(old.head_plan, old.form, old.metrics, old.examples, old.training)
     else:
         measured = _measure(settings, output)
@@ -72,7 +72,7 @@ def _measure(settings: Settings, output: Path) -> Measured:
     task, folder = task_named(settings.task), output / "training"
     claim = folder / "settings.json"
     if any(folder.glob("*/checkpoint-*")):
-        _require_same(json_object(claim), settings, where=folder)
+        require_same(json_object(claim), settings, where=folder)
     examples = _examples(settings, task, output)
     transformers.set_seed(settings.seed)
     tokenizer = load_tokenizer(settings.model)
@@ -190,13 +190,12 @@ def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tupl
     plan, form = settings.plan, settings.form
     if plan is None:
         plan = hf_plugin.head_plan(model)
-        uniform = any(layer.uniform for layers in attentions(model).values() for layer in layers)
-        form = "uniform" if uniform else "remove"
-    elif form == "mask":
+    elif form == "mask" and plan != hf_plugin.head_plan(model):
         stack.enter_context(hf_plugin.masked(model, plan))
+        return plan, "none" if plan.is_full else form
     else:
         hf_plugin.prune_heads(model, plan, form=form)
-    return plan, "none" if plan.is_full else form
+    return plan, form_of(model)
 
 
 def _metrics(
@@ -232,20 +231,28 @@ def _write_predictions(
 def _check_length(
     settings: Settings, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
-    most = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    positions = model.config.max_position_embeddings
+    if model.config.model_type.removeprefix(PREFIX) in ("roberta", "xlm-roberta", "camembert"):
+        positions -= model.config.pad_token_id + 1  # they count from after the padding's number
+    most = min(tokenizer.model_max_length, positions)
     if settings.max_length > most:
         raise UsageError(
             f"max length {settings.max_length}: {settings.model} takes {most} tokens at most"
         )
 
 
-def _require_same(found: object, settings: Settings, *, where: Path) -> None:
+def require_same(
+    found: object, settings: Settings, *, where: Path, but: Sequence[str] = ()
+) -> None:
+    """Raise a UsageError where ``found`` are other settings, those named in ``but`` apart."""
     wanted = settings.as_json()
-    if found == wanted:
-        return
     differing = [
-        name for name in wanted if not isinstance(found, dict) or found.get(name) != wanted[name]
+        name
+        for name in wanted
+        if name not in but and (not isinstance(found, dict) or found.get(name) != wanted[name])
     ]
+    if not differing:
+        return
     raise UsageError(
         f"{where}: is of a run with other settings ({', '.join(differing)}); choose another "
         "output folder or delete this one"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from headprune.errors import UsageError
+from headprune.form import Form
 from headprune.plan import HeadPlan
 from headprune.report.glue_results import KINDS
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import Schedule
 
-FORMS = ("remove", "mask", "uniform")
+FORMS = tuple(form.value for form in Form)
 PROTOCOLS = ("prune-finetune", "finetune-prune-finetune")
 
 
@@ -94,8 +96,14 @@ class Settings:
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
         if self.protocol != PROTOCOLS[0] and not self.epochs:
             raise UsageError(f"{self.protocol} needs one epoch or more")
-        if self.learning_rate <= 0:
+        if not 0 < self.learning_rate < math.inf:
             raise UsageError(f"learning rate {self.learning_rate:g}: give one above 0")
+        if not 0 <= self.epochs < math.inf:
+            raise UsageError(f"{self.epochs:g} epochs: give a number from 0")
+        if self.batch_size < 1:
+            raise UsageError(f"batch size {self.batch_size}: give one from 1")
+        if not 0 <= self.seed < 2**32:
+            raise UsageError(f"seed {self.seed}: give one from 0 to {2**32 - 1}")
 
 
 @dataclass(frozen=True, kw_only=True)

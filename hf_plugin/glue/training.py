@@ -80,7 +80,10 @@ def predict(
 ) -> list[float]:
     """For each example the number of the likeliest label, or the predicted number."""
     trainer = _trainer(model, tokenizer, schedule=schedule, folder=folder)
-    logits = np.asarray(trainer.predict(data).predictions, dtype=np.float64)
+    predicted = trainer.predict(data).predictions
+    # Some models return more than logits, and these come first.
+    first = predicted[0] if isinstance(predicted, tuple) else predicted
+    logits = np.asarray(first, dtype=np.float64)
     chosen = logits.squeeze(-1) if logits.shape[-1] == 1 else logits.argmax(-1)
     return list(chosen.tolist())
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import torch
+import torch.nn.utils.prune
 from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
+    EncoderDecoderModel,
 )
 
 from headprune import UsageError
@@ -88,3 +92,15 @@ def test_a_width_that_is_not_64_times_heads_is_read_not_guessed():
     model = build("bert", hidden_size=32, num_attention_heads=2)
     (layers,) = attentions(model).values()
     assert {(a.heads, a.head_size) for a in layers} == {(2, 16)}
+
+
+def test_a_composite_says_what_to_do():
+    encoder, decoder = build("bert"), build("bert", AutoModelForCausalLM, is_decoder=True)
+    model = EncoderDecoderModel(encoder=encoder, decoder=decoder)
+    assert "prune its encoder and decoder, then put them together" in refused(model)
+
+
+def test_weights_that_torch_prunes_itself_are_refused():
+    model = build("bert")
+    torch.nn.utils.prune.l1_unstructured(model.encoder.layer[0].attention.self.query, "weight", 3)
+    assert "ES: layer 0: attention.self.query" in refused(model)

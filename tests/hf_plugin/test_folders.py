@@ -122,9 +122,12 @@ def without_weights(folder):
         path.unlink()
 
 
-def of_another_family(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"model_type": "mpnet"}))
+def with_config(**changes):
+    def damage(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | changes))
+
+    return damage
 
 
 def truncated(folder):
@@ -132,20 +135,19 @@ def truncated(folder):
     weights.write_bytes(weights.read_bytes()[:1000])
 
 
-def with_weights_of_another_size(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 20}))
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (without_weights, "cannot read the weights"),
-        (of_another_family, "mpnet cannot be pruned exactly"),
+        (with_config(model_type="mpnet"), "mpnet cannot be pruned exactly"),
         (truncated, "cannot read the weights"),
-        (with_weights_of_another_size, "size|shape|hold"),
+        (with_config(intermediate_size=20), "size|shape|hold"),
         (lambda folder: (folder / "config.json").unlink(), "a folder without config.json"),
         (lambda folder: (folder / "config.json").write_text("{"), "cannot read the model"),
+        (with_config(num_attention_heads="x"), "cannot read the model"),
+        (with_config(hidden_act="foo"), "cannot read the model"),
+        (with_config(dtype="floatx"), "cannot read the model"),
+        (with_config(architectures=["pipeline"]), "does not say which model class"),
     ],
 )
 def test_a_damaged_folder_is_one_clear_line_and_nothing_is_written(damage, message, tmp_path):
@@ -186,3 +188,17 @@ def test_an_interrupted_save_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(HeadpruneError, match="cannot write .No space left on device"):
         headprune("prune", folder, "--plan", tmp_path / "plan.json", "-o", tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"model", "plan.json"}
+
+
+def test_a_folder_that_does_not_say_its_class_and_uniform_heads_that_go(tmp_path):
+    model, folder = saved(tmp_path)
+    with_config(architectures=None)(folder)
+    SOME.save(tmp_path / "plan.json")
+    plan = ("--plan", tmp_path / "plan.json")
+    headprune("prune", folder, *plan, "--form", "uniform", "-o", tmp_path / "uniform")
+    headprune("prune", tmp_path / "uniform", *plan, "-o", tmp_path / "removed")
+    assert Folder.load(tmp_path / "removed").form == "remove"
+    with hf_plugin.masked(model, SOME):
+        expected = first(model)
+    loaded = AutoModel.from_pretrained(tmp_path / "removed")
+    torch.testing.assert_close(first(loaded), expected, atol=1e-5, rtol=1e-5)

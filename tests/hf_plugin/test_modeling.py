@@ -21,6 +21,7 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertModel,
+    BertPreTrainedModel,
     BertTokenizer,
     PreTrainedTokenizerFast,
     pipeline,
@@ -35,6 +36,7 @@ from tests.hf_plugin.models import (
     batch,
     build,
     clone,
+    config_of,
     first,
     plan_for,
     shape_of,
@@ -207,3 +209,76 @@ def test_without_the_plugin_transformers_does_not_know_the_type(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode != 0
     assert "model type `headpruned-bert` but Transformers does not recognize" in done.stderr
+
+
+class Mine(BertPreTrainedModel):
+    """A model with a head of the user's own."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.bert = BertModel(config)
+        self.head = torch.nn.Linear(config.hidden_size, 2)
+        self.post_init()
+
+    def forward(self, **inputs):
+        return (self.head(self.bert(**inputs)[0]),)
+
+
+def test_a_model_class_of_the_users_own(tmp_path):
+    torch.manual_seed(1)
+    model = hf_plugin.prune_heads(Mine(config_of("bert")).eval(), SOME)
+    model.save_pretrained(tmp_path)
+    for loaded in (
+        type(model).from_pretrained(tmp_path),
+        hf_plugin.from_pretrained(tmp_path, Mine),
+        pickle.loads(pickle.dumps(model)),
+    ):
+        assert hf_plugin.head_plan(loaded) == SOME and isinstance(loaded, Mine)
+        torch.testing.assert_close(first(loaded), first(model))
+
+
+def test_pruning_the_whole_mends_what_pruning_a_part_left_out(tmp_path):
+    model = build("bert", AutoModelForSequenceClassification)
+    hf_plugin.prune_heads(model.bert, SOME)
+    hf_plugin.prune_heads(model, SOME).save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert hf_plugin.head_plan(loaded) == SOME
+    assert torch.equal(first(loaded), first(model))
+
+
+def test_options_that_change_the_config(tmp_path):
+    pruned().save_pretrained(tmp_path / "pruned")
+    build("bert").save_pretrained(tmp_path / "stock")
+    for name in ("pruned", "stock"):
+        loaded = hf_plugin.from_pretrained(
+            tmp_path / name,
+            AutoModelForSequenceClassification,
+            num_labels=5,
+            ignore_mismatched_sizes=True,
+            dtype=torch.bfloat16,
+        )
+        assert loaded.config.num_labels == 5 and first(loaded).shape == (2, 5)
+        assert loaded.dtype == torch.bfloat16
+    config = AutoConfig.from_pretrained(tmp_path / "stock", num_labels=3)
+    loaded = hf_plugin.from_pretrained(
+        tmp_path / "stock", AutoModelForSequenceClassification, config=config
+    )
+    assert first(loaded).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kept_heads": [1]},
+        {"uniform_heads": [1]},
+        {"uniform_heads": {"DS": [[1]]}},
+        {"kept_heads": {"ES": 3}},
+        {"kept_heads": {"ES": [[0], ["a"], []]}},
+    ],
+)
+def test_a_config_edited_by_hand_is_one_clear_line(change, tmp_path):
+    pruned().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(DataError, match="of the configuration"):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
+from transformers.models.bert.modeling_bert import BertSelfAttention
 
 import hf_plugin
 from headprune import HeadPlan, UsageError
@@ -386,3 +388,45 @@ def test_a_decoder_alone_takes_its_part_of_a_pruned_model(tmp_path):
     kept = hf_plugin.head_plan(decoder).kept
     assert dict(kept) == {"ED": plan.kept["ED"], "DS": plan.kept["DS"]}
     assert_generates_the_same_with_a_cache(decoder)
+
+
+def test_a_compiled_model_would_not_notice_a_mask():
+    model = build("bert")
+    model.compile()
+    with pytest.raises(UsageError, match="is compiled"), hf_plugin.masked(model, SOME):
+        pass
+
+
+def test_pruning_and_copying_within_a_mask():
+    model = build("bert")
+    xi = torch.rand(LAYERS, HEADS)
+    with hf_plugin.masked(model, xi):
+        hf_plugin.prune_heads(model, {0: [1], 2: [0]})
+        within = first(model)
+        pickle.loads(pickle.dumps(model))
+    close(masked_output(model, xi), within)
+
+
+def test_attentions_of_a_class_of_ones_own_keep_a_head():
+    class Mine(BertSelfAttention):
+        pass
+
+    model = build("bert")
+    model.encoder.layer[1].attention.self.__class__ = Mine
+    before = first(model)
+    with pytest.raises(UsageError, match="ES: layer 1: all heads of a Mine cannot be removed"):
+        hf_plugin.prune_heads(model, {0: [1], 1: range(4)})
+    assert torch.equal(first(model), before)
+    hf_plugin.prune_heads(model, {1: [0, 1, 2]})
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "modernbert"])
+def test_distributed_training_waits_for_no_parameter_of_an_empty_layer(family, saved, tmp_path):
+    model = hf_plugin.prune_heads(build(family, AutoModelForSequenceClassification), SOME)
+    if saved:
+        model.save_pretrained(tmp_path)
+        model = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    model.train()(**batch(), labels=torch.tensor([0, 1])).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert not parameter.requires_grad or parameter.grad is not None, name

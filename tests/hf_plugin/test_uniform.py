@@ -10,6 +10,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_plugin
 from headprune import HeadPlan, UsageError
+from hf_plugin.families import form_of
 from tests.hf_plugin.models import (
     FAMILIES,
     HEADS,
@@ -143,3 +144,20 @@ def test_a_full_plan_leaves_the_model_as_it_is():
     model = build("bert")
     hf_plugin.prune_heads(model, HeadPlan.full({"ES": (HEADS,) * 3}), form="uniform")
     assert model.config.model_type == "bert"
+
+
+def test_a_plan_removes_uniform_heads_too_and_a_dict_leaves_them():
+    model, whole = build("bert"), build("bert")
+    hf_plugin.prune_heads(model, SOME, form="uniform")
+    assert form_of(model) == "uniform"
+    with hf_plugin.masked(whole, SOME):
+        expected = first(whole)
+    with hf_plugin.masked(model, SOME):
+        close(first(model), expected)
+    hf_plugin.prune_heads(model, {0: [0]})
+    assert form_of(model) == "remove+uniform"
+    with hf_plugin.masked(whole, hf_plugin.head_plan(model)):
+        expected = first(whole)
+    hf_plugin.prune_heads(model, hf_plugin.head_plan(model))
+    close(first(model), expected)
+    assert form_of(model) == "remove" and model.config.uniform_heads is None

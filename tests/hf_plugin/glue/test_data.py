@@ -12,7 +12,7 @@ from headprune import DataError
 from hf_plugin.glue.data import Examples, load_splits, read_tsv
 from hf_plugin.glue.tasks import TASKS
 
-from .made import encoding_of
+from .made import encoding_of, write_task
 
 REAL = {
     "sst2": (67349, 872),
@@ -189,3 +189,20 @@ def test_real_files(real_glue, name):
         assert all(all(texts) for texts in examples.texts)
         if task.labels:
             assert set(Counter(examples.labels)) == set(range(len(task.labels)))
+
+
+def test_damage_within_gzip(tmp_path):
+    folder = write_task(tmp_path, "sst2", train=2000) / "SST-2"
+    packed = bytearray(gzip.compress((folder / "train.tsv").read_bytes()))
+    middle = len(packed) // 2
+    packed[middle : middle + 40] = b"\0" * 40
+    (folder / "train.tsv").unlink()
+    (folder / "train.tsv.gz").write_bytes(packed)
+    with pytest.raises(DataError, match="train.tsv.gz: (cannot be read|line)"):
+        load_splits(TASKS["sst2"], folder, splits=["train"])
+
+
+def test_an_empty_line_at_the_end(tmp_path):
+    path = write_task(tmp_path, "rte") / "RTE" / "dev.tsv"
+    path.write_text(path.read_text() + "\n")
+    assert len(load_splits(TASKS["rte"], tmp_path, splits=["dev"])["dev"]) == 12

@@ -76,7 +76,7 @@ def test_unknown_task():
         glue_command("--task", "sst3")
 
 
-@pytest.mark.parametrize("numbers", ["8,x", "", "0", "-1,8", "8;16"])
+@pytest.mark.parametrize("numbers", ["8,x", "", "0", "-1,8", "8;16", "8.7", "0.5", "nan", "inf"])
 def test_bad_grid(numbers):
     with pytest.raises(UsageError, match="--grid-batch-sizes"):
         glue_command("--grid", "--grid-batch-sizes", numbers)

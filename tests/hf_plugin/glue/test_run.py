@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -267,6 +268,10 @@ def test_a_plan_of_another_shape(model, glue, tmp_path):
 @pytest.mark.parametrize(
     "changes, message",
     [
+        (dict(epochs=math.inf), "inf epochs"),
+        (dict(learning_rate=math.nan), "learning rate nan"),
+        (dict(seed=2**32), "seed 4294967296"),
+        (dict(batch_size=0), "batch size 0"),
         (dict(form="cut"), "form: 'cut' is not one of remove, mask, uniform"),
         (dict(protocol="none"), "protocol: 'none' is not one of"),
         (dict(max_length=64), "max length 64: .* takes 32 tokens at most"),
@@ -349,3 +354,76 @@ def test_result_is_json_with_all_settings(model, glue, tmp_path):
     content = json.loads((tmp_path / "result.json").read_text())
     assert content["training"]["settings"]["plan"] == content["plan"]
     assert content["learning_rate"] == 1e-3
+
+
+def test_a_model_saved_in_half_precision_is_trained_in_full(tmp_path, glue):
+    folder = write_model(tmp_path / "half")
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    run(settings("sst2", folder, glue, learning_rate=2e-5), Labels(), tmp_path / "out")
+    after = weights(tmp_path / "out" / "model")
+    assert {tensor.dtype for tensor in after.values() if tensor.is_floating_point()} == {
+        torch.float32
+    }
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    changed = after[name] != model.state_dict()[name].float()
+    assert changed.float().mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [("bart", {"eos_token_id": 3}), ("bert", {"output_hidden_states": True}), ("roberta", {})],
+)
+def test_models_that_return_more_than_logits_and_other_families(family, options, tmp_path, glue):
+    folder = write_model(tmp_path / "model", family=family, **options)
+    result = run(
+        settings("sst2", folder, glue, epochs=1.0, max_length=16), Labels(), tmp_path / "out"
+    )
+    assert len(rows(tmp_path / "out" / "predictions.tsv")) == 12
+    assert 0 <= result.value <= 100
+
+
+def test_positions_that_are_reserved_for_padding(tmp_path, glue):
+    folder = write_model(tmp_path / "model", family="roberta", max_position_embeddings=20)
+    with pytest.raises(UsageError, match="max length 20: .* takes 19 tokens at most"):
+        run(settings("sst2", folder, glue, max_length=20), Labels(), tmp_path / "out")
+
+
+def test_the_form_is_that_of_the_model(model, glue, tmp_path):
+    uniform = run(
+        settings("sst2", model, glue, plan=SOME, form="uniform", epochs=1.0),
+        Labels(),
+        tmp_path / "uniform",
+    )
+    assert uniform.form == "uniform" and "|form:uniform|" in uniform.signature
+    again = tmp_path / "uniform" / "model"
+    as_it_is = run(settings("sst2", again, glue, epochs=0.0), Labels(), tmp_path / "as it is")
+    assert (as_it_is.form, as_it_is.value) == ("uniform", uniform.value)
+    removed = run(settings("sst2", again, glue, plan=SOME, epochs=0.0), Labels(), tmp_path / "cut")
+    assert removed.form == "remove"
+    gone = run(
+        settings("sst2", tmp_path / "cut" / "model", glue, plan=SOME, form="uniform", epochs=0.0),
+        Labels(),
+        tmp_path / "gone",
+    )
+    assert (gone.form, gone.value) == ("remove", removed.value)
+
+
+def test_another_grid_in_the_same_folder(model, glue, tmp_path):
+    first = settings("sst2", model, glue, epochs=1.0)
+    search(first, Labels(), tmp_path, batch_sizes=[8], learning_rates=[1e-3, 2e-3])
+    result = search(first, Labels(), tmp_path, batch_sizes=[8], learning_rates=[2e-3])
+    assert result.learning_rate == 2e-3 and len(result.training["grid"]) == 1
+    assert (tmp_path / "model" / "config.json").is_file()
+    with pytest.raises(UsageError, match="is of a run with other settings .seed."):
+        search(replace(first, seed=2), Labels(), tmp_path, batch_sizes=[8], learning_rates=[2e-3])
+
+
+@pytest.mark.parametrize("change", [{"metrics": []}, {"training": None}, {"plan": 3}])
+def test_a_result_edited_by_hand(change, model, glue, tmp_path):
+    chosen = settings("sst2", model, glue, epochs=0.0)
+    run(chosen, Labels(), tmp_path)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match="makes no sense"):
+        run(chosen, Labels(), tmp_path)
