@@ -28,7 +28,9 @@ HF = [
     "matplotlib>=3.8",
 ]
 # What the tests check that pruned models work with.
-INTEROPERATION = ["peft", "onnx", "onnxscript", "onnxruntime"]
+INTEROPERATION = ["peft"]
+CTRANSLATE2 = ["ctranslate2>=4.8"]
+ONNX = ["onnx", "onnxscript", "onnxruntime"]
 
 setup(
     name="headprune",
@@ -57,7 +59,12 @@ setup(
         "hf": HF,
         "data": DATA,
         "studies": STUDIES,
-        "dev": ["pytest", "hypothesis", "pytest-xdist", "ruff", "mypy", *INTEROPERATION],
+        "ctranslate2": CTRANSLATE2,
+        "onnx": ONNX,
+        "dev": [
+            *("pytest", "hypothesis", "pytest-xdist", "ruff", "mypy"),
+            *(*INTEROPERATION, *CTRANSLATE2, *ONNX),
+        ],
     },
     entry_points={"console_scripts": ["headprune = headprune.cli:main"]},
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +22,7 @@ from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.report.cli import app as report_app
 from headprune.scores import HeadScores
 from headprune.scores_cli import app as scores_app
+from headprune.translate_cli import app as translate_app
 from headprune.version import __version__
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ class Target(StrEnum):
     """What a model is exported to."""
 
     fairseq = "fairseq"
+    ctranslate2 = "ctranslate2"
+    onnx = "onnx"
 
 
 def main() -> None:
@@ -268,22 +273,79 @@ def prune(
 
 @app.command()
 def export(
-    checkpoint: Annotated[Path, typer.Argument(help="A head-pruned checkpoint.")],
-    to: Annotated[Target, typer.Option(help="fairseq: stock fairseq's transformer.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="A checkpoint of fairseq's Transformer, head-pruned or not; for onnx a Hugging "
+            "Face folder."
+        ),
+    ],
+    to: Annotated[
+        Target,
+        typer.Option(
+            help="fairseq: stock fairseq's transformer; ctranslate2: its fast runtime; onnx: "
+            "BERT and its relatives."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File, or folder, to write.")],
+    quantization: Annotated[
+        str | None,
+        typer.Option(
+            help="For ctranslate2, the weights' type: int8, int8_float32, int8_float16, "
+            "int8_bfloat16, int16, float16, bfloat16 or float32 (default)."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="For ctranslate2, the binarised data, or a folder with the dictionaries (default: "
+            "what the model was trained on)."
+        ),
+    ] = None,
 ) -> None:
     """Write a model so that other tools load it.
 
     --to fairseq brings removed heads back as zeros: stock fairseq loads the result without the
     plugin, and it translates as the pruned model does, at the unpruned model's size and speed.
+
+    --to ctranslate2 writes a folder for `headprune translate` and the library itself. Layers are
+    filled up with zeros to the most heads that a layer of their stack has. It is written only if
+    its scores are fairseq's, on sentences of the data's valid or test set.
+
+    --to onnx writes a folder with model.onnx, for batches and sentences of any size. It is written
+    only if onnxruntime computes with it what the model does.
     """
-    exported = _load_checkpoint(checkpoint).export_to_fairseq()
-    exported.save(output)
+    if to is not Target.ctranslate2 and (quantization or data):
+        raise UsageError("--quantization and --data go with --to ctranslate2")
+    if to is Target.onnx:
+        if not model.is_dir():
+            raise UsageError(f"{model}: not a folder; --to onnx takes a Hugging Face folder")
+        with _needing("transformers, onnx, onnxscript and onnxruntime"):
+            from hf_plugin.onnx_export import export_to_onnx
+        print(f"{output}: {export_to_onnx(model, output)}")
+        return
+    checkpoint = _load_checkpoint(model)
+    if to is Target.ctranslate2:
+        with _needing("ctranslate2"):
+            from fairseq_plugin.ctranslate2_export import export_to_ctranslate2
+        written = export_to_ctranslate2(checkpoint, output, data=data, quantization=quantization)
+        print(f"{output}: {written}")
+        return
+    checkpoint.export_to_fairseq().save(output)
     print(f"{output}: a checkpoint of stock fairseq's transformer")
 
 
-for part in (report_app, glue_app, changes_app, scores_app):
+for part in (report_app, glue_app, changes_app, scores_app, translate_app):
     app.registered_commands += part.registered_commands
+
+
+@contextmanager
+def _needing(packages: str) -> Iterator[None]:
+    """Say what to install where an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"this needs {packages} ({error}); see the README, Install") from None
 
 
 def _load_model(path: Path) -> Checkpoint | Folder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
+from headprune.folders import new_folder
 from headprune.plan import HeadPlan
 from hf_plugin.families import Attention, attentions, form_of
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
@@ -163,21 +163,10 @@ class Pruned:
         Raises:
             DataError: ``path`` exists and is not empty, or cannot be written.
         """
-        path = path.resolve()
-        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-            raise DataError(f"{path}: exists already; choose another folder")
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            shutil.rmtree(temporary, ignore_errors=True)
-            shutil.copytree(self.source, temporary, ignore=shutil.ignore_patterns(*_NOT_COPIED))
+        with new_folder(path) as temporary:
+            unwanted = shutil.ignore_patterns(*_NOT_COPIED)
+            shutil.copytree(self.source, temporary, ignore=unwanted, dirs_exist_ok=True)
             self.model.save_pretrained(temporary)
-            if path.exists():
-                path.rmdir()
-            os.replace(temporary, path)
-        except OSError as error:
-            raise DataError(f"{path}: cannot write ({error.strerror or error})") from None
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _outline(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:

@@ -1,0 +1,105 @@
+"""From raw text to a prepared model's tokens, and back, as the preparation and fairseq do it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_prep.lib.corpus import read
+from headprune.errors import DataError
+
+_MANIFEST = "prep.json"
+_FILES = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextProcessing:
+    """How text was prepared.
+
+    Attributes:
+        source_lang, target_lang: codes such as ``de``.
+        tokenizer: ``moses``, or None where the sub-words are made of raw text.
+        bpe: ``subword_nmt`` or ``sentencepiece``.
+        file: BPE codes, or a sentencepiece model.
+    """
+
+    source_lang: str
+    target_lang: str
+    tokenizer: str | None
+    bpe: str
+    file: Path
+
+    def __post_init__(self) -> None:
+        if self.bpe not in _FILES or self.tokenizer not in ("moses", None):
+            raise DataError(
+                f"text prepared with {self.tokenizer} and {self.bpe}: only moses with subword_nmt, "
+                "or sentencepiece, is known"
+            )
+        if not self.file.is_file():
+            raise DataError(f"{self.file}: no such file")
+
+    @classmethod
+    def of_preparation(
+        cls, data: Path, *, source_lang: str, target_lang: str
+    ) -> TextProcessing | None:
+        """What prep.json says beside a binarised data folder; None where there is none.
+
+        The languages are those of the model: one preparation serves both directions.
+
+        Raises:
+            DataError: prep.json is broken, or names a file that is not there.
+        """
+        path = data.absolute().parent / _MANIFEST
+        if not path.is_file():
+            return None
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                source_lang=source_lang,
+                target_lang=target_lang,
+                tokenizer=facts["tokenizer"],
+                bpe=facts["bpe"],
+                file=path.parent / facts[_FILES[facts["bpe"]]],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: not as data_prep writes it ({error!r})") from None
+
+    def splitter(self) -> Callable[[str], list[str]]:
+        """A function from a raw sentence to tokens: normalised, tokenised, in sub-words."""
+        if self.bpe == "sentencepiece":
+            from data_prep.lib.sentencepiece_model import make_splitter
+
+            split = make_splitter(str(self.file))
+        else:
+            from data_prep.lib.bpe import make_splitter as make_bpe_splitter
+
+            split = make_bpe_splitter("\n".join(read(self.file)) + "\n")
+        if self.tokenizer is None:
+            return lambda sentence: split(sentence).split()
+        from data_prep.lib.tokenise import make_tokeniser
+
+        tokenise = make_tokeniser(self.source_lang)
+        return lambda sentence: split(tokenise(sentence)).split()
+
+    def joiner(self) -> Callable[[Sequence[str]], str]:
+        """A function from tokens to text, as fairseq-generate's ``--remove-bpe`` and, where the
+        text was tokenised, ``--tokenizer moses`` make it."""
+        if self.bpe == "sentencepiece":
+            return lambda tokens: "".join(tokens).replace("\u2581", " ").strip()
+        if self.tokenizer is None:
+            return _join_subwords
+        from sacremoses import MosesDetokenizer
+
+        detokeniser = MosesDetokenizer(self.target_lang)
+
+        def join(tokens: Sequence[str]) -> str:
+            text: str = detokeniser.detokenize(_join_subwords(tokens).split())
+            return text
+
+        return join
+
+
+def _join_subwords(tokens: Sequence[str]) -> str:
+    return (" ".join(tokens) + " ").replace("@@ ", "").rstrip()

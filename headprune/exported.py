@@ -1,0 +1,72 @@
+"""headprune.json: what a folder exported to CTranslate2 holds, and how to treat text for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headprune.errors import DataError
+
+_NAME = "headprune.json"
+_FORMAT = "headprune.ctranslate2"
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedModel:
+    """What is known of an exported translation model.
+
+    Attributes:
+        source_lang, target_lang: codes such as ``de``.
+        max_source, max_target: the longest sentences, in tokens, the end token included.
+        plan: the kept heads, as ``HeadPlan`` writes them in JSON.
+        quantization: CTranslate2's name for the type of the weights.
+        text: how raw text becomes tokens and tokens become text: ``tokenizer``, ``bpe`` and the
+            name of the sub-words' ``file`` in the folder; None where nothing is known.
+        check: how the scores were compared with fairseq's, and the differences found.
+    """
+
+    source_lang: str
+    target_lang: str
+    max_source: int
+    max_target: int
+    plan: dict[str, Any]
+    quantization: str
+    text: dict[str, str | None] | None = None
+    check: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write headprune.json into the folder."""
+        content = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        (folder / _NAME).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> ExportedModel:
+        """Read headprune.json of the folder.
+
+        Raises:
+            DataError: the folder was not made by `headprune export`, or the file is broken.
+        """
+        path = folder / _NAME
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(
+                f"{folder}: no {_NAME} in it; give a folder that `headprune export --to "
+                "ctranslate2` wrote"
+            ) from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot read ({error.strerror})") from None
+        except ValueError as error:
+            raise DataError(f"{path}: not JSON ({error})") from None
+        if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
+            raise DataError(f'{path}: not of an exported model (no "format": "{_FORMAT}")')
+        if (version := content.pop("version", None)) != _VERSION:
+            raise DataError(f"{path}: version {version!r}, this headprune reads {_VERSION}")
+        try:
+            return cls(**content)
+        except TypeError as error:
+            raise DataError(f"{path}: not as headprune writes it ({error})") from None

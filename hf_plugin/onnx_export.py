@@ -1,0 +1,148 @@
+"""Exporting BERT and its relatives to ONNX, checked with onnxruntime before it is there."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import shutil
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from headprune.errors import DataError, UsageError
+from headprune.folders import new_folder
+from headprune.plan import HeadPlan
+from hf_plugin.folders import Folder
+from hf_plugin.loading import from_pretrained
+from hf_plugin.places import reporting
+
+TOLERANCE = 1e-4
+"""What an output may differ by, relative to the largest of the outputs where that is above 1."""
+
+SHAPES = ((2, 7), (1, 3), (5, 20))
+"""Sentences and tokens of the batches that are compared; the first one is exported with."""
+
+_BESIDE = ("*.json", "*.txt", "*.model", "*.jinja")
+"""Files of a model's folder that come along: config and tokenizer."""
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """What was written.
+
+    Attributes:
+        inputs, outputs: names of the model's.
+        difference: the largest found, relative as ``TOLERANCE`` is.
+    """
+
+    plan: HeadPlan
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    difference: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.plan}, model.onnx takes {', '.join(self.inputs)} and gives "
+            f"{', '.join(self.outputs)}; outputs differ by at most {self.difference:.1e} "
+            f"({len(SHAPES)} batches of random tokens)"
+        )
+
+
+def export_to_onnx(path: Path, output: Path) -> OnnxExport:
+    """Write a folder with model.onnx, for batches and sentences of any size, and the tokenizer.
+
+    It appears when onnxruntime has been found to compute what the model does.
+
+    Args:
+        path: the model's folder, head-pruned or not.
+        output: the folder to write; it must not exist, or be empty.
+
+    Raises:
+        UsageError: a model with a decoder, or one for multiple choice.
+        DataError: ``output`` is taken, the model cannot be read, or the outputs differ.
+    """
+    folder = Folder.load(path)
+    if folder.outline.config.is_encoder_decoder:
+        raise UsageError(f"{path}: has a decoder; --to onnx is for encoders such as BERT")
+    if "MultipleChoice" in type(folder.outline).__name__:
+        raise UsageError(f"{path}: --to onnx is not for multiple choice")
+    with new_folder(output) as temporary:
+        with reporting(f"{path}: cannot read the model"):
+            model = from_pretrained(path).float().eval()
+        batches = [_batch(model, *shape, seed=seed) for seed, shape in enumerate(SHAPES)]
+        outputs = tuple(model(**batches[0]).keys())
+        file = temporary / "model.onnx"
+        _write(model, file, batch=batches[0], outputs=outputs)
+        difference = _largest_difference(model, file, batches)
+        if not difference <= TOLERANCE:
+            raise DataError(
+                f"{path}: not exported: onnxruntime's outputs differ from the model's by "
+                f"{difference:.1e}, more than {TOLERANCE:.0e}"
+            )
+        for pattern in _BESIDE:
+            for beside in path.glob(pattern):
+                if not beside.name.endswith(".index.json"):
+                    shutil.copy(beside, temporary)
+    return OnnxExport(folder.plan, tuple(batches[0]), outputs, difference)
+
+
+def _batch(model: PreTrainedModel, sentences: int, length: int, *, seed: int) -> dict[str, Tensor]:
+    """Random tokens, B x T each; the last sentence ends with padding."""
+    generator = torch.Generator().manual_seed(seed)
+    config = model.config
+    padding = config.pad_token_id or 0
+    ids = torch.randint(0, config.vocab_size, (sentences, length), generator=generator)
+    ids[ids == padding] = (padding + 1) % config.vocab_size
+    ids[-1, length - 1 :] = padding
+    batch = {"input_ids": ids, "attention_mask": (ids != padding).long()}
+    kinds = getattr(config, "type_vocab_size", 0)
+    if kinds > 1 and "token_type_ids" in inspect.signature(model.forward).parameters:
+        batch["token_type_ids"] = torch.randint(0, kinds, ids.shape, generator=generator)
+    return batch
+
+
+def _write(
+    model: PreTrainedModel, path: Path, *, batch: dict[str, Tensor], outputs: tuple[str, ...]
+) -> None:
+    dynamic = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    logging.disable()  # the exporter's own difficulties on its way; the result is checked
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                model,
+                kwargs=batch,
+                f=str(path),
+                dynamo=True,
+                verbose=False,
+                dynamic_shapes=dict.fromkeys(batch, dynamic),
+                input_names=list(batch),
+                output_names=list(outputs),
+            )
+    except torch.onnx.OnnxExporterError as error:
+        reason = str(error.__cause__ or error).strip().partition("\n")[0]
+        raise DataError(f"torch cannot export the model to ONNX: {reason}") from None
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@torch.no_grad()
+def _largest_difference(
+    model: PreTrainedModel, path: Path, batches: list[dict[str, Tensor]]
+) -> float:
+    session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    largest = 0.0
+    for batch in batches:
+        found = session.run(None, {name: tensor.numpy() for name, tensor in batch.items()})
+        for mine, theirs in zip(model(**batch).values(), found, strict=True):
+            expected = mine.numpy()
+            difference = np.abs(theirs - expected).max() / max(1.0, np.abs(expected).max())
+            largest = max(largest, float(np.nan_to_num(difference, nan=np.inf)))
+    return largest

@@ -1,0 +1,383 @@
+"""Export to CTranslate2, and `headprune translate`: the same scores and texts as fairseq's."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.data.language_pair_dataset import collate
+from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from fairseq_plugin.checkpoints import Checkpoint
+from headprune import DataError, HeadPlan, UsageError
+from headprune.translate_cli import app
+from tests.fairseq_plugin.conftest import ROOT, generate, run, train
+from tests.fairseq_plugin.models import SHAPE, build, dictionary
+from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, NOTHING_LEFT, plans
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+
+from fairseq_plugin import ctranslate2_export, ctranslate2_spec  # noqa: E402
+from fairseq_plugin.ctranslate2_export import export_to_ctranslate2  # noqa: E402
+from fairseq_plugin.forced_scores import (  # noqa: E402
+    Difference,
+    Pair,
+    ctranslate2_scores,
+    fairseq_scores,
+)
+
+STYLES: dict[str, dict[str, Any]] = {
+    "post-norm": {},
+    "pre-norm": {"encoder_normalize_before": True, "decoder_normalize_before": True},
+    "pre-norm encoder": {"encoder_normalize_before": True},
+    "no final norm": {"decoder_normalize_before": True, "no_decoder_final_norm": True},
+    "shared": {"share_all_embeddings": True},
+    "learned positions": {"encoder_learned_pos": True, "decoder_learned_pos": True},
+    "no positions": {"no_token_positional_embeddings": True},
+    "embeddings": {"no_scale_embedding": True, "layernorm_embedding": True},
+    "widths": {"encoder_embed_dim": 24},  # and so ED's keys and the encoder's heads are narrower
+    **{name: {"activation_fn": name} for name in ("gelu", "gelu_accurate", "tanh")},
+}
+
+
+def model(plan: HeadPlan, *, form: str = "remove", seed: int = 0, **options: Any) -> Any:
+    """A model in which no bias is zero and no norm is 1."""
+    built = build(head_plan=plan.to_json(), head_form=form, seed=seed, **options).eval()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return built
+
+
+def pairs(number: int = 20) -> list[Pair]:
+    words = dictionary()
+    generator = torch.Generator().manual_seed(0)
+
+    def sentence() -> torch.Tensor:
+        length = int(torch.randint(1, 12, (1,), generator=generator))
+        tokens = torch.randint(words.unk(), len(words), (length,), generator=generator)
+        return torch.cat([tokens, torch.tensor([words.eos()])])
+
+    return [Pair(sentence(), sentence()) for _ in range(number)]
+
+
+def convert(built: Any, folder: Path, *, quantization: str = "float32") -> Path:
+    spec = ctranslate2_spec.make_spec(built)
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    spec.save(str(folder))
+    return folder
+
+
+def difference(built: Any, folder: Path) -> Difference:
+    some = pairs()
+    return Difference.between(fairseq_scores(built, some), ctranslate2_scores(folder, built, some))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ctranslate2") / "model"
+
+
+@settings(max_examples=15, deadline=None)
+@given(plan=plans, form=st.sampled_from(["mask", "remove"]), seed=st.integers(0, 99))
+def test_scores_of_any_plan_are_fairseqs(plan: HeadPlan, form: str, seed: int, folder: Path):
+    built = model(plan, form=form, seed=seed)
+    assert difference(built, convert(built, folder)).largest < 1e-3
+
+
+@pytest.mark.parametrize("plan", [HeadPlan.full(SHAPE), NO_HEADS_HERE_AND_THERE, NOTHING_LEFT])
+@pytest.mark.parametrize("style", STYLES)
+def test_scores_of_any_style_are_fairseqs(style: str, plan: HeadPlan, folder: Path):
+    built = model(plan, **STYLES[style])
+    assert difference(built, convert(built, folder)).largest < 1e-3
+
+
+def test_stock_fairseqs_transformer(folder: Path):
+    built = build("transformer").eval()
+    assert difference(built, convert(built, folder)).largest < 1e-3
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])
+@pytest.mark.parametrize("plan", [NO_HEADS_HERE_AND_THERE, NOTHING_LEFT])
+def test_quantised_layers_without_heads(quantization: str, plan: HeadPlan, folder: Path):
+    built = model(plan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # NumPy's, on a division by zero
+        convert(built, folder, quantization=quantization)
+    assert difference(built, folder).largest < 0.2
+
+
+@pytest.mark.parametrize("style", ["post-norm", "pre-norm"])
+@pytest.mark.parametrize("form", ["mask", "remove"])
+def test_beam_search_is_fairseqs(style: str, form: str, folder: Path):
+    """The same hypotheses and scores, where fairseq does not have to force the end."""
+    words, some, longest = dictionary(), pairs(30), 60
+    samples = [{"id": n, "source": p.source, "target": p.target} for n, p in enumerate(some)]
+    batch = collate(samples, pad_idx=words.pad(), eos_idx=words.eos())
+    lengths = []
+    for end_bonus in (0.06, 0.08, 0.1, 0.12):
+        built = model(NO_HEADS_HERE_AND_THERE, form=form, **STYLES[style])
+        with torch.no_grad():
+            # Training makes padding improbable, and the end come at some time.
+            decoder = built.decoder
+            (decoder.layer_norm or decoder.layers[-1].final_layer_norm).bias += 1
+            decoder.output_projection.weight[words.pad()] = -1
+            decoder.output_projection.weight[words.eos()] += end_bonus
+        generator = SequenceGenerator([built], words, beam_size=5, max_len_b=longest, min_len=0)
+        found = dict(zip(batch["id"].tolist(), generator.generate([built], batch), strict=True))
+        results = ctranslate2.Translator(str(convert(built, folder))).translate_batch(
+            [[words[token] for token in pair.source[:-1].tolist()] for pair in some],
+            beam_size=5,
+            max_decoding_length=longest,
+            min_decoding_length=0,
+            suppress_sequences=[["<blank>"]],
+            return_scores=True,
+        )
+        for number, result in enumerate(results):
+            if max(len(hypothesis["tokens"]) for hypothesis in found[number]) >= longest:
+                continue
+            best = found[number][0]
+            expected = [words[token] for token in best["tokens"][:-1].tolist()]
+            assert result.hypotheses[0] == expected
+            assert result.scores[0] == pytest.approx(best["score"].item(), abs=1e-4)
+            lengths.append(len(expected))
+    assert len(lengths) >= 20 and max(lengths) >= 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cross_self_attention": True, "no_cross_attention": True}, "--cross-self-attention"),
+        ({"no_cross_attention": True}, "--no-cross-attention"),
+        ({"adaptive_softmax_cutoff": "10,20"}, "--adaptive-softmax-cutoff"),
+        ({"decoder_output_dim": 16}, "--decoder-output-dim"),
+        ({"activation_fn": "linear"}, "--activation-fn linear"),
+        ({"scale_attn": True}, "no place for decoder.layers.0.attn_ln"),
+    ],
+)
+def test_what_cannot_be_expressed_is_refused(options: dict[str, Any], message: str):
+    with pytest.raises(UsageError, match=message):
+        ctranslate2_spec.make_spec(build(**options))
+
+
+@pytest.fixture(scope="module")
+def pruned(full: Path) -> Checkpoint:
+    return Checkpoint.load(full).prune(NO_HEADS_HERE_AND_THERE)
+
+
+def test_export_says_what_it_compared(pruned: Checkpoint, tmp_path: Path):
+    export = export_to_ctranslate2(pruned, tmp_path / "model", quantization="int8")
+    assert export.float32.largest < 1e-3 < export.quantized.largest < 0.5
+    assert (export.pairs, export.origin) == (20, "the valid set")
+    assert "in float32, by" in str(export)
+    described = json.loads((tmp_path / "model" / "headprune.json").read_text())
+    assert described["text"] is None and described["quantization"] == "int8"
+    assert HeadPlan.from_json(json.dumps(described["plan"])) == NO_HEADS_HERE_AND_THERE
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_random_tokens_where_there_are_only_dictionaries(
+    pruned: Checkpoint, corpus: Path, tmp_path: Path
+):
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("dict.en.txt", "dict.de.txt", "train.en-de.en.idx"):
+        shutil.copy(corpus / name, data)  # the last one's name tells the languages
+    export = export_to_ctranslate2(pruned, tmp_path / "model", data=data)
+    assert export.origin == "random tokens" and export.float32.largest < 1e-3
+    assert export.quantized is None
+
+
+@pytest.mark.slow
+def test_stock_fairseqs_checkpoint_and_one_in_mask_form(stock: Path, tmp_path: Path):
+    checkpoint = Checkpoint.load(stock)
+    assert export_to_ctranslate2(checkpoint, tmp_path / "full").plan.is_full
+    masked = checkpoint.prune(NO_HEADS_HERE_AND_THERE, form="mask")
+    assert export_to_ctranslate2(masked, tmp_path / "mask").plan == NO_HEADS_HERE_AND_THERE
+    whole = masked.export_to_fairseq()  # its options are plain values
+    assert export_to_ctranslate2(whole, tmp_path / "whole").plan.is_full
+
+
+@pytest.mark.parametrize("broken", ["head_dim", "padding"])
+def test_a_wrong_conversion_is_noticed(
+    broken: str, pruned: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    if broken == "head_dim":
+        wrong = partial(_without_head_dim, ctranslate2_spec.TransformerDecoderSpec)
+        monkeypatch.setattr(ctranslate2_spec, "TransformerDecoderSpec", wrong)
+    else:  # heads of zeros come first, though the weights of W_o stay
+        right = ctranslate2_spec.uncut
+
+        def shifted(tensor: Any, places: Any, *, heads: int, head_dim: int, dim: int) -> Any:
+            shift = heads - len(places) if dim == 0 else 0
+            moved = [place + shift for place in places]
+            return right(tensor, moved, heads=heads, head_dim=head_dim, dim=dim)
+
+        monkeypatch.setattr(ctranslate2_spec, "uncut", shifted)
+    with pytest.raises(DataError, match="not exported: .* differ from fairseq's by up to"):
+        export_to_ctranslate2(pruned, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _without_head_dim(kind: Any, *arguments: Any, head_dim: int, **options: Any) -> Any:
+    return kind(*arguments, **options)
+
+
+def test_export_mistakes(pruned: Checkpoint, corpus: Path, tmp_path: Path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("")
+    data = tmp_path / "data"
+    data.mkdir()
+    with pytest.raises(DataError, match="taken: exists already"):
+        export_to_ctranslate2(pruned, tmp_path / "taken")
+    with pytest.raises(UsageError, match="data: the checkpoint does not name its languages"):
+        export_to_ctranslate2(pruned, tmp_path / "model", data=data)
+    (data / "train.en-de.en.idx").write_text("")
+    with pytest.raises(DataError, match="data: no dictionary of the model's languages"):
+        export_to_ctranslate2(pruned, tmp_path / "model", data=data)
+    with pytest.raises(UsageError, match="--quantization int4: give one of int8, "):
+        export_to_ctranslate2(pruned, tmp_path / "model", quantization="int4")
+    for language in ("en", "de"):
+        words = (corpus / f"dict.{language}.txt").read_text().splitlines()
+        (data / f"dict.{language}.txt").write_text("\n".join(words[:-8]) + "\n")
+    with pytest.raises(DataError, match="the checkpoint's dictionary"):
+        export_to_ctranslate2(pruned, tmp_path / "model", data=data)
+    moved = Checkpoint.load(pruned.path)  # of its own, to be changed
+    moved.state["cfg"]["task"]["data"] = str(tmp_path / "gone")
+    with pytest.raises(UsageError, match="trained on .*gone, which is not there; give --data"):
+        ctranslate2_export.export_to_ctranslate2(moved, tmp_path / "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "taken"]
+
+
+@pytest.fixture(scope="module", params=["subword-nmt", "sentencepiece"])
+def numbers(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A prepared corpus of number expressions, and a checkpoint trained on it."""
+    folder = tmp_path_factory.mktemp("numbers")
+    subprocess.run(
+        [
+            *("bash", ROOT / "data_prep" / "numbers.sh", "--out", folder / "data"),
+            *("--train=3000", "--valid=40", "--test=40", "--merges=200", "--workers=1"),
+            *("--bpe", request.param, "--python", sys.executable),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    train(
+        *(folder / "data" / "bin", folder / "save", "--arch=transformer_headpruned_tiny"),
+        *("--es-heads=20", "--ed-heads=12", "--ds-heads=03", "--max-tokens=1500", "--lr=5e-3"),
+        *("--encoder-normalize-before", "--decoder-normalize-before"),
+        epochs=6,
+    )
+    return folder / "data", folder / "save" / "checkpoint_last.pt"
+
+
+@pytest.mark.slow
+def test_translations_are_fairseq_generates(numbers: tuple[Path, Path], tmp_path: Path):
+    """From raw text to raw text, on the command line."""
+    data, checkpoint = numbers
+    facts = json.loads((data / "prep.json").read_text())
+    out = generate(
+        *(data / "bin", "--path", checkpoint, "--beam=5", "--max-len-b=200"),
+        *("--required-batch-size-multiple=1", *facts["generate_options"]),
+    )
+    expected = {int(n): text for n, text in re.findall(r"^D-(\d+)\t\S+\t(.*)$", out, flags=re.M)}
+    assert len(expected) == 40
+
+    model = tmp_path / "model"
+    told = run("headprune", "export", checkpoint, "--to=ctranslate2", "-o", model)
+    assert re.search(
+        rf"^{re.escape(str(model))}: ES=20 ED=12 DS=03, float32; log-probabilities of tokens "
+        r"differ from fairseq's by at most [\d.]+e-0\d in float32 \(40 pairs of the valid set\)$",
+        told,
+        flags=re.M,
+    ), told
+    source = data / "raw" / f"test.{facts['source_lang']}"
+    translated = run("headprune", "translate", model, text=source.read_text())
+    assert translated.splitlines() == [expected[number] for number in range(40)]
+
+    output = tmp_path / "translated"
+    told = run(
+        *("headprune", "translate", model, "--tokens", "--input"),
+        *(data / "bpe" / source.name, "--output", output, "--batch-size=7", "--threads=2"),
+    )
+    assert told == ""
+    found = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", generate_tokens(data, checkpoint), flags=re.M))
+    assert output.read_text().splitlines() == [found[str(number)] for number in range(40)]
+
+
+def generate_tokens(data: Path, checkpoint: Path) -> str:
+    return generate(
+        *(data / "bin", "--path", checkpoint, "--beam=5", "--max-len-b=200"),
+        "--required-batch-size-multiple=1",
+    )
+
+
+@pytest.fixture(scope="module")
+def exported(pruned: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that does not know how its text was prepared."""
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    export_to_ctranslate2(pruned, folder)
+    return folder
+
+
+def translate(*arguments: str | Path, text: str | bytes = "") -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), input=text)
+
+
+def test_translate_takes_tokens_where_nothing_else_is_known(exported: Path):
+    alone = [translate(exported, text=f"{line}\n").output for line in ("w1 w2", "w3 new w4 w5")]
+    assert all(line.strip() for line in alone)
+    together = translate(exported, "--batch-size=1", text="w1 w2\n\n \nw3 new w4 w5")
+    assert together.exit_code == 0
+    assert together.output == f"{alone[0]}\n\n{alone[1]}"
+    assert translate(exported, text="").output == ""
+
+
+def test_translate_cuts_what_is_too_long(exported: Path):
+    done = translate(exported, text="w1\n" + "w1 w2 " * 600)
+    assert done.exit_code == 0 and len(done.stdout.splitlines()) == 2
+    assert done.stderr == "warning: line 2: 1200 tokens, cut to the model's 1023\n"
+
+
+def test_translate_mistakes(exported: Path, tmp_path: Path):
+    (tmp_path / "latin").write_bytes("w1\nw\xfc\n".encode("latin-1"))
+    broken = tmp_path / "broken"
+    shutil.copytree(exported, broken)
+    (broken / "model.bin").write_bytes(b"")
+    mistakes: list[tuple[list[str | Path], type[Exception], str]] = [
+        ([tmp_path], DataError, "no headprune.json in it; give a folder that"),
+        ([broken], DataError, "broken: CTranslate2 cannot load it"),
+        ([exported, "--raw"], UsageError, "does not know how its text was prepared"),
+        ([exported, "--input", tmp_path / "none"], DataError, "none: no such file"),
+        ([exported, "--input", tmp_path / "latin", "-o", tmp_path / "out"], DataError, "line 2 "),
+    ]
+    for arguments, kind, message in mistakes:
+        error = translate(*arguments).exception
+        assert isinstance(error, kind) and message in str(error), (arguments, error)
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_of_another_target(full: Path, tmp_path: Path):
+    from headprune.cli import app as headprune
+
+    for arguments, message in (
+        (["--to=fairseq", "--quantization=int8"], "go with --to ctranslate2"),
+        (["--to=onnx"], "--to onnx takes a Hugging Face folder"),
+    ):
+        done = CliRunner().invoke(headprune, ["export", str(full), *arguments, f"-o={tmp_path}/x"])
+        assert isinstance(done.exception, UsageError) and message in str(done.exception)

@@ -1,0 +1,90 @@
+"""`headprune export --to onnx`: what onnxruntime computes is what the model does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForMultipleChoice,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
+
+import hf_plugin
+from headprune.errors import DataError, UsageError
+from tests.hf_plugin.models import FAMILIES, SOME, build, plan_for
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+
+from hf_plugin import onnx_export  # noqa: E402
+from hf_plugin.onnx_export import export_to_onnx  # noqa: E402
+
+
+def saved(folder: Path, family: str = "bert", auto: Any = AutoModel, form: str = "remove") -> Any:
+    model = hf_plugin.prune_heads(build(family, auto), plan_for(family, SOME), form=form)
+    model.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("bart", "marian")])
+def test_every_family(family: str, tmp_path: Path):
+    form = "uniform" if family == "bert" else "remove"
+    model = saved(tmp_path / "model", family, AutoModelForSequenceClassification, form=form)
+    done = export_to_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert done.outputs == ("logits",) and done.difference < 1e-5
+    kinds = family in ("bert", "roberta", "xlm-roberta", "camembert", "electra")
+    assert ("token_type_ids" in done.inputs) == kinds
+    session = onnxruntime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
+    ids = torch.randint(2, 40, (4, 11))
+    inputs = {name: torch.ones_like(ids) for name in done.inputs} | {"input_ids": ids}
+    (logits,) = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
+    with torch.no_grad():
+        np.testing.assert_allclose(logits, model(**inputs).logits.numpy(), atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_folder_has_config_and_tokenizer(tmp_path: Path):
+    saved(tmp_path / "model")
+    done = export_to_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert done.outputs == ("last_hidden_state", "pooler_output")
+    assert "outputs differ by at most" in str(done)
+    names = {path.name for path in (tmp_path / "onnx").iterdir()}
+    assert {"model.onnx", "config.json", "vocab.txt"} <= names
+    assert not any(name.endswith((".safetensors", ".tmp")) for name in names)
+
+
+@pytest.mark.slow
+def test_a_wrong_conversion_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    saved(tmp_path / "model")
+    right = onnx_export._write
+
+    def wrong(model: Any, path: Path, **options: Any) -> None:
+        right(model, path, **options)
+        with torch.no_grad():
+            model.encoder.layer[0].attention.output.dense.bias[0] += 0.1
+
+    monkeypatch.setattr(onnx_export, "_write", wrong)
+    with pytest.raises(DataError, match="not exported: onnxruntime's outputs differ"):
+        export_to_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("family", "auto", "message"),
+    [
+        ("bart", AutoModelForSeq2SeqLM, "has a decoder"),
+        ("bert", AutoModelForMultipleChoice, "not for multiple choice"),
+    ],
+)
+def test_what_is_refused(family: str, auto: Any, message: str, tmp_path: Path):
+    saved(tmp_path / "model", family, auto)
+    with pytest.raises(UsageError, match=message):
+        export_to_onnx(tmp_path / "model", tmp_path / "onnx")
