@@ -115,6 +115,14 @@ def _by_percent(axes: Axes, table: GlueTable, rows: Sequence[Row], *, task: str)
 def _by_label(
     axes: Axes, table: GlueTable, rows: Sequence[Row], *, labels: Sequence[str], task: str
 ) -> None:
+    percents = {row.label: row.percent for row in rows}
+    axes.set_yticks(range(len(labels)), [f"{label}  ({percents[label]:.0f}%)" for label in labels])
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    if not any(task in row.cells for row in rows):
+        axes.set_xticks([])
+        axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes)
+        return
+    axes.set_xlabel(_metric(table, task))
     _control(axes, table, task=task, upright=True)
     series = _series(table, rows)
     for number, ((name, mine), (marker, colour)) in enumerate(zip(series, _STYLES, strict=False)):
@@ -151,10 +159,6 @@ def _by_label(
             fillstyle="none",
             label=_PAPER_LABEL,
         )
-    percents = {row.label: row.percent for row in rows}
-    axes.set_yticks(range(len(labels)), [f"{label}  ({percents[label]:.0f}%)" for label in labels])
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.set_xlabel(_metric(table, task))
 
 
 def _series(table: GlueTable, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
