@@ -190,11 +190,11 @@ def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tupl
     plan, form = settings.plan, settings.form
     if plan is None:
         plan = hf_plugin.head_plan(model)
-    elif form == "mask" and plan != hf_plugin.head_plan(model):
-        stack.enter_context(hf_plugin.masked(model, plan))
-        return plan, "none" if plan.is_full else form
-    else:
+    elif form != "mask":
         hf_plugin.prune_heads(model, plan, form=form)
+    elif plan != hf_plugin.head_plan(model):
+        stack.enter_context(hf_plugin.masked(model, plan))
+        return plan, form
     return plan, form_of(model)
 
 

@@ -427,3 +427,11 @@ def test_a_result_edited_by_hand(change, model, glue, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DataError, match="makes no sense"):
         run(chosen, Labels(), tmp_path)
+
+
+@pytest.mark.parametrize("form", ["remove", "mask", "uniform"])
+def test_a_full_plan_is_a_control_in_every_form(form, model, glue, tmp_path):
+    plan = HeadPlan.full(SOME.heads)
+    chosen = settings("sst2", model, glue, plan=plan, form=form, epochs=0.0)
+    result = run(chosen, Labels(), tmp_path)
+    assert (result.kind, result.form) == ("control", "none")
