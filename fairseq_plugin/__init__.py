@@ -1,6 +1,11 @@
 """Head-pruned Transformers for fairseq: ``fairseq-train --user-dir fairseq_plugin``."""
 
-from fairseq_plugin import distributed, errors, safe_globals
+import logging
+
+# On import fairseq asks for tensorboard, which translation has no use for.
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+
+from fairseq_plugin import distributed, errors, safe_globals  # noqa: E402
 
 safe_globals.allow()
 distributed.allow_torchrun_without_gpu()
