@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import socket
@@ -253,6 +254,18 @@ def test_two_processes_are_one_with_twice_the_update_freq(corpus: Path, tmp_path
     for name, tensor in ours.items():
         if not name.endswith("k_proj.bias"):  # has no gradient but rounding errors
             torch.testing.assert_close(tensor, theirs[name], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_half_precision_on_a_cpu(corpus: Path, plan: Path, tmp_path: Path):
+    """The one of fairseq's flags for it that needs no GPU."""
+    log = train(
+        *(corpus, tmp_path, "--arch=transformer_headpruned_tiny", "--head-plan", plan),
+        "--memory-efficient-fp16",
+    )
+    assert losses(log, "train_loss_scale")  # there is none in full precision
+    assert losses(log) and all(map(math.isfinite, losses(log)))
+    generate(corpus, "--path", tmp_path / "checkpoint_last.pt")
 
 
 @pytest.mark.slow
