@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from headprune.errors import DataError
 from headprune.scores.head_scores import Values
 from hf_plugin.families import Attention, attentions, family_of
-from hf_plugin.scores.values import as_values, evaluating, mask_of
+from hf_plugin.scores.values import evaluating, mask_of, means, no_sums
 
 Batch = Mapping[str, Tensor]
 
@@ -46,13 +46,7 @@ def attention_statistics(model: PreTrainedModel, batches: Iterable[Batch]) -> di
         DataError: no data.
     """
     found = attentions(model)
-    sums = {
-        kind: {
-            name: [torch.zeros(len(a.present), dtype=torch.float64) for a in layers]
-            for name, layers in found.items()
-        }
-        for kind in STATISTICS
-    }
+    sums = {kind: no_sums(found) for kind in STATISTICS}
     counted = dict.fromkeys(found, 0)
     batch: Batch = {}
     options = {"output_attentions": True} if family_of(model) in _ON_REQUEST else {}
@@ -73,16 +67,7 @@ def attention_statistics(model: PreTrainedModel, batches: Iterable[Batch]) -> di
                 counted[name] += int(mask_of(name, batch).sum())
     if not any(counted.values()):
         raise DataError("no example to compute scores on")
-    return {
-        kind: as_values(
-            found,
-            {
-                name: [total / max(counted[name], 1) for total in layers]
-                for name, layers in by_component.items()
-            },
-        )
-        for kind, by_component in sums.items()
-    }
+    return {kind: means(found, total, counted=counted) for kind, total in sums.items()}
 
 
 def _statistics(weights: Tensor, real: Tensor) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from headprune.errors import DataError
 from headprune.scores.head_scores import Values
 from hf_plugin.families import Attention, attentions
 from hf_plugin.scores.losses import example_losses
-from hf_plugin.scores.values import as_values, evaluating, mask_of
+from hf_plugin.scores.values import evaluating, mask_of, means, no_sums
 
 Batch = Mapping[str, Tensor]
 
@@ -54,14 +54,7 @@ def gradient_scores(model: PreTrainedModel, batches: Iterable[Batch]) -> Gradien
         DataError: no data, no labels in them, or a gradient that is not finite.
     """
     found = attentions(model)
-    kinds = ("gradient", "taylor")
-    sums = {
-        kind: {
-            name: [torch.zeros(len(a.present), dtype=torch.float64) for a in layers]
-            for name, layers in found.items()
-        }
-        for kind in kinds
-    }
+    gradient, taylor = no_sums(found), no_sums(found)
     counted = dict.fromkeys(found, 0)
     examples = 0
     with evaluating(model), _gates(found) as gates:
@@ -78,24 +71,17 @@ def gradient_scores(model: PreTrainedModel, batches: Iterable[Batch]) -> Gradien
                 if not dot.isfinite().all():
                     raise DataError(f"{name}: layer {layer}: a gradient is not finite")
                 dot = dot.double().cpu()
-                sums["gradient"][name][layer] += dot.sum(1).abs().sum(0)
-                sums["taylor"][name][layer] += dot.abs().sum((0, 1))
+                gradient[name][layer] += dot.sum(1).abs().sum(0)
+                taylor[name][layer] += dot.abs().sum((0, 1))
             for name in found:
                 counted[name] += int(mask_of(name, batch).sum())
     if not examples:
         raise DataError("no example to compute scores on")
-    divisors = {"gradient": dict.fromkeys(found, examples), "taylor": counted}
-    made = {
-        kind: as_values(
-            found,
-            {
-                name: [total / max(divisors[kind][name], 1) for total in layers]
-                for name, layers in sums[kind].items()
-            },
-        )
-        for kind in kinds
-    }
-    return GradientScores(gradient=made["gradient"], taylor=made["taylor"], examples=examples)
+    return GradientScores(
+        gradient=means(found, gradient, counted=dict.fromkeys(found, examples)),
+        taylor=means(found, taylor, counted=counted),
+        examples=examples,
+    )
 
 
 Place = tuple[str, int]

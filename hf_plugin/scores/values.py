@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -35,6 +36,28 @@ def mask_of(component: str, batch: Mapping[str, Tensor]) -> Tensor:
     if "labels" in batch:
         return batch["labels"].ne(IGNORED)
     return batch["decoder_input_ids"].ne(-1)
+
+
+Sums = dict[str, list[Tensor]]
+"""For each component, for each layer, a number (H',) for each head that has weights."""
+
+
+def no_sums(found: Mapping[str, tuple[Attention, ...]]) -> Sums:
+    """Zeros to add to."""
+    return {
+        name: [torch.zeros(len(attention.present), dtype=torch.float64) for attention in layers]
+        for name, layers in found.items()
+    }
+
+
+def means(
+    found: Mapping[str, tuple[Attention, ...]], sums: Sums, *, counted: Mapping[str, int]
+) -> Values:
+    """The sums, each divided by what was counted of its component."""
+    divided = {
+        name: [total / max(counted[name], 1) for total in layers] for name, layers in sums.items()
+    }
+    return as_values(found, divided)
 
 
 def as_values(
