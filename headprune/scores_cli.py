@@ -64,10 +64,11 @@ def scores(
 
     from headprune.errors import UsageError
     from headprune.report.heat_map import save_heat_maps
+    from headprune.scores.names import SCORES
 
     try:
         from hf_plugin.quiet import quieten
-        from hf_plugin.scores.run import SCORES, score_heads
+        from hf_plugin.scores.run import score_heads
     except ImportError as error:
         raise UsageError(
             f"scoring Hugging Face models needs transformers ({error}); see the README, Install"
@@ -88,7 +89,7 @@ def scores(
         batch_size=batch_size,
         max_length=max_length,
         seed=seed,
-        watch=lambda batches, total: iter(track(batches, description="scoring", total=total)),
+        watch=lambda batches, total, what: iter(track(batches, description=what, total=total)),
     )
     for name, result in found.items():
         made = result.normalised() if normalise else result

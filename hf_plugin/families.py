@@ -6,10 +6,10 @@ exactly, is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
@@ -177,6 +177,14 @@ class Attention:
     def present(self) -> tuple[int, ...]:
         """The heads that have weights."""
         return tuple(sorted((*self.kept, *self.uniform)))
+
+    def weights_by_head(self) -> Iterator[Tensor]:
+        """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each."""
+        heads = len(self.present)
+        for linear in self.inputs:
+            for block in linear.weight.chunk(self.names.blocks):
+                yield block.unflatten(0, (heads, -1)).flatten(1)
+        yield self.output.weight.unflatten(1, (heads, -1)).transpose(0, 1).flatten(1)
 
     def set_heads(self, *, kept: tuple[int, ...], uniform: tuple[int, ...], heads: int) -> None:
         """Write down which of the unpruned attention's ``heads`` are left, and how many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.plan import COMPONENTS, HeadPlan, Shape
+from headprune.significance import holm
 
 _FORMAT = "headprune.scores"
 _VERSION = 1
@@ -32,6 +33,7 @@ class HeadScores:
         fingerprint: of the model's weights; scores of other weights say nothing of a model.
         data: what it was computed on, as signatures write it; empty for scores that need none.
         settings: all else that the numbers depend on.
+        p_values: where the numbers are differences that were tested, the p-value of each.
     """
 
     name: str
@@ -40,27 +42,13 @@ class HeadScores:
     fingerprint: str = ""
     data: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    p_values: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        frozen: dict[str, tuple[tuple[float | None, ...], ...]] = {}
-        for component, layers in self.values.items():
-            if component not in COMPONENTS:
-                raise UsageError(
-                    f"{component}: unknown component, it is one of {', '.join(COMPONENTS)}"
-                )
-            for layer, numbers in enumerate(layers):
-                for head, value in enumerate(numbers):
-                    if value is not None and not math.isfinite(value):
-                        raise DataError(
-                            f"{self.name}: {component}: layer {layer}: head {head} is {value}, "
-                            "no finite number"
-                        )
-            frozen[component] = tuple(
-                tuple(None if value is None else float(value) for value in numbers)
-                for numbers in layers
-            )
-        ordered = {name: frozen[name] for name in COMPONENTS if name in frozen}
-        object.__setattr__(self, "values", MappingProxyType(ordered))
+        object.__setattr__(self, "values", _frozen(self.values, of=self.name))
+        object.__setattr__(self, "p_values", _frozen(self.p_values, of=f"{self.name}: p-values"))
+        if self.p_values and _places(self.p_values) != _places(self.values):
+            raise DataError(f"{self.name}: not a p-value for each number")
 
     @property
     def heads(self) -> Shape:
@@ -83,18 +71,33 @@ class HeadScores:
             heads=self.heads,
         )
 
+    @property
+    def adjusted_p_values(self) -> Values:
+        """The p-values corrected for their number by Holm's method (1979)."""
+        places = [
+            (name, layer, head)
+            for name, layers in self.p_values.items()
+            for layer, numbers in enumerate(layers)
+            for head, value in enumerate(numbers)
+            if value is not None
+        ]
+        given = [self.p_values[name][layer][head] for name, layer, head in places]
+        adjusted = dict(zip(places, holm([p for p in given if p is not None]), strict=True))
+        return {
+            name: [
+                [adjusted.get((name, layer, head)) for head in range(len(numbers))]
+                for layer, numbers in enumerate(layers)
+            ]
+            for name, layers in self.p_values.items()
+        }
+
     def normalised(self) -> HeadScores:
         """Each layer's numbers divided by their l2 norm (Michel et al. 2019, footnote 6)."""
         values = {
             name: [_unit(numbers) for numbers in layers] for name, layers in self.values.items()
         }
-        return HeadScores(
-            name=self.name,
-            values=values,
-            model=self.model,
-            fingerprint=self.fingerprint,
-            data=self.data,
-            settings={**self.settings, "normalised": "l2 per layer"},
+        return replace(
+            self, values=values, settings={**self.settings, "normalised": "l2 per layer"}
         )
 
     def save(self, path: str | Path) -> None:
@@ -107,8 +110,10 @@ class HeadScores:
             "fingerprint": self.fingerprint,
             "data": self.data,
             "settings": dict(self.settings),
-            "values": {name: [list(row) for row in rows] for name, rows in self.values.items()},
+            "values": _lists(self.values),
         }
+        if self.p_values:
+            content["p_values"] = _lists(self.p_values)
         write_text_atomically(path, json.dumps(content, indent=1) + "\n")
 
     @classmethod
@@ -136,9 +141,39 @@ class HeadScores:
                 fingerprint=str(content["fingerprint"]),
                 data=str(content["data"]),
                 settings=dict(content["settings"]),
+                p_values=content.get("p_values", {}),
             )
         except (KeyError, TypeError, ValueError, AttributeError, UsageError, DataError) as problem:
             raise DataError(f"{path}: not a whole score file ({problem})") from None
+
+
+def _frozen(values: Values, *, of: str) -> Values:
+    frozen: dict[str, tuple[tuple[float | None, ...], ...]] = {}
+    for component, layers in values.items():
+        if component not in COMPONENTS:
+            raise UsageError(
+                f"{component}: unknown component, it is one of {', '.join(COMPONENTS)}"
+            )
+        for layer, numbers in enumerate(layers):
+            for head, value in enumerate(numbers):
+                if value is not None and not math.isfinite(value):
+                    raise DataError(
+                        f"{of}: {component}: layer {layer}: head {head} is {value}, "
+                        "no finite number"
+                    )
+        frozen[component] = tuple(
+            tuple(None if value is None else float(value) for value in numbers)
+            for numbers in layers
+        )
+    return MappingProxyType({name: frozen[name] for name in COMPONENTS if name in frozen})
+
+
+def _places(values: Values) -> list[list[list[bool]]]:
+    return [[[v is not None for v in row] for row in rows] for rows in values.values()]
+
+
+def _lists(values: Values) -> dict[str, list[list[float | None]]]:
+    return {name: [list(row) for row in rows] for name, rows in values.items()}
 
 
 def _unit(numbers: Sequence[float | None]) -> list[float | None]:

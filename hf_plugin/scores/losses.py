@@ -37,3 +37,15 @@ def example_losses(outputs: Any, labels: Tensor) -> Tensor:
         logits.flatten(0, 1), labels.flatten(), reduction="none", ignore_index=IGNORED
     ).view_as(labels)  # B x T
     return each.sum(1) / counted.sum(1).clamp(min=1)
+
+
+def correct_predictions(outputs: Any, labels: Tensor) -> Tensor | None:
+    """Whether each example's class is the label (B,); None where labels are no classes of examples.
+
+    Args:
+        outputs, labels: as of ``example_losses``.
+    """
+    if labels.dim() > 1 or outputs.logits.size(-1) == 1:
+        return None
+    predicted: Tensor = outputs.logits.argmax(-1)
+    return predicted.eq(labels)

@@ -8,23 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import DataCollatorWithPadding, PreTrainedModel
+from datasets import Dataset
+from transformers import DataCollatorWithPadding, PreTrainedModel, PreTrainedTokenizerBase
 
-from headprune.errors import UsageError
-from headprune.scores.head_scores import HeadScores, Values
-from headprune.select.random import lot
+from headprune.errors import DataError, UsageError
+from headprune.scores.combination import ATTENTION_GUIDED
+from headprune.scores.compute import Origin, compute_scores, needs_data, require_known
+from headprune.scores.head_scores import HeadScores
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
 from hf_plugin.glue.models import load_classifier, load_tokenizer
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import encode
-from hf_plugin.scores.attention_statistics import STATISTICS, attention_statistics
-from hf_plugin.scores.gradients import gradient_scores
-from hf_plugin.scores.magnitude import magnitude
-from hf_plugin.surgery import head_plan
+from hf_plugin.scores.model import HuggingFaceModel
 
-GRADIENTS = ("gradient", "taylor")
-SCORES = (*GRADIENTS, *STATISTICS, "magnitude", "random")
-_WITHOUT_DATA = ("magnitude", "random")
+Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
+"""Wraps the batches of a pass, of which there are so many, and what the pass is for."""
 
 
 def score_heads(
@@ -38,69 +36,81 @@ def score_heads(
     batch_size: int = 32,
     max_length: int = 128,
     seed: int = 1,
-    watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda batches, _: batches,
+    metric: str = "accuracy",
+    weights: Mapping[str, float] = ATTENTION_GUIDED,
+    watch: Watch = lambda batches, *_: batches,
 ) -> dict[str, HeadScores]:
     """The scores called ``scores`` of a fine-tuned classifier.
 
     Args:
         model_name: a Hugging Face folder, or a name on the hub.
-        scores: of ``SCORES``.
+        scores: see ``headprune.scores.names``.
         task: a task of GLUE.
         data_dir: GLUE's tsv files; without it, the hub.
         split: ``train`` or ``dev``.
         max_examples: a random subset of so many, the same every time.
         seed: of the score ``random``.
-        watch: wraps the batches of each pass, of which there are so many; for a progress bar.
+        metric: of ablations: ``accuracy`` or ``loss``.
+        weights: of the combination.
+        watch: for a progress bar.
 
     Raises:
         UsageError: no such score, task or split, or a model that cannot be pruned.
         DataError: a model or data that cannot be read, or numbers that are not finite.
     """
-    for name in scores:
-        if name not in SCORES:
-            raise UsageError(f"there is no score {name!r}; there are {', '.join(SCORES)}")
+    require_known(scores)
     chosen = task_named(task)
     if split not in chosen.files:
         raise UsageError(f"{task} has no split {split!r}; it has {', '.join(chosen.files)}")
     model = load_classifier(model_name, chosen, untrained=False)
-    values: dict[str, Values] = {}
-    data = ""
-    settings: dict[str, Any] = {}
-    if any(name not in _WITHOUT_DATA for name in scores):
+    special: frozenset[int] = frozenset()
+    data, settings = "", {}
+    encoded: Dataset | None = None
+    if needs_data(scores):
         examples = load_splits(chosen, data_dir, splits=[split])[split]
         if max_examples is not None:
             examples = examples.subset(max_examples)
         tokenizer = load_tokenizer(model_name)
-        encoded = encode(examples, tokenizer, max_length=max_length).remove_columns("length")
-        collate = DataCollatorWithPadding(tokenizer)
-
-        def batches() -> Iterator[Mapping[str, torch.Tensor]]:
-            starts = range(0, len(encoded), batch_size)
-            cut = (encoded.select(range(i, min(i + batch_size, len(encoded)))) for i in starts)
-            return watch((dict(collate(list(part))) for part in cut), len(starts))
-
+        encoded = encode(examples, tokenizer, max_length=max_length)
+        special = frozenset(tokenizer.all_special_ids)
         data = f"{chosen.data_name}.{split}[{len(examples)}]"
         settings = {"max_length": max_length, "subset_seed": SUBSET_SEED}
-        if any(name in GRADIENTS for name in scores):
-            found = gradient_scores(model, batches())
-            values |= {"gradient": found.gradient, "taylor": found.taylor}
-        if any(name in STATISTICS for name in scores):
-            values |= attention_statistics(model, batches())
-    values |= {"magnitude": magnitude(model), "random": _random(model, seed=seed)}
-    of_weights = fingerprint(model)
-    of_data = {"random": ("", {"seed": seed}), "magnitude": ("", {})}
-    made = {}
-    for name in scores:
-        its_data, its_settings = of_data.get(name, (data, settings))
-        made[name] = HeadScores(
-            name=name,
-            values=values[name],
-            model=model_name,
-            fingerprint=of_weights,
-            data=its_data,
-            settings=its_settings,
+
+    def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
+        if encoded is None or not len(encoded):
+            raise DataError("no example to compute scores on")
+        return batches_of(
+            encoded, tokenizer, size=batch_size, watch=lambda b, n: watch(b, n, purpose)
         )
-    return made
+
+    return compute_scores(
+        HuggingFaceModel(model, special_tokens=special),
+        scores,
+        batches=batches,
+        origin=Origin(
+            model=model_name, fingerprint=fingerprint(model), data=data, settings=settings
+        ),
+        metric=metric,
+        seed=seed,
+        weights=weights,
+    )
+
+
+def batches_of(
+    encoded: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    size: int,
+    watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda batches, _: batches,
+) -> Iterator[Mapping[str, torch.Tensor]]:
+    """Encoded examples, those of like length together, padded to the longest of each batch."""
+    collate = DataCollatorWithPadding(tokenizer)
+    lengths = torch.tensor(list(encoded["length"]))
+    order = lengths.argsort(stable=True).tolist()
+    inputs = encoded.remove_columns("length")
+    starts = range(0, len(order), size)
+    cut = (inputs.select(order[start : start + size]) for start in starts)
+    return watch((dict(collate(list(part))) for part in cut), len(starts))
 
 
 def fingerprint(model: PreTrainedModel) -> str:
@@ -110,18 +120,3 @@ def fingerprint(model: PreTrainedModel) -> str:
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def _random(model: PreTrainedModel, *, seed: int) -> Values:
-    """The lots of ``select.at_random``, from 0 to 1; the heads that it keeps have the highest."""
-    plan = head_plan(model)
-    return {
-        name: [
-            [
-                1 - lot(seed, (name, layer, head)) / 2**256 if head in kept else None
-                for head in range(plan.heads[name][layer])
-            ]
-            for layer, kept in enumerate(layers)
-        ]
-        for name, layers in plan.kept.items()
-    }

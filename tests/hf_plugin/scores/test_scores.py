@@ -11,11 +11,26 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceC
 import hf_plugin
 from headprune import DataError, UsageError
 from headprune.scores import HeadScores
-from hf_plugin.scores.attention_statistics import STATISTICS, THRESHOLD, attention_statistics
-from hf_plugin.scores.gradients import gradient_scores
+from headprune.scores import attention_statistics as core_statistics
+from headprune.scores import gradients as core_gradients
+from headprune.scores import magnitude as core_magnitude
+from headprune.scores.attention_statistics import THRESHOLD
+from headprune.scores.names import STATISTICS
 from hf_plugin.scores.losses import example_losses
-from hf_plugin.scores.magnitude import magnitude
+from hf_plugin.scores.model import HuggingFaceModel
 from tests.hf_plugin.models import HEADS, LAYERS, SIZE, SOME, build, plan_for, shape_of
+
+
+def gradient_scores(model, batches):
+    return core_gradients.gradient_scores(HuggingFaceModel(model), batches)
+
+
+def attention_statistics(model, batches):
+    return core_statistics.attention_statistics(HuggingFaceModel(model), batches)
+
+
+def magnitude(model):
+    return core_magnitude.magnitude(HuggingFaceModel(model).attentions)
 
 
 def data(family: str) -> dict[str, torch.Tensor]:
@@ -180,7 +195,8 @@ def test_heads_that_are_gone_have_no_number(family):
     hf_plugin.prune_heads(model, plan)
     gradients = gradient_scores(model, cut_up(data(family), 2))
     scores = [gradients.gradient, gradients.taylor, magnitude(model)]
-    scores += attention_statistics(model, cut_up(data(family), 2)).values()
+    statistics = attention_statistics(model, cut_up(data(family), 2))
+    scores += [statistics[kind] for kind in STATISTICS]
     for values in scores:
         assert HeadScores(name="any", values=values).scored == plan
 
@@ -208,7 +224,7 @@ def test_frozen_models_can_be_scored():
 def test_what_cannot_be_scored():
     model = classifier("bert")
     unlabelled = {name: t for name, t in data("bert").items() if name != "labels"}
-    with pytest.raises(DataError, match="need labels"):
+    with pytest.raises(DataError, match="needs labels"):
         gradient_scores(model, [unlabelled])
     for score in (gradient_scores, attention_statistics):
         with pytest.raises(DataError, match="no example"):

@@ -7,22 +7,18 @@ give all of it in one backward pass a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from headprune.errors import DataError
 from headprune.scores.head_scores import Values
-from hf_plugin.families import Attention, attentions
-from hf_plugin.scores.losses import example_losses
-from hf_plugin.scores.values import evaluating, mask_of, means, no_sums
-
-Batch = Mapping[str, Tensor]
+from headprune.scores.scored_model import Attention, Batches, ScoredModel
+from headprune.scores.values import Found, means, no_sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,39 +38,37 @@ class GradientScores:
     examples: int
 
 
-def gradient_scores(model: PreTrainedModel, batches: Iterable[Batch]) -> GradientScores:
-    """Score all heads of ``model`` by gradients.
+def gradient_scores(scored: ScoredModel, batches: Batches) -> GradientScores:
+    """Score all heads by gradients.
 
     Args:
-        model: with logits for the labels; it is evaluated without dropout, and left as it was.
-        batches: model inputs with ``labels``. How the data are cut into batches does not matter.
+        scored: the model; it is evaluated without dropout, and left as it was.
+        batches: with labels. How the data are cut into batches does not matter.
 
     Raises:
-        UsageError: a model that cannot be pruned, or without logits.
+        UsageError: a model without outputs for labels.
         DataError: no data, no labels in them, or a gradient that is not finite.
     """
-    found = attentions(model)
+    found = scored.attentions
     gradient, taylor = no_sums(found), no_sums(found)
     counted = dict.fromkeys(found, 0)
     examples = 0
-    with evaluating(model), _gates(found) as gates:
+    with scored.evaluating(), _gates(found) as gates:
         for batch in batches:
-            if "labels" not in batch:
-                raise DataError("scores by gradients need labels, the batches have none")
             gates.clear()
             with torch.enable_grad():
-                losses = example_losses(model(**batch), batch["labels"])  # B
+                losses = scored.outcome(batch).losses  # B
                 places = list(gates)
                 dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
             examples += len(losses)
-            for (name, layer), dot in zip(places, dots, strict=True):  # B x T x H'
+            for (name, layer), dot in zip(places, dots, strict=True):
                 if not dot.isfinite().all():
                     raise DataError(f"{name}: layer {layer}: a gradient is not finite")
-                dot = dot.double().cpu()
+                dot = dot.movedim(scored.batch_dim, 0).double().cpu()  # B x T x H'
                 gradient[name][layer] += dot.sum(1).abs().sum(0)
                 taylor[name][layer] += dot.abs().sum((0, 1))
             for name in found:
-                counted[name] += int(mask_of(name, batch).sum())
+                counted[name] += int(scored.queries(name, batch).sum())
     if not examples:
         raise DataError("no example to compute scores on")
     return GradientScores(
@@ -89,7 +83,7 @@ Place = tuple[str, int]
 
 
 @contextmanager
-def _gates(found: Mapping[str, tuple[Attention, ...]]) -> Iterator[dict[Place, Tensor]]:
+def _gates(found: Found) -> Iterator[dict[Place, Tensor]]:
     """Within this context each forward pass multiplies head outputs by ones, which it notes."""
     gates: dict[Place, Tensor] = {}
     with ExitStack() as hooks:
@@ -106,8 +100,8 @@ def _note(
     attention: Attention, place: Place, gates: dict[Place, Tensor]
 ) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
     def multiply(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x = inputs[0]  # B x T x H'd
-        ones = x.new_ones(*x.shape[:-1], len(attention.present), requires_grad=True)  # B x T x H'
+        x = inputs[0]  # B x T x H'd, or T x B x H'd
+        ones = x.new_ones(*x.shape[:-1], len(attention.present), requires_grad=True)
         gates[place] = ones
         return (x * ones.repeat_interleave(attention.head_size, dim=-1), *inputs[1:])
 

@@ -1,0 +1,102 @@
+"""Scores from attention weights, worked out as they come: no map of a whole data set is kept.
+
+All are means over queries that are real tokens; weights on padding are zero, and keys that are
+padding do not count.
+
+- confidence: the largest weight (Voita et al. 2019).
+- entropy: of the weights, in nats.
+- sparsity: share of the keys with a weight below the threshold.
+- hoyer: Hoyer's sparsity of the weights (2004), 0 where they are even to 1 where one has all.
+- distribution: Kullback-Leibler divergence, in nats, of a head's weights from the mean of its
+  layer's heads; redundant heads have little.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headprune.errors import DataError
+from headprune.scores.head_scores import Values
+from headprune.scores.names import ROLES, STATISTICS
+from headprune.scores.roles import Rarity, roles
+from headprune.scores.scored_model import Batch, Batches, ScoredModel
+from headprune.scores.values import means, no_sums
+
+THRESHOLD = 0.01
+"""Weights below it count as none for ``sparsity``."""
+
+
+def attention_statistics(
+    scored: ScoredModel, batches: Batches, *, rarity: Rarity | None = None
+) -> dict[str, Values]:
+    """All of ``STATISTICS``, and of ``ROLES``, in one pass over the data.
+
+    Args:
+        scored: the model; it is evaluated without dropout and left as it was.
+        batches: its inputs. How the data are cut into batches does not matter.
+        rarity: how often each token is there, for the role ``rare``, which is left out without.
+
+    Raises:
+        DataError: no data.
+    """
+    found = scored.attentions
+    kinds = (*STATISTICS, *(role for role in ROLES if rarity or role != "rare"))
+    sums = {kind: no_sums(found) for kind in kinds}
+    counted = dict.fromkeys(found, 0)
+    of_component: dict[str, set[str]] = {kind: set() for kind in kinds}
+    batch: Batch = None
+
+    def see(name: str, layer: int, weights: Tensor) -> None:
+        queries = scored.queries(name, batch)  # B x T
+        keys = scored.keys(name, batch)  # B x S
+        real = (keys >= 0)[:, None, :].expand(-1, queries.size(1), -1)  # B x T x S
+        if name == "DS":  # a token attends to those before it
+            real = real.tril()
+        weights = weights.float()
+        of_batch = statistics(weights, real)
+        of_batch |= roles(
+            weights, keys, component=name, special=scored.special_tokens, rarity=rarity
+        )
+        for kind, values in of_batch.items():  # B x H' x T
+            of_component[kind].add(name)
+            sums[kind][name][layer] += (values * queries.unsqueeze(1)).sum((0, 2)).double().cpu()
+
+    with scored.evaluating(), scored.attending(), torch.no_grad():
+        for batch in batches:
+            scored.attend(batch, see)
+            for name in found:
+                counted[name] += int(scored.queries(name, batch).sum())
+    if not any(counted.values()):
+        raise DataError("no example to compute scores on")
+    return {
+        kind: means(
+            found,
+            {name: rows for name, rows in total.items() if name in of_component[kind]},
+            counted=counted,
+        )
+        for kind, total in sums.items()
+    }
+
+
+def statistics(weights: Tensor, real: Tensor) -> dict[str, Tensor]:
+    """Each of ``STATISTICS`` for each query, B x H' x T.
+
+    Args:
+        weights: B x H' x T x S.
+        real: B x T x S, the keys that a query may attend to.
+    """
+    real = real.unsqueeze(1)  # B x 1 x T x S
+    number = real.sum(-1).clamp(min=1)  # B x 1 x T
+    mean = weights.mean(1, keepdim=True)  # B x 1 x T x S
+    length = weights.square().sum(-1).sqrt()  # the weights' l2 norm; their l1 norm is 1
+    root = number.sqrt()
+    return {
+        "confidence": weights.amax(-1),
+        "entropy": -torch.special.xlogy(weights, weights).sum(-1),
+        "sparsity": ((weights < THRESHOLD) & real).sum(-1) / number,
+        "hoyer": torch.where(number > 1, (root - 1 / length) / (root - 1).clamp(min=1e-6), 1.0),
+        "distribution": (
+            torch.special.xlogy(weights, weights) - torch.special.xlogy(weights, mean)
+        ).sum(-1),
+    }

@@ -1,0 +1,88 @@
+"""One score from several, with stated weights."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from headprune.errors import DataError, UsageError
+from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import COMBINATION
+
+ATTENTION_GUIDED: Mapping[str, float] = {"entropy": -1.0, "sparsity": 1.0, "distribution": 1.0}
+"""Focused, sparse and distinct heads are the important ones (attention-guided pruning)."""
+
+
+def combined(scores: Mapping[str, HeadScores], weights: Mapping[str, float]) -> HeadScores:
+    """The weighted sum of scores, each first brought to mean 0 and standard deviation 1 over all
+    heads, so that weights compare scores of any unit. A score that is the same for all heads adds
+    nothing.
+
+    Args:
+        scores: by name; all of one model.
+        weights: for names of ``scores``; below 0 where low numbers are good.
+
+    Raises:
+        UsageError: no weight, a weight for a score that is not there, or only zeros.
+        DataError: scores of different models.
+    """
+    for name in weights:
+        if name not in scores:
+            raise UsageError(
+                f"there is no score {name} to combine; there are {', '.join(scores) or 'none'}"
+            )
+    if not any(weights.values()):
+        raise UsageError("give at least one score a weight other than 0")
+    parts = [scores[name] for name in weights]
+    first = parts[0]
+    for part in parts[1:]:
+        if (part.heads, part.fingerprint) != (first.heads, first.fingerprint):
+            raise DataError(f"{first.name} and {part.name} are scores of different models")
+        if part.scored != first.scored:
+            raise DataError(f"{first.name} and {part.name} are not of the same heads")
+    standard = [(_standardised(scores[name]), weight) for name, weight in weights.items()]
+    values = {
+        component: [
+            [
+                None
+                if number is None
+                else sum(weight * table[component, layer, head] for table, weight in standard)
+                for head, number in enumerate(row)
+            ]
+            for layer, row in enumerate(rows)
+        ]
+        for component, rows in first.values.items()
+    }
+    return replace(
+        first,
+        name=COMBINATION,
+        values=values,
+        data=", ".join(dict.fromkeys(part.data for part in parts if part.data)),
+        settings={"weights": dict(weights)},
+        p_values={},
+    )
+
+
+def flat(scores: HeadScores) -> dict[tuple[str, int, int], float]:
+    """The number of each head that has one, by component, layer and head."""
+    return {
+        (component, layer, head): value
+        for component, rows in scores.values.items()
+        for layer, row in enumerate(rows)
+        for head, value in enumerate(row)
+        if value is not None
+    }
+
+
+def _standardised(scores: HeadScores) -> dict[tuple[str, int, int], float]:
+    numbers = flat(scores)
+    mean, deviation = statistics.fmean(numbers.values()), _deviation(list(numbers.values()))
+    return {
+        place: (number - mean) / deviation if deviation else 0.0
+        for place, number in numbers.items()
+    }
+
+
+def _deviation(numbers: Sequence[float]) -> float:
+    return statistics.pstdev(numbers)

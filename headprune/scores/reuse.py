@@ -1,0 +1,163 @@
+"""Many masks of one attention at little cost: what its heads have no influence on runs once.
+
+With heads of one layer masked, everything below that layer stays as it was, and so does the
+attention itself up to its output projection, which is a sum over heads:
+
+    out = b_o + sum over h of xi_h head_h W_o^h      (Budhraja et al. 2020, equation 2)
+
+So one run without masks is recorded; then, for each attention, the layers from its output
+projection on run once for several masks together, which stand side by side in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headprune.scores.scored_model import Attention, Batch, Outcome, ScoredModel
+
+Cases = Mapping[tuple[str, int], Sequence[frozenset[int]]]
+"""For components and layers, sets of heads: each is a mask, of the heads that stay on."""
+
+AT_ONCE = 256
+"""Examples, times masks, that run together."""
+
+
+@torch.no_grad()
+def masked_outcomes(
+    scored: ScoredModel, batch: Batch, cases: Cases, *, at_once: int = AT_ONCE
+) -> tuple[Outcome, dict[tuple[str, int], list[Outcome]]]:
+    """What the model makes of a batch as it is, and with each mask.
+
+    Args:
+        scored: the model, evaluating.
+        batch: with labels.
+        cases: the masks; heads that are pruned already stay as they are.
+        at_once: see ``AT_ONCE``.
+    """
+    record = _Record()
+    with record.of(scored, cases):
+        base = scored.outcome(batch)
+    examples = len(base.losses)
+    together = max(1, at_once // examples)
+    found: dict[tuple[str, int], list[Outcome]] = {}
+    for (component, layer), masks in cases.items():
+        attention = scored.attentions[component][layer]
+        contributions = _contributions(attention, record.inputs[attention.output])
+        bias = record.outputs[attention.output] - contributions.sum(0)
+        found[component, layer] = []
+        for start in range(0, len(masks), together):
+            some = masks[start : start + together]
+            on = _on(attention, some).to(contributions)  # m x H'
+            variants = bias + torch.einsum("mh,h...->m...", on, contributions)  # m x B x T x C
+            variants = variants.movedim(0, scored.batch_dim).flatten(
+                scored.batch_dim, scored.batch_dim + 1
+            )  # mB x T x C, or T x mB x C
+            with _replaced(scored, component, layer, record, variants, times=len(some)):
+                outcome = scored.outcome(scored.repeat_batch(batch, len(some)))
+            found[component, layer] += _apart(outcome, number=len(some))
+    return base, found
+
+
+class _Record:
+    """What modules took and gave in the run without masks."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[nn.Module, Tensor] = {}
+        self.outputs: dict[nn.Module, Any] = {}
+
+    @contextmanager
+    def of(self, scored: ScoredModel, cases: Cases) -> Iterator[None]:
+        """Within this context, the model's run is recorded."""
+        modules: set[nn.Module] = set()
+        for component, layer in cases:
+            attention = scored.attentions[component][layer]
+            modules |= {attention.module, attention.output}
+            modules |= {*scored.skipped(component, layer), *scored.reused(component, layer)}
+        with ExitStack() as hooks:
+            for module in modules:
+                hooks.callback(module.register_forward_hook(self._keep).remove)
+            yield
+
+    def _keep(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if isinstance(module, nn.Linear):
+            self.inputs[module] = inputs[0]
+        self.outputs[module] = output
+
+
+def _contributions(attention: Attention, x: Tensor) -> Tensor:
+    """What each head adds to the output: H' x B x T x C of x, B x T x H'd."""
+    heads = len(attention.present)
+    by_head = x.unflatten(-1, (heads, attention.head_size))  # B x T x H' x d
+    weight = attention.output.weight.unflatten(1, (heads, attention.head_size))  # C x H' x d
+    return torch.einsum("...hd,chd->h...c", by_head, weight)
+
+
+def _on(attention: Attention, masks: Sequence[frozenset[int]]) -> Tensor:
+    """m x H': 1 where a head stays on; uniform heads always do."""
+    return torch.tensor(
+        [
+            [head in mask or head not in attention.kept for head in attention.present]
+            for mask in masks
+        ]
+    )
+
+
+@contextmanager
+def _replaced(
+    scored: ScoredModel,
+    component: str,
+    layer: int,
+    record: _Record,
+    variants: Tensor,
+    *,
+    times: int,
+) -> Iterator[None]:
+    """Within this context, modules give what they gave before, so many times; heads are masked."""
+    attention = scored.attentions[component][layer]
+    gives = {module: record.outputs[module] for module in scored.skipped(component, layer)}
+    for module in scored.reused(component, layer):
+        gives[module] = scored.repeat_output(module, record.outputs[module], times)
+    before = record.outputs[attention.module]
+    if any(part is attention.output for part in attention.module.modules()):
+        gives[attention.module] = _with_first(before, variants)
+    else:
+        gives |= {attention.module: before, attention.output: variants}
+    with ExitStack() as stack:
+        for module, output in gives.items():
+            stack.enter_context(_giving(module, output))
+        yield
+
+
+def _with_first(output: Any, first: Tensor) -> Any:
+    return first if isinstance(output, Tensor) else (first, *output[1:])
+
+
+@contextmanager
+def _giving(module: nn.Module, output: Any) -> Iterator[None]:
+    """Within this context, ``module`` does nothing but return ``output``."""
+
+    def forward(*_: Any, **__: Any) -> Any:
+        return output
+
+    before: Callable[..., Any] | None = module.__dict__.get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.forward
+        else:
+            module.forward = before
+
+
+def _apart(outcome: Outcome, *, number: int) -> list[Outcome]:
+    losses = outcome.losses.chunk(number)
+    if outcome.correct is None:
+        return [Outcome(part) for part in losses]
+    pairs = zip(losses, outcome.correct.chunk(number), strict=True)
+    return [Outcome(part, right) for part, right in pairs]

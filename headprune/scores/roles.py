@@ -1,0 +1,82 @@
+"""What heads look at (Voita et al. 2019): roles, each the share of queries whose largest weight
+is on a certain key.
+
+- previous, same, next: the token one position before the query, at it, one after it
+  (self-attention only).
+- rare: the token of the keys' sentence that is rarest in all the data (not in the decoder's
+  self-attention, where most queries do not see it).
+- separator: a token that stands for no text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+_SELF = ("ES", "DS")
+_OFFSETS = {"previous": -1, "same": 0, "next": 1}
+
+Rarity = Callable[[Tensor], Tensor]
+"""From token numbers (B x S, -1 padding) to how often each is in the data."""
+
+
+def rarity_of(sentences: Iterable[Tensor], *, special: frozenset[int]) -> Rarity:
+    """Counts of tokens in the sentences, B x S each; separators and padding count as frequent.
+
+    Args:
+        sentences: token numbers, -1 where there is padding.
+        special: tokens that stand for no text.
+    """
+    counts: Counter[int] = Counter()
+    for tokens in sentences:
+        counts.update(tokens.flatten().tolist())
+    most = max(counts.values(), default=0) + 1
+    table = torch.zeros(max((*counts, *special, 0)) + 1, dtype=torch.long)
+    for token, count in counts.items():
+        if token >= 0:
+            table[token] = count
+    table[sorted(special)] = most
+
+    def count_of(tokens: Tensor) -> Tensor:
+        known = table.to(tokens.device)[tokens.clamp(min=0)]
+        return known.masked_fill(tokens < 0, most + 1)
+
+    return count_of
+
+
+def roles(
+    weights: Tensor,
+    keys: Tensor,
+    *,
+    component: str,
+    special: frozenset[int],
+    rarity: Rarity | None,
+) -> dict[str, Tensor]:
+    """Whether each query's largest weight is where the role says: B x H' x T, 0 or 1.
+
+    Of equal weights the first counts. Roles that make no sense for the component are left out.
+
+    Args:
+        weights: B x H' x T x S.
+        keys: B x S, their token numbers, -1 where there is padding.
+        component: whose weights they are.
+        special: tokens that stand for no text.
+        rarity: how often tokens are in the data.
+    """
+    largest = weights.argmax(-1)  # B x H' x T
+    found = {}
+    if component in _SELF:
+        positions = torch.arange(weights.size(2), device=weights.device)  # T
+        for role, offset in _OFFSETS.items():
+            if not (component == "DS" and role == "next"):  # no token attends to a later one
+                found[role] = (largest == positions + offset).float()
+    if rarity is not None and component != "DS":
+        rarest = rarity(keys).argmin(-1)  # B
+        found["rare"] = (largest == rarest[:, None, None]).float()
+    separators = torch.isin(keys, torch.tensor(sorted(special), device=keys.device))  # B x S
+    by_head = separators[:, None, :].expand(-1, weights.size(1), -1)  # B x H' x S
+    found["separator"] = by_head.gather(2, largest).float()
+    return found

@@ -1,0 +1,166 @@
+"""A Hugging Face model as the scores of headprune see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
+
+from headprune.errors import DataError
+from headprune.scores.scored_model import Attention, Outcome, See
+from hf_plugin.families import FAMILIES, attentions, family_of
+from hf_plugin.scores.losses import IGNORED, correct_predictions, example_losses
+
+Batch = Mapping[str, Tensor]
+
+_ON_REQUEST = ("deberta-v2",)
+"""Families whose attention modules return their weights only when the model is asked for them."""
+
+
+class HuggingFaceModel:
+    """Implements ``headprune.scores.scored_model.ScoredModel``.
+
+    Args:
+        model: any that can be pruned, with a task head where scores need labels.
+        special_tokens: numbers of tokens that stand for no text.
+
+    Raises:
+        UsageError: a model that cannot be pruned.
+    """
+
+    batch_dim = 0
+
+    def __init__(
+        self, model: PreTrainedModel, *, special_tokens: frozenset[int] = frozenset()
+    ) -> None:
+        self.model = model
+        self.attentions: Mapping[str, Sequence[Attention]] = attentions(model)
+        self._special_tokens = special_tokens
+        # A cache of keys would be filled by layers that scoring leaves out.
+        self._options: dict[str, Any] = {"use_cache": False} if "DS" in self.attentions else {}
+
+    @property
+    def special_tokens(self) -> frozenset[int]:
+        """Numbers of tokens that stand for no text."""
+        return self._special_tokens
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """The model without dropout, within this context."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            yield
+        finally:
+            self.model.train(training)
+
+    def outcome(self, batch: Batch) -> Outcome:
+        """Run the model on inputs with ``labels``."""
+        if "labels" not in batch:
+            raise DataError("the score needs labels, the batches have none")
+        outputs = self.model(**batch, **self._options)
+        return Outcome(
+            losses=example_losses(outputs, batch["labels"]),
+            correct=correct_predictions(outputs, batch["labels"]),
+        )
+
+    @contextmanager
+    def attending(self) -> Iterator[None]:
+        """With eager attention: other implementations do not return the weights."""
+        before = self.model.config._attn_implementation
+        if before == "eager":
+            yield
+            return
+        self.model.set_attn_implementation("eager")
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(before)
+
+    def attend(self, batch: Batch, see: See) -> None:
+        """Run the model and show the weights of every attention that has heads."""
+        on_request = family_of(self.model) in _ON_REQUEST
+        options = {"output_attentions": True} if on_request else {}
+        with ExitStack() as hooks:
+            for name, layers in self.attentions.items():
+                for layer, attention in enumerate(layers):
+                    if attention.present:
+                        watch = _watch(name, layer, see)
+                        hooks.callback(attention.module.register_forward_hook(watch).remove)
+            self.model(**batch, **options, **self._options)
+
+    def queries(self, component: str, batch: Batch) -> Tensor:
+        """Which positions are real tokens, on the side of the component's queries: B x T, bool."""
+        return self._tokens(decoder=component != "ES", batch=batch) >= 0
+
+    def keys(self, component: str, batch: Batch) -> Tensor:
+        """Token numbers of the component's keys, B x S; -1 where there is padding."""
+        return self._tokens(decoder=component == "DS", batch=batch)
+
+    def _tokens(self, *, decoder: bool, batch: Batch) -> Tensor:
+        if not decoder:
+            mask = batch.get("attention_mask")
+            tokens = batch["input_ids"]
+            return tokens if mask is None else tokens.masked_fill(~mask.bool(), -1)
+        if "decoder_input_ids" in batch:
+            tokens = batch["decoder_input_ids"]
+            mask = batch.get("decoder_attention_mask")
+            if mask is None and "labels" in batch and batch["labels"].shape == tokens.shape:
+                mask = batch["labels"].ne(IGNORED)
+            return tokens if mask is None else tokens.masked_fill(~mask.bool(), -1)
+        if batch["labels"].dim() == 1:  # a classifier: its decoder reads the input once more
+            return self._shifted(self._tokens(decoder=False, batch=batch))
+        labels = batch["labels"]
+        return self._shifted(labels).masked_fill(labels.eq(IGNORED), -1)
+
+    def _shifted(self, tokens: Tensor) -> Tensor:
+        """What the decoder reads: ``tokens`` one position later, after its first token."""
+        start = self.model.config.decoder_start_token_id
+        return torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], dim=1)
+
+    def skipped(self, component: str, layer: int) -> Sequence[nn.Module]:
+        """All layers below the one below."""
+        return self._layers(component)[: max(layer - 1, 0)]
+
+    def reused(self, component: str, layer: int) -> Sequence[nn.Module]:
+        """The layer below; for a decoder the encoder, for ED the self-attention before it."""
+        modules = list(self._layers(component)[max(layer - 1, 0) : layer])
+        if component != "ES" and "ES" in self.attentions:
+            modules.append(self.model.base_model.get_submodule("encoder"))
+        if component == "ED":
+            modules.append(self.attentions["DS"][layer].module)
+        return modules
+
+    def _layers(self, component: str) -> list[nn.Module]:
+        names = FAMILIES[family_of(self.model)][component]
+        return list(self.model.base_model.get_submodule(names.layers).children())
+
+    def repeat_batch(self, batch: Batch, times: int) -> Batch:
+        """The batch that holds ``batch`` so many times, one after the other."""
+        return {
+            name: tensor.repeat(times, *[1] * (tensor.dim() - 1)) for name, tensor in batch.items()
+        }
+
+    def repeat_output(self, module: nn.Module, output: Any, times: int) -> Any:
+        """The like for a module's output, whatever it is made of."""
+        if isinstance(output, Tensor):
+            return output.repeat(times, *[1] * (output.dim() - 1))
+        if isinstance(output, ModelOutput):
+            return type(output)(
+                **{name: self.repeat_output(module, part, times) for name, part in output.items()}
+            )
+        if isinstance(output, (tuple, list)):
+            return type(output)(self.repeat_output(module, part, times) for part in output)
+        return output
+
+
+def _watch(name: str, layer: int, see: See) -> Callable[[nn.Module, Any, Any], None]:
+    def watch(_: nn.Module, inputs: Any, outputs: Any) -> None:
+        see(name, layer, outputs[1])
+
+    return watch
