@@ -21,6 +21,7 @@ from headprune.cost import Sizes, pruned_parameters
 from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
 from headprune.plan import HeadPlan
+from headprune.scores.fingerprint import fingerprint
 from headprune.surgery import cut, uncut
 
 _ARCH = "transformer_headpruned"
@@ -119,6 +120,11 @@ class Checkpoint:
         """Parameters that the model had before heads were removed."""
         removed = self.form == "remove"
         return self.parameters + (pruned_parameters(self.plan, self.sizes) if removed else 0)
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the weights from others."""
+        return fingerprint(self.state["model"])
 
     def attentions(self) -> Iterator[tuple[str, int, str]]:
         """Component, layer and the prefix of its weights' names, for every attention."""

@@ -21,6 +21,7 @@ from headprune.glue_cli import app as glue_app
 from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.report.cli import app as report_app
 from headprune.scores import HeadScores
+from headprune.scores.names import keep_of
 from headprune.scores_cli import app as scores_app
 from headprune.translate_cli import app as translate_app
 from headprune.version import __version__
@@ -103,8 +104,12 @@ def plan(
         ),
     ] = None,
     best: Annotated[
-        Best, typer.Option(help="Whether high or low scores are good; goes with --scores.")
-    ] = Best.high,
+        Best | None,
+        typer.Option(
+            help="Whether high or low scores are good; goes with --scores.",
+            show_default="high; low for entropy and alone",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the random choice.")] = 1,
     at_least: Annotated[
         int | None,
@@ -150,14 +155,20 @@ def plan(
         raise UsageError("give --shape or --model, not both")
     if scores and (prune or shape):
         raise UsageError("--scores goes with --percent or --keep, and brings the shape along")
-    within = _load_model(model).plan if model else None
+    loaded = _load_model(model) if model else None
+    within = loaded.plan if loaded else None
     if scores:
         ranked = HeadScores.load(scores)
+        if loaded and ranked.fingerprint and ranked.fingerprint != loaded.fingerprint:
+            raise DataError(
+                f"{scores}: scores of other weights than those of {model}; score this model, or "
+                "leave --model out"
+            )
         chosen = select.by_score(
             ranked,
             percent=percent,
             per_layer=_parse_keep(keep, ranked.heads) if keep else None,
-            keep=best.value,
+            keep=best.value if best else keep_of(ranked.name),
             at_least=1 if at_least is None else at_least,
             within=within,
         )

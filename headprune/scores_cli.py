@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from headprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from headprune.scores import HeadScores
 
 app = typer.Typer(no_args_is_help=True, help="How important is each head?")
 
@@ -13,31 +20,61 @@ app = typer.Typer(no_args_is_help=True, help="How important is each head?")
 @app.command()
 def scores(
     model: Annotated[
-        str, typer.Argument(help="A fine-tuned classifier: a Hugging Face folder, or a hub's name.")
+        str,
+        typer.Argument(
+            help="A fine-tuned classifier (a Hugging Face folder, or a hub's name), or a fairseq "
+            "checkpoint (.pt)."
+        ),
     ],
-    task: Annotated[str, typer.Option(help="Task of GLUE that it is for.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for SCORE.json and SCORE.png / .svg.")
     ],
+    task: Annotated[
+        str | None, typer.Option(help="Classifiers: the task of GLUE that it is for.")
+    ] = None,
     score: Annotated[
         list[str] | None,
         typer.Option(
-            help="gradient, taylor, confidence, entropy, sparsity, hoyer, distribution, magnitude "
-            "or random. Repeatable. Default: all."
+            help="Repeatable; see the list above. Default: gradient, taylor, confidence, entropy, "
+            "sparsity, hoyer, distribution, magnitude and random."
         ),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with GLUE's tsv files. Without it: the hub.")
+        Path | None,
+        typer.Option(help="Classifiers: folder with GLUE's tsv files. Without it: the hub."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Checkpoints: the binarised data folder. Default: the one it was trained on."
+        ),
     ] = None,
     split: Annotated[
-        str,
-        typer.Option(help="train, so that no score has seen what pruned models are measured on."),
-    ] = "train",
+        str | None,
+        typer.Option(
+            help="Default: train for classifiers and valid for checkpoints, so that no score has "
+            "seen what pruned models are measured on (dev and test)."
+        ),
+    ] = None,
     max_examples: Annotated[
         int | None, typer.Option(min=1, help="A random subset of so many, the same one every time.")
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Of ablation and alone: accuracy (default) or loss for classifiers, loss "
+            "(default) or bleu, by beam search, for checkpoints."
+        ),
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, help="Checkpoints: of the search for bleu.")] = 5,
+    combine: Annotated[
+        str,
+        typer.Option(help="Weights of the score combination; below 0 where low numbers are good."),
+    ] = "entropy=-1,sparsity=1,distribution=1",
     batch_size: Annotated[int, typer.Option(min=1, help="It does not change the scores.")] = 32,
-    max_length: Annotated[int, typer.Option(min=8, help="Tokens of an example, at most.")] = 128,
+    max_length: Annotated[
+        int, typer.Option(min=8, help="Classifiers: tokens of an example, at most.")
+    ] = 128,
     normalise: Annotated[
         bool,
         typer.Option(
@@ -48,24 +85,87 @@ def scores(
 ) -> None:
     """Score every head of a model, as JSON and as heat maps.
 
-    gradient: |d loss / d gate| of each example (Michel et al. 2019). taylor: |output x gradient|
-    of each token. confidence: largest attention weight (Voita et al. 2019). entropy, sparsity,
-    hoyer, distribution: of the attention weights. magnitude: norm of the head's weights. random:
-    the baseline. Then `headprune plan --scores OUT/gradient.json --percent 50` keeps the best.
+    By one pass of gradients: gradient, |d loss / d gate| of each example (Michel et al. 2019);
+    taylor, |output x gradient| of each token (Molchanov et al. 2017).
 
-    Example:
+    By one pass over attention weights: confidence, the largest weight (Voita et al. 2019);
+    entropy; sparsity, the share of weights below 0.01; hoyer, Hoyer's sparsity; distribution, the
+    divergence from the layer's mean; and roles, the share of queries whose largest weight is on
+    the token before (previous), on the query itself (same), on the token after (next), on the
+    sentence's rarest token (rare), on a separator (separator).
+
+    By trying: ablation, the metric's drop without the head, with its significance; alone, its
+    drop when the head is the only one of its layer.
+
+    Without data: magnitude, the norm of the head's weights; random, the baseline.
+
+    From others: combination, the weighted sum of standardised scores (--combine).
+
+    Then `headprune plan --scores OUT/gradient.json --percent 50` keeps the best.
+
+    Examples:
 
       headprune scores runs/glue/entailment/model --task entailment --data-dir
       runs/glue/entailment/data -o scores
+
+      headprune scores runs/demo/baseline/model.pt --score ablation --metric bleu -o scores
     """
-    import sys
+    from headprune.scores.names import IMPORTANCE
 
-    from rich.progress import track
+    weights = read_weights(combine)
+    options: dict[str, Any] = {
+        "scores": list(score or IMPORTANCE),
+        "max_examples": max_examples,
+        "batch_size": batch_size,
+        "seed": seed,
+        "weights": weights,
+        "watch": _progress,
+    }
+    if Path(model).is_file():
+        _refuse(f"{model} is a fairseq checkpoint", task=task, data_dir=data_dir)
+        found = _of_checkpoint(
+            Path(model),
+            data=data,
+            split=_warned(split or "valid", reported_on="test"),
+            metric=metric or "loss",
+            beam=beam,
+            **options,
+        )
+    else:
+        _refuse(f"{model} is no fairseq checkpoint", data=data)
+        if task is None:
+            raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
+        found = _of_classifier(
+            model,
+            task=task,
+            data_dir=data_dir,
+            split=_warned(split or "train", reported_on="dev"),
+            metric=metric or "accuracy",
+            max_length=max_length,
+            **options,
+        )
+    _write({name: made.normalised() if normalise else made for name, made in found.items()}, output)
 
-    from headprune.errors import UsageError
-    from headprune.report.heat_map import save_heat_maps
-    from headprune.scores.names import SCORES
 
+def read_weights(text: str) -> dict[str, float]:
+    """``entropy=-1,sparsity=1`` as a dict.
+
+    Raises:
+        UsageError: it is written otherwise.
+    """
+    weights = {}
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        try:
+            weights[name.strip()] = float(number)
+        except ValueError:
+            raise UsageError(
+                f"--combine {text!r}: write score=weight, with commas, as in entropy=-1,sparsity=1"
+            ) from None
+    return weights
+
+
+def _of_classifier(model: str, **options: Any) -> dict[str, HeadScores]:
     try:
         from hf_plugin.quiet import quieten
         from hf_plugin.scores.run import score_heads
@@ -74,31 +174,69 @@ def scores(
             f"scoring Hugging Face models needs transformers ({error}); see the README, Install"
         ) from None
     quieten()
-    if split != "train":
+    return score_heads(model, **options)
+
+
+def _of_checkpoint(path: Path, **options: Any) -> dict[str, HeadScores]:
+    try:
+        from fairseq_plugin.scores.run import score_heads
+    except ImportError as error:
+        raise UsageError(
+            f"scoring checkpoints needs fairseq ({error}); see the README, Install"
+        ) from None
+    return score_heads(path, **options)
+
+
+def _refuse(reason: str, **options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"{reason}, for which there is no --{name.replace('_', '-')}")
+
+
+def _warned(split: str, *, reported_on: str) -> str:
+    if split.startswith(reported_on):
         print(
             f"warning: scores computed on {split}: do not report results on the same examples",
             file=sys.stderr,
         )
-    found = score_heads(
-        model,
-        scores=score or SCORES,
-        task=task,
-        data_dir=data_dir,
-        split=split,
-        max_examples=max_examples,
-        batch_size=batch_size,
-        max_length=max_length,
-        seed=seed,
-        watch=lambda batches, total, what: iter(track(batches, description=what, total=total)),
-    )
-    for name, result in found.items():
-        made = result.normalised() if normalise else result
+    return split
+
+
+def _progress(batches: Any, total: int, purpose: str) -> Any:
+    from rich.console import Console
+    from rich.progress import track
+
+    return iter(track(batches, description=purpose, total=total, console=Console(stderr=True)))
+
+
+def _write(found: Mapping[str, HeadScores], output: Path) -> None:
+    from headprune.report.heat_map import save_heat_maps
+
+    for name, made in found.items():
         made.save(output / f"{name}.json")
         save_heat_maps(
-            [(component, rows) for component, rows in made.values.items()],
+            list(made.values.items()),
             title=f"{name} of each head" + (f", {made.data}" if made.data else ""),
             label=name,
             png=output / f"{name}.png",
             svg=output / f"{name}.svg",
         )
+        if made.p_values:
+            print(f"{name}: {significance(made)}")
     print(f"{output}: {', '.join(found)}")
+
+
+def significance(scores: HeadScores, level: float = 0.05) -> str:
+    """In words, how many of the tested differences are significant."""
+
+    def below(values: Mapping[str, Sequence[Sequence[float | None]]]) -> int:
+        return sum(
+            p < level for rows in values.values() for row in rows for p in row if p is not None
+        )
+
+    total = sum(len(kept) for layers in scores.scored.kept.values() for kept in layers)
+    return (
+        f"{below(scores.p_values)} of {total} heads differ at p < {level:g}, "
+        f"{below(scores.adjusted_p_values)} after Holm's correction "
+        f"({scores.settings.get('metric')} {scores.settings.get('base'):.2f} without masks)"
+    )

@@ -105,6 +105,64 @@ def paired_randomisation(
     )
 
 
+@dataclass(frozen=True)
+class BootstrapTest:
+    """Outcome of paired bootstrap resampling on BLEU.
+
+    Attributes:
+        base: the base's BLEU.
+        scores: each system's BLEU.
+        p_values: for each system, the probability of a difference in BLEU at least as large
+            between it and the base if both translated equally well.
+        signature: sacreBLEU's, with the test's samples and seed.
+    """
+
+    base: float
+    scores: tuple[float, ...]
+    p_values: tuple[float, ...]
+    signature: str
+
+
+def paired_bootstrap(
+    base: Sequence[str],
+    systems: Sequence[Sequence[str]],
+    references: Sequence[str],
+    *,
+    samples: int = 1000,
+) -> BootstrapTest:
+    """Test each system's BLEU against the base's by paired bootstrap (Koehn 2004), in sacreBLEU.
+
+    sacreBLEU gives two texts that are the same the smallest p-value that there is, since such a
+    difference cannot be due to chance; here it is 1.
+
+    Raises:
+        DataError: the texts differ in their number of sentences, or are empty.
+    """
+    if any(len(text) != len(references) for text in (base, *systems)):
+        raise DataError("translations and references differ in their number of sentences")
+    if not references:
+        raise DataError("no sentence to score")
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.significance import PairedTest
+
+    named = [("base", base), *((str(number), text) for number, text in enumerate(systems))]
+    signatures, results = PairedTest(
+        named, {"BLEU": BLEU(references=[references])}, None, test_type="bs", n_samples=samples
+    )()
+    first, *others = results["BLEU"]
+    assert not isinstance(first, str)
+    return BootstrapTest(
+        base=float(first.score),
+        scores=tuple(float(result.score) for result in others if not isinstance(result, str)),
+        p_values=tuple(
+            1.0 if list(text) == list(base) else float(result.p_value or 0.0)
+            for text, result in zip(systems, others, strict=True)
+            if not isinstance(result, str)
+        ),
+        signature=str(signatures["BLEU"]),
+    )
+
+
 _ROUNDING = 1e-9
 _TRIALS_AT_ONCE = 500
 

@@ -15,6 +15,7 @@ from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder
 from headprune.plan import HeadPlan
+from headprune.scores.fingerprint import fingerprint
 from hf_plugin.families import Attention, attentions, form_of
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
 from hf_plugin.modeling import prune_heads
@@ -125,17 +126,30 @@ class Folder:
                 "and in Python there is hf_plugin.masked"
             )
         plan.require_shape(self.plan.heads, of=str(self.path))
+        return Pruned(self.path, prune_heads(self._model(), plan, form=form))
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the weights from others; they are read for it.
+
+        Raises:
+            DataError: no weights, or not those of the config.
+        """
+        return fingerprint(self._model().state_dict())
+
+    def _model(self) -> PreTrainedModel:
         with reporting(f"{self.path}: cannot read the weights"):
             loaded: Any = from_pretrained(
                 self.path,
                 None if self.outline.config.architectures else AutoModel,
                 output_loading_info=True,
             )
+        model: PreTrainedModel
         model, info = loaded
         lost = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
         if lost:
             raise DataError(f"{self.path}: its files do not hold {min(lost)} as its config says")
-        return Pruned(self.path, prune_heads(model, plan, form=form))
+        return model
 
 
 @dataclass(frozen=True)

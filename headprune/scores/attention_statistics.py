@@ -19,7 +19,7 @@ from torch import Tensor
 from headprune.errors import DataError
 from headprune.scores.head_scores import Values
 from headprune.scores.names import ROLES, STATISTICS
-from headprune.scores.roles import Rarity, roles
+from headprune.scores.roles import Rarity, roles, roles_of
 from headprune.scores.scored_model import Batch, Batches, ScoredModel
 from headprune.scores.values import means, no_sums
 
@@ -44,7 +44,6 @@ def attention_statistics(
     kinds = (*STATISTICS, *(role for role in ROLES if rarity or role != "rare"))
     sums = {kind: no_sums(found) for kind in kinds}
     counted = dict.fromkeys(found, 0)
-    of_component: dict[str, set[str]] = {kind: set() for kind in kinds}
     batch: Batch = None
 
     def see(name: str, layer: int, weights: Tensor) -> None:
@@ -59,7 +58,6 @@ def attention_statistics(
             weights, keys, component=name, special=scored.special_tokens, rarity=rarity
         )
         for kind, values in of_batch.items():  # B x H' x T
-            of_component[kind].add(name)
             sums[kind][name][layer] += (values * queries.unsqueeze(1)).sum((0, 2)).double().cpu()
 
     with scored.evaluating(), scored.attending(), torch.no_grad():
@@ -72,7 +70,7 @@ def attention_statistics(
     return {
         kind: means(
             found,
-            {name: rows for name, rows in total.items() if name in of_component[kind]},
+            {name: rows for name, rows in total.items() if kind in (*STATISTICS, *roles_of(name))},
             counted=counted,
         )
         for kind, total in sums.items()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
 from headprune.scores.head_scores import Values
 from headprune.scores.scored_model import Attention, Batches, ScoredModel
 from headprune.scores.values import Found, means, no_sums
@@ -46,10 +46,12 @@ def gradient_scores(scored: ScoredModel, batches: Batches) -> GradientScores:
         batches: with labels. How the data are cut into batches does not matter.
 
     Raises:
-        UsageError: a model without outputs for labels.
+        UsageError: a model without outputs for labels, or without heads.
         DataError: no data, no labels in them, or a gradient that is not finite.
     """
     found = scored.attentions
+    if not any(attention.present for layers in found.values() for attention in layers):
+        raise UsageError("the model has no head left to score")
     gradient, taylor = no_sums(found), no_sums(found)
     counted = dict.fromkeys(found, 0)
     examples = 0

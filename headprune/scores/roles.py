@@ -16,8 +16,17 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-_SELF = ("ES", "DS")
 _OFFSETS = {"previous": -1, "same": 0, "next": 1}
+
+
+def roles_of(component: str) -> tuple[str, ...]:
+    """The roles that make sense for heads of a component."""
+    return {
+        "ES": (*_OFFSETS, "rare", "separator"),
+        "ED": ("rare", "separator"),
+        "DS": ("previous", "same", "separator"),  # no token attends to a later one
+    }[component]
+
 
 Rarity = Callable[[Tensor], Tensor]
 """From token numbers (B x S, -1 padding) to how often each is in the data."""
@@ -67,13 +76,13 @@ def roles(
         rarity: how often tokens are in the data.
     """
     largest = weights.argmax(-1)  # B x H' x T
+    mine = roles_of(component)
     found = {}
-    if component in _SELF:
-        positions = torch.arange(weights.size(2), device=weights.device)  # T
-        for role, offset in _OFFSETS.items():
-            if not (component == "DS" and role == "next"):  # no token attends to a later one
-                found[role] = (largest == positions + offset).float()
-    if rarity is not None and component != "DS":
+    positions = torch.arange(weights.size(2), device=weights.device)  # T
+    for role, offset in _OFFSETS.items():
+        if role in mine:
+            found[role] = (largest == positions + offset).float()
+    if rarity is not None and "rare" in mine:
         rarest = rarity(keys).argmin(-1)  # B
         found["rare"] = (largest == rarest[:, None, None]).float()
     separators = torch.isin(keys, torch.tensor(sorted(special), device=keys.device))  # B x S

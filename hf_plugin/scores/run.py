@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 
 from headprune.errors import DataError, UsageError
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import Origin, compute_scores, needs_data, require_known
+from headprune.scores.fingerprint import fingerprint
 from headprune.scores.head_scores import HeadScores
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
 from hf_plugin.glue.models import load_classifier, load_tokenizer
@@ -88,7 +88,10 @@ def score_heads(
         scores,
         batches=batches,
         origin=Origin(
-            model=model_name, fingerprint=fingerprint(model), data=data, settings=settings
+            model=model_name,
+            fingerprint=fingerprint(model.state_dict()),
+            data=data,
+            settings=settings,
         ),
         metric=metric,
         seed=seed,
@@ -111,12 +114,3 @@ def batches_of(
     starts = range(0, len(order), size)
     cut = (inputs.select(order[start : start + size]) for start in starts)
     return watch((dict(collate(list(part))) for part in cut), len(starts))
-
-
-def fingerprint(model: PreTrainedModel) -> str:
-    """The SHA-256 of the model's weights, in the order of their names."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -11,7 +11,7 @@ from headprune import HeadPlan
 from headprune.cli import app
 from headprune.errors import HeadpruneError
 from headprune.scores import HeadScores
-from headprune.scores.names import SCORES
+from headprune.scores.names import IMPORTANCE as SCORES
 from tests.hf_plugin.glue.made import SHAPE, write_model, write_task
 
 

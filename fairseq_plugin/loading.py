@@ -1,0 +1,103 @@
+"""A checkpoint's model, ready to run, with its task and dictionaries."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq.data.data_utils import infer_language_pair
+from fairseq.dataclass.utils import overwrite_args_by_name
+from fairseq.models.transformer import TransformerModel
+from omegaconf import OmegaConf
+
+import fairseq_plugin  # noqa: F401  (registers the architecture)
+from fairseq_plugin.checkpoints import Checkpoint
+from headprune.errors import DataError, UsageError
+
+
+@contextmanager
+def fairseq_silent() -> Iterator[None]:
+    """Without what fairseq logs; its errors come as exceptions too."""
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def load_model(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, Any]:
+    """The model in float32, evaluating, and its task with the dictionaries of ``data``.
+
+    Raises:
+        UsageError: a model of another task than translation, or data of unknown languages.
+        DataError: no dictionaries there, or such as do not fit.
+    """
+    options = _task_options(checkpoint)
+    if not (options.get("source_lang") and options.get("target_lang")):
+        _require_languages(data)
+    try:
+        models, _, task = load_model_ensemble_and_task(
+            [checkpoint.path], state=_state_with(checkpoint, data=str(data), eval_bleu=False)
+        )
+    except FileNotFoundError as error:
+        raise DataError(f"{data}: no dictionary of the model's languages ({error})") from None
+    except RuntimeError as error:
+        raise DataError(
+            f"{checkpoint.path}: does not load with the dictionaries of {data}: "
+            f"{str(error).splitlines()[-1].strip()}"
+        ) from None
+    return models[0].float().eval(), task
+
+
+def trained_on(checkpoint: Checkpoint) -> Path:
+    """The binarised data folder that the checkpoint was trained on.
+
+    Raises:
+        UsageError: it is not there.
+    """
+    data = Path(str(_task_options(checkpoint).get("data")).split(":")[0])
+    if not data.is_dir():
+        raise UsageError(
+            f"{checkpoint.path}: trained on {data}, which is not there; give --data, the folder "
+            "with the dictionaries"
+        )
+    return data
+
+
+def _task_options(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The options of the task that the checkpoint was trained for."""
+    cfg, args = checkpoint.state.get("cfg"), checkpoint.state.get("args")
+    task = cfg.get("task") if isinstance(cfg, dict) else None
+    options = task if task is not None else args
+    found = vars(options) if isinstance(options, Namespace) else dict(options or {})
+    name = found.get("task") or found.get("_name")
+    if name != "translation":
+        raise UsageError(
+            f"{checkpoint.path}: a model of the task {name}; give one of the task translation"
+        )
+    return found
+
+
+def _require_languages(data: Path) -> None:
+    """Raise a UsageError unless the names of the data's files tell the pair of languages."""
+    if not data.is_dir() or None in infer_language_pair(str(data)):
+        raise UsageError(
+            f"{data}: the checkpoint does not name its languages, and no file here does, as "
+            "train.de-en.de.bin would; give --data, the binarised data"
+        )
+
+
+def _state_with(checkpoint: Checkpoint, **options: Any) -> dict[str, Any]:
+    """The checkpoint's content with other options, as fairseq has it after reading the file."""
+    state = {**checkpoint.state, "model": dict(checkpoint.state["model"])}
+    if isinstance(state.get("args"), Namespace):
+        state["args"] = Namespace(**{**vars(state["args"]), **options})
+    else:
+        state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
+        overwrite_args_by_name(state["cfg"], options)
+    return state

@@ -1,0 +1,164 @@
+"""BLEU by beam search with heads masked, one attention at a time.
+
+The encoder's outputs are kept for masks of the decoder, which have no influence on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugin.scores.model import Batch, FairseqModel
+from headprune.errors import DataError
+from headprune.scores.ablation import Ablation, cases_of, in_place
+from headprune.scores.scored_model import Attention
+
+SAMPLES = 1000
+"""Of the bootstrap."""
+
+Join = Callable[[Sequence[str]], str]
+"""From tokens to text."""
+
+
+class Translator:
+    """Beam search with fairseq's generator.
+
+    Args:
+        model: to translate with.
+        generator: of ``task.build_generator``.
+        dictionary: the target's.
+        join: makes text of its tokens.
+    """
+
+    def __init__(self, model: FairseqModel, *, generator: Any, dictionary: Any, join: Join) -> None:
+        self.model = model
+        self.generator = generator
+        self.dictionary = dictionary
+        self.join = join
+
+    @torch.no_grad()
+    def translate(self, batch: Batch) -> list[str]:
+        """The best hypothesis of each sentence, as text."""
+        found = self.generator.generate([self.model.model], batch)
+        return [self.text(hypotheses[0]["tokens"]) for hypotheses in found]
+
+    def text(self, tokens: Tensor) -> str:
+        """Text of token numbers, without </s> and padding."""
+        special = {self.dictionary.eos(), self.dictionary.pad()}
+        return self.join([self.dictionary[n] for n in tokens.tolist() if n not in special])
+
+
+def bleu_ablation(
+    translator: Translator,
+    batches: Sequence[Batch],
+    *,
+    kinds: Sequence[str],
+    watch: Callable[[Iterator[Any], int, str], Iterator[Any]] = lambda steps, *_: steps,
+) -> dict[str, Ablation]:
+    """What masking does to BLEU, with paired bootstrap resampling (Koehn 2004) by sacreBLEU.
+
+    BLEU is of detokenised text, against the data's own target sides.
+
+    Args:
+        translator: its model is evaluated without dropout.
+        batches: with targets.
+        kinds: of ``headprune.scores.names.ABLATIONS``.
+        watch: wraps the masks, of which there are so many; for a progress bar.
+
+    Raises:
+        DataError: no data.
+    """
+    if not batches:
+        raise DataError("no example to compute scores on")
+    scored = translator.model
+    references = [translator.text(row) for batch in batches for row in batch["target"]]
+    result = {}
+    with scored.evaluating():
+        encoded = _Encoded(scored)
+        base = [text for batch in batches for text in encoded.during(translator, batch)]
+        for kind in kinds:
+            cases = cases_of(scored, kind)
+            masks = [(place, mask) for place, each in cases.items() for mask in each]
+            translations = []
+            for (component, layer), mask in watch(iter(masks), len(masks), f"{kind} by BLEU"):
+                attention = scored.attentions[component][layer]
+                with masked(attention, mask):
+                    translations.append(
+                        [
+                            text
+                            for batch in batches
+                            for text in (
+                                translator.translate(batch)
+                                if component == "ES"
+                                else encoded.during(translator, batch)
+                            )
+                        ]
+                    )
+            result[kind] = _compare(scored, base, translations, references, cases)
+    return result
+
+
+@contextmanager
+def masked(attention: Attention, mask: frozenset[int]) -> Iterator[None]:
+    """Within this context only the heads of ``mask`` are on."""
+    on = torch.tensor([float(head in mask) for head in attention.present])
+
+    def gate(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x = inputs[0]  # T x B x H'd
+        return (x * on.to(x).repeat_interleave(attention.head_size),)
+
+    hook = attention.output.register_forward_pre_hook(gate)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+class _Encoded:
+    """The encoder's outputs, by batch."""
+
+    def __init__(self, scored: FairseqModel) -> None:
+        self.encoder = scored.model.encoder
+        self.outputs: dict[int, Any] = {}
+
+    def during(self, translator: Translator, batch: Batch) -> list[str]:
+        """Translate; the encoder runs the first time that a batch is seen only."""
+        run = self.encoder.forward
+
+        def forward(*inputs: Any, **options: Any) -> Any:
+            if id(batch) not in self.outputs:
+                self.outputs[id(batch)] = run(*inputs, **options)
+            return self.outputs[id(batch)]
+
+        self.encoder.forward = forward
+        try:
+            return translator.translate(batch)
+        finally:
+            del self.encoder.forward
+
+
+def _compare(
+    scored: FairseqModel,
+    base: list[str],
+    translations: list[list[str]],
+    references: list[str],
+    cases: Mapping[tuple[str, int], Sequence[frozenset[int]]],
+) -> Ablation:
+    from headprune.stats import paired_bootstrap
+
+    test = paired_bootstrap(base, translations, references, samples=SAMPLES)
+    drops: dict[tuple[str, int], list[float]] = {}
+    p_values: dict[tuple[str, int], list[float]] = {}
+    done = 0
+    for place, masks in cases.items():
+        these = slice(done, done + len(masks))
+        drops[place] = [test.base - score for score in test.scores[these]]
+        p_values[place] = list(test.p_values[these])
+        done += len(masks)
+    return Ablation(
+        base=test.base, drops=in_place(scored, drops), p_values=in_place(scored, p_values)
+    )

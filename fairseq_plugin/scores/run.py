@@ -1,0 +1,165 @@
+"""Scoring the heads of a checkpoint on sentence pairs that fairseq-preprocess has binarised."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairseq.data.language_pair_dataset import collate
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.models.transformer import TransformerModel
+
+from data_prep.lib.text import TextProcessing
+from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.loading import fairseq_silent, load_model, trained_on
+from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
+from fairseq_plugin.scores.model import Batch, FairseqModel
+from headprune.errors import DataError, UsageError
+from headprune.plan import HeadPlan
+from headprune.scores.ablation import Ablation
+from headprune.scores.combination import ATTENTION_GUIDED
+from headprune.scores.compute import Origin, compute_scores, needs_data, require_known
+from headprune.scores.head_scores import HeadScores
+
+METRICS = ("loss", "bleu")
+SUBSET_SEED = 1
+
+Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
+"""Wraps the batches of a pass, of which there are so many, and what the pass is for."""
+
+
+def score_heads(
+    path: Path,
+    *,
+    scores: Sequence[str],
+    data: Path | None = None,
+    split: str = "valid",
+    max_examples: int | None = None,
+    batch_size: int = 32,
+    seed: int = 1,
+    metric: str = "loss",
+    beam: int = 5,
+    weights: Mapping[str, float] = ATTENTION_GUIDED,
+    watch: Watch = lambda batches, *_: batches,
+) -> dict[str, HeadScores]:
+    """The scores called ``scores`` of a checkpoint, stock fairseq's or head-pruned.
+
+    Args:
+        path: the checkpoint.
+        scores: see ``headprune.scores.names``.
+        data: the binarised data folder; default: the one that the checkpoint was trained on.
+        split: of the data.
+        max_examples: a random subset of so many, the same every time.
+        seed: of the score ``random``.
+        metric: of ablations: ``loss``, the translation being given, or ``bleu``, by beam search.
+        beam: of that search.
+        weights: of the combination.
+        watch: for a progress bar.
+
+    Raises:
+        UsageError: no such score or metric, or a model of another task.
+        DataError: a checkpoint or data that cannot be read, or numbers that are not finite.
+    """
+    require_known(scores)
+    if metric not in METRICS:
+        raise UsageError(f"metric {metric}: of translations it is one of {', '.join(METRICS)}")
+    checkpoint = Checkpoint.load(path)
+    folder = data or trained_on(checkpoint)
+    with fairseq_silent():
+        model, task = load_scored(checkpoint, folder)
+        batches: list[Batch] = []
+        number = 0
+        if needs_data(scores):
+            items = load_items(task, split, folder, max_examples=max_examples)
+            number = len(items)
+            batches = batches_of(items, model, size=batch_size)
+        scored = FairseqModel(model)
+
+        def ablate(kinds: Sequence[str]) -> Mapping[str, Ablation]:
+            made = translator(scored, task, folder, beam=beam)
+            return bleu_ablation(made, batches, kinds=kinds, watch=watch)
+
+        name = ".".join(Path(folder).absolute().parts[-2:])
+        return compute_scores(
+            scored,
+            scores,
+            batches=lambda purpose: watch(iter(batches), len(batches), purpose),
+            origin=Origin(
+                model=str(path),
+                fingerprint=checkpoint.fingerprint,
+                data=f"{name}.{split}[{number}]",
+                settings={"subset_seed": SUBSET_SEED} if max_examples is not None else {},
+            ),
+            metric=metric,
+            seed=seed,
+            weights=weights,
+            ablate=ablate if metric == "bleu" else None,
+        )
+
+
+def load_scored(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, Any]:
+    """The model with attention of this plugin, whoever's it is, and its task."""
+    if checkpoint.form is None:
+        checkpoint = checkpoint.prune(HeadPlan.full(checkpoint.shape))
+    return load_model(checkpoint, data)
+
+
+def load_items(
+    task: Any, split: str, folder: Path, *, max_examples: int | None
+) -> list[dict[str, Any]]:
+    """The sentence pairs of a split, or a random subset of them."""
+    try:
+        task.load_dataset(split)
+    except FileNotFoundError:
+        raise UsageError(f"{folder}: there is no split {split}") from None
+    dataset = task.dataset(split)
+    numbers = list(range(len(dataset)))
+    if max_examples is not None and max_examples < len(numbers):
+        numbers = sorted(random.Random(SUBSET_SEED).sample(numbers, max_examples))
+    if not numbers:
+        raise DataError(f"{folder}: the split {split} is empty")
+    return [dataset[number] for number in numbers]
+
+
+def batches_of(
+    items: Sequence[dict[str, Any]], model: TransformerModel, *, size: int
+) -> list[Batch]:
+    """Sentence pairs, those of like length together.
+
+    Raises:
+        DataError: a sentence that is too long for the model.
+    """
+    dictionary = model.decoder.dictionary
+    most = min(model.max_positions())
+    longest = max(max(len(item["source"]), len(item["target"])) for item in items)
+    if longest > most:
+        raise DataError(f"a sentence has {longest} tokens, the model takes {most} at most")
+    ordered = sorted(items, key=lambda item: (len(item["source"]), len(item["target"])))
+    return [
+        collate(ordered[start : start + size], pad_idx=dictionary.pad(), eos_idx=dictionary.eos())
+        for start in range(0, len(ordered), size)
+    ]
+
+
+def translator(scored: FairseqModel, task: Any, folder: Path, *, beam: int) -> Translator:
+    """Beam search that ends in text, as the data preparation and fairseq undo their steps.
+
+    Raises:
+        UsageError: nothing says how the data's text was prepared.
+    """
+    prepared = TextProcessing.of_preparation(
+        folder, source_lang=task.cfg.source_lang, target_lang=task.cfg.target_lang
+    )
+    if prepared is None:
+        raise UsageError(
+            f"{folder}: no prep.json beside it says how its text was prepared, so BLEU cannot be "
+            "computed; give --metric loss"
+        )
+    return Translator(
+        scored,
+        generator=task.build_generator([scored.model], GenerationConfig(beam=beam)),
+        dictionary=task.target_dictionary,
+        join=prepared.joiner(),
+    )

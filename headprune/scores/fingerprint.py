@@ -1,0 +1,19 @@
+"""What tells one model's weights from another's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+def fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of the weights, with their names, in the order of these."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(name.encode())
+        raw = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+        digest.update(raw.numpy().tobytes())
+    return digest.hexdigest()
