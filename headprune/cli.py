@@ -14,6 +14,7 @@ import typer
 
 from headprune import select
 from headprune.changes_cli import app as changes_app
+from headprune.compare_cli import app as compare_app
 from headprune.counts import parse_counts
 from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.form import Form
@@ -346,7 +347,7 @@ def export(
     print(f"{output}: a checkpoint of stock fairseq's transformer")
 
 
-for part in (report_app, glue_app, changes_app, scores_app, translate_app):
+for part in (report_app, glue_app, changes_app, scores_app, compare_app, translate_app):
     app.registered_commands += part.registered_commands
 
 

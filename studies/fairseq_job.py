@@ -26,18 +26,11 @@ from typing import IO, Any
 
 from headprune.errors import DataError, HeadpruneError
 from headprune.files import atomic_path, write_text_atomically
+from headprune.memory import KEEP_MEMORY
 
 # A training that only runs for longer is the same training: it goes on.
 LENGTH_FLAGS = ("--max-epoch", "--max-update")
 PROGRESS_EVERY_SECONDS = 60.0
-# Small models on a CPU spend much of a step on memory that is given back to the system and asked
-# for again at the next one. These make torch ask for large pages, and glibc keep what it has.
-KEEP_MEMORY = {
-    "THP_MEM_ALLOC_ENABLE": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "100000000000",
-    "MALLOC_TOP_PAD_": "268435456",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -32,13 +32,23 @@ class Translator:
         generator: of ``task.build_generator``.
         dictionary: the target's.
         join: makes text of its tokens.
+        target_lang: the language of that text.
     """
 
-    def __init__(self, model: FairseqModel, *, generator: Any, dictionary: Any, join: Join) -> None:
+    def __init__(
+        self,
+        model: FairseqModel,
+        *,
+        generator: Any,
+        dictionary: Any,
+        join: Join,
+        target_lang: str = "",
+    ) -> None:
         self.model = model
         self.generator = generator
         self.dictionary = dictionary
         self.join = join
+        self.target_lang = target_lang
 
     @torch.no_grad()
     def translate(self, batch: Batch) -> list[str]:

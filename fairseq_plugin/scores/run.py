@@ -81,7 +81,6 @@ def score_heads(
             made = translator(scored, task, folder, beam=beam)
             return bleu_ablation(made, batches, kinds=kinds, watch=watch)
 
-        name = ".".join(Path(folder).absolute().parts[-2:])
         return compute_scores(
             scored,
             scores,
@@ -89,7 +88,7 @@ def score_heads(
             origin=Origin(
                 model=str(path),
                 fingerprint=checkpoint.fingerprint,
-                data=f"{name}.{split}[{number}]",
+                data=f"{data_name(folder)}.{split}[{number}]",
                 settings={"subset_seed": SUBSET_SEED} if max_examples is not None else {},
             ),
             metric=metric,
@@ -97,6 +96,11 @@ def score_heads(
             weights=weights,
             ablate=ablate if metric == "bleu" else None,
         )
+
+
+def data_name(folder: Path) -> str:
+    """What signatures call a binarised data folder."""
+    return ".".join(folder.absolute().parts[-2:])
 
 
 def load_scored(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, Any]:
@@ -162,4 +166,5 @@ def translator(scored: FairseqModel, task: Any, folder: Path, *, beam: int) -> T
         generator=task.build_generator([scored.model], GenerationConfig(beam=beam)),
         dictionary=task.target_dictionary,
         join=prepared.joiner(),
+        target_lang=prepared.target_lang,
     )

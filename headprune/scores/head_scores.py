@@ -14,9 +14,11 @@ from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.significance import holm
+from headprune.version import __version__
 
 _FORMAT = "headprune.scores"
 _VERSION = 1
+_SIGNED = ("metric", "seed", "normalised")
 
 Values = Mapping[str, Sequence[Sequence[float | None]]]
 """For each component, for each layer from the bottom, a number for each head; None for pruned."""
@@ -90,6 +92,18 @@ class HeadScores:
             ]
             for name, layers in self.p_values.items()
         }
+
+    @property
+    def signature(self) -> str:
+        """One line that says what the numbers are of."""
+        fields = {
+            "score": self.name,
+            **{name: value for name, value in self.settings.items() if name in _SIGNED},
+            "data": self.data or "none",
+            "weights": self.fingerprint[:12] or "unknown",
+            "headprune": __version__,
+        }
+        return "|".join(f"{name}:{value}" for name, value in fields.items())
 
     def normalised(self) -> HeadScores:
         """Each layer's numbers divided by their l2 norm (Michel et al. 2019, footnote 6)."""

@@ -1,0 +1,1 @@
+"""Comparing scores: how well each says which heads can be pruned."""

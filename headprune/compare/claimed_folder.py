@@ -1,0 +1,32 @@
+"""Folders that belong to one set of settings: numbers of another are never mixed in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headprune.errors import UsageError
+from headprune.files import write_text_atomically
+from headprune.report.record import json_object
+
+
+def claim(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Write what the folder is for, if nothing says so yet.
+
+    Raises:
+        UsageError: it is for something else.
+    """
+    path = folder / "settings.json"
+    wanted = json.loads(json.dumps(dict(settings)))
+    if not path.exists():
+        write_text_atomically(path, json.dumps(wanted, indent=1) + "\n")
+        return
+    there = json_object(path)
+    if there != wanted:
+        differing = sorted(n for n in {*there, *wanted} if there.get(n) != wanted.get(n))
+        raise UsageError(
+            f"{folder}: holds results of other settings ({', '.join(differing)}); choose another "
+            "folder or delete this one"
+        )

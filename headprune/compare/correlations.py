@@ -1,0 +1,80 @@
+"""Rank correlations of scores with what ablation measures, and among each other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from headprune.scores.combination import flat
+from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import keep_of
+
+SAMPLES = 2000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's rank correlation over heads, with a bootstrap interval.
+
+    Attributes:
+        value: NaN where one of the two scores is the same for all heads.
+        low, high: the interval that holds 95% of the values of resampled heads.
+        heads: how many heads both scores have.
+    """
+
+    value: float
+    low: float
+    high: float
+    heads: int
+
+
+def correlation(one: HeadScores, other: HeadScores, *, seed: int = 1) -> Correlation:
+    """How alike two scores rank the heads that both have.
+
+    A score of which low numbers are good (``names.keep_of``) is turned round first, so that
+    scores that want the same heads kept correlate positively.
+    """
+    a, b = _oriented(one), _oriented(other)
+    places = sorted(a.keys() & b.keys())
+    x = np.array([a[place] for place in places])
+    y = np.array([b[place] for place in places])
+    random = np.random.default_rng(seed)
+    drawn = random.integers(0, len(places), (SAMPLES, len(places)))
+    values = np.array([_spearman(x[row], y[row]) for row in drawn])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of nothing but NaN, where a score is the same everywhere
+        low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Correlation(_spearman(x, y), float(low), float(high), len(places))
+
+
+def matrix(scores: Mapping[str, HeadScores]) -> list[list[float]]:
+    """Correlations of all scores with one another, in their order."""
+    tables = [_oriented(each) for each in scores.values()]
+    values = []
+    for a in tables:
+        row = []
+        for b in tables:
+            places = sorted(a.keys() & b.keys())
+            row.append(
+                _spearman(np.array([a[p] for p in places]), np.array([b[p] for p in places]))
+            )
+        values.append(row)
+    return values
+
+
+def _oriented(scores: HeadScores) -> dict[tuple[str, int, int], float]:
+    sign = 1 if keep_of(scores.name) == "high" else -1
+    return {place: sign * value for place, value in flat(scores).items()}
+
+
+def _spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """Pearson's correlation of ranks, equal values sharing the mean of theirs."""
+    a, b = rankdata(x), rankdata(y)
+    a, b = a - a.mean(), b - b.mean()
+    norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum() / norm) if norm else float("nan")

@@ -1,0 +1,136 @@
+"""The figures of a comparison: curves against the share of heads pruned, and correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headprune.compare.correlations import Correlation
+from headprune.compare.rows import CONTROL, cell
+from headprune.compare.run import Comparison
+from headprune.report.drawing import BLUE, DARK, draw_level, save_drawing
+from headprune.stats import Spread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MARKERS = "osD^vPX<>*"
+
+
+def save_curves(comparison: Comparison, *, title: str, png: Path, svg: Path) -> None:
+    """The metric against percent, a line a score, before and after fine-tuning."""
+    save_drawing(lambda: _curves(comparison, title), png=png, svg=svg)
+
+
+def save_correlations(
+    with_ablation: Mapping[str, Correlation],
+    names: Sequence[str],
+    among: Sequence[Sequence[float]],
+    *,
+    title: str,
+    png: Path,
+    svg: Path,
+) -> None:
+    """Each score's correlation with ablation with its interval, and of all with one another."""
+    save_drawing(lambda: _correlations(with_ablation, names, among, title), png=png, svg=svg)
+
+
+def _curves(comparison: Comparison, title: str) -> Figure:
+    from matplotlib import pyplot
+
+    rows = comparison.rows
+    tuned = any(row.after is not None for row in rows)
+    panels = [("right after pruning", "before")]
+    if tuned:
+        panels.insert(0, ("after fine-tuning", "after"))
+    figure, places = pyplot.subplots(
+        1, len(panels), figsize=(1.5 + 5.5 * len(panels), 6), squeeze=False, layout="constrained"
+    )
+    for axes, (heading, when) in zip(places.flat, panels, strict=True):
+        _panel(axes, comparison, when)
+        axes.set_title(heading)
+        axes.set_xlabel("attention heads pruned (%)")
+    places.flat[0].set_ylabel(comparison.metric)
+    handles, labels = places.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4, fontsize=11)
+    figure.suptitle(title)
+    return figure
+
+
+def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
+    from matplotlib import pyplot
+
+    rows = comparison.rows
+    names = [name for name in dict.fromkeys(row.score for row in rows) if name != CONTROL]
+    percents = sorted({row.percent for row in rows if row.score != CONTROL})
+    if when == "before":
+        level: Spread | None = Spread(comparison.base, None, 1)
+    else:
+        level = cell(rows, CONTROL, 0.0).after
+    if level is not None:
+        draw_level(axes, level, label="not pruned", linestyle="--")
+    colours = pyplot.colormaps["tab10"]
+    others = [name for name in names if name != "random"]
+    for number, name in enumerate(others):
+        values = [getattr(cell(rows, name, percent), when) for percent in percents]
+        # Side by side, so that bars of the same percentage can be told apart.
+        shift = 0.8 * (number - (len(others) - 1) / 2)
+        axes.errorbar(
+            [percent + shift for percent in percents],
+            [value.mean for value in values],
+            yerr=[value.sd or 0.0 for value in values],
+            marker=_MARKERS[number % len(_MARKERS)],
+            color=colours(number % 10),
+            linewidth=1.2,
+            capsize=2,
+            label=name,
+        )
+    if "random" in names:
+        values = [getattr(cell(rows, "random", percent), when) for percent in percents]
+        means = [value.mean for value in values]
+        margins = [2 * (value.sd or 0.0) for value in values]
+        axes.plot(percents, means, color=DARK, linewidth=2.5, label="random")
+        axes.fill_between(
+            percents,
+            [mean - margin for mean, margin in zip(means, margins, strict=True)],
+            [mean + margin for mean, margin in zip(means, margins, strict=True)],
+            color=DARK,
+            alpha=0.15,
+            linewidth=0,
+            label="random ± 2 standard deviations",
+        )
+
+
+def _correlations(
+    with_ablation: Mapping[str, Correlation],
+    names: Sequence[str],
+    among: Sequence[Sequence[float]],
+    title: str,
+) -> Figure:
+    import numpy as np
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(
+        1, 2, figsize=(7.5 + 0.55 * len(names), 3 + 0.45 * len(names)), layout="constrained"
+    )
+    known = {name: each for name, each in with_ablation.items() if each.value == each.value}
+    for place, each in enumerate(known.values()):
+        left.plot([each.low, each.high], [place, place], color=BLUE, linewidth=2)
+        left.plot(each.value, place, "o", color=BLUE)
+    left.axvline(0, color=DARK, linewidth=1)
+    left.set_yticks(range(len(known)), list(known))
+    left.invert_yaxis()
+    left.set_xlim(-1, 1)
+    left.set_xlabel("Spearman, 95% interval")
+    left.set_title("with the drop by ablation", fontsize=12)
+    grid = np.array(among, dtype=float)
+    image = right.imshow(grid, cmap="RdBu_r", vmin=-1, vmax=1)
+    right.set_xticks(range(len(names)), names, rotation=90)
+    right.set_yticks(range(len(names)), names)
+    right.grid(False)
+    right.set_title("among each other", fontsize=12)
+    figure.colorbar(image, ax=right, shrink=0.8)
+    figure.suptitle(title)
+    return figure

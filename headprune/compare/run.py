@@ -1,0 +1,222 @@
+"""The comparison: scores, percentages and seeds, each measured before and after fine-tuning.
+
+Every number is written as soon as it is there, so that a comparison that was killed goes on where
+it was. Plans that are the same, by whatever score, are measured once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headprune.compare.claimed_folder import claim
+from headprune.compare.rows import CONTROL, Row
+from headprune.compare.subject import Subject
+from headprune.files import write_text_atomically
+from headprune.plan import HeadPlan
+from headprune.report.record import json_object
+from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import WITHOUT_DATA, keep_of
+from headprune.select.random import at_random
+from headprune.select.score import by_score
+
+Say = Callable[[str, int, int], None]
+"""Takes what is being done, how many steps are done and how many there are."""
+
+ROUNDS = 7
+"""How often each model's time is taken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All that was measured.
+
+    Attributes:
+        base: the metric of the model as it was given.
+        scores: by name.
+        rows: see ``Row``.
+        seconds: for each percentage, the median of the unpruned model's time over that of the
+            model with random heads, and the quartiles; None where time was not taken.
+        settings: of the subject.
+    """
+
+    metric: str
+    data_name: str
+    finetune_name: str
+    base: float
+    scores: dict[str, HeadScores]
+    rows: tuple[Row, ...]
+    speedups: dict[float, tuple[float, float, float]]
+    settings: dict[str, Any]
+
+
+def compare(
+    subject: Subject,
+    *,
+    scores: Sequence[str],
+    percents: Sequence[float],
+    seeds: Sequence[int],
+    folder: Path,
+    at_least: int = 1,
+    rounds: int = ROUNDS,
+    say: Say = lambda *_: None,
+) -> Comparison:
+    """Compare scores on one model.
+
+    Args:
+        subject: the model, unpruned or not.
+        scores: names; ``random`` is always there too, as is ``ablation``, by which the others are
+            judged.
+        percents: shares of all heads to prune.
+        seeds: of fine-tunings and random draws.
+        folder: for the numbers.
+        at_least: heads that every layer keeps, by any score.
+        rounds: how often times are taken; 0 for not at all.
+        say: told of each step.
+
+    Raises:
+        UsageError: no such score, a percentage that cannot be had, or a folder of another
+            comparison.
+        DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
+    """
+    names = list(dict.fromkeys([*scores, "ablation", "random"]))
+    claim(folder, {**subject.settings, "at_least": at_least})
+    store = _Store(folder, subject)
+    found = store.scores(names)
+    plans: list[tuple[str, float, int, HeadPlan]] = []
+    full = subject.plan
+    if subject.can_finetune:
+        plans += [(CONTROL, 0.0, seed, full) for seed in seeds]
+    compared = [name for name in names if name in (*scores, "random")]
+    for percent in percents:
+        for name in compared:
+            for seed in seeds:
+                plans.append(
+                    (name, percent, seed, _plan(found[name], percent, seed, at_least=at_least))
+                )
+    base = store.before(full)
+    rows = []
+    for number, (name, percent, seed, plan) in enumerate(plans):
+        say(f"{name} {percent:g}% seed {seed}", number, len(plans))
+        cost = subject.cost(plan)
+        rows.append(
+            Row(
+                score=name,
+                percent=percent,
+                pruned=plan.percent_pruned,
+                seed=seed,
+                plan=json.loads(plan.to_json()),
+                before=store.before(plan),
+                after=store.after(plan, seed) if subject.can_finetune else None,
+                parameters=cost.parameters,
+                flops=cost.flops,
+            )
+        )
+    say("time", len(plans), len(plans))
+    speedups = {}
+    if rounds:
+        timed = [
+            _plan(found["random"], percent, seeds[0], at_least=at_least) for percent in percents
+        ]
+        speedups = dict(zip(percents, store.speedups([full, *timed], rounds), strict=True))
+    return Comparison(
+        metric=subject.metric,
+        data_name=subject.data_name,
+        finetune_name=subject.finetune_name,
+        base=base,
+        scores=found,
+        rows=tuple(rows),
+        speedups=speedups,
+        settings=dict(subject.settings),
+    )
+
+
+def _plan(scores: HeadScores, percent: float, seed: int, *, at_least: int) -> HeadPlan:
+    if scores.name == "random":
+        return at_random(
+            scores.heads, seed=seed, percent=percent, at_least=at_least, within=scores.scored
+        )
+    return by_score(scores, percent=percent, keep=keep_of(scores.name), at_least=at_least)
+
+
+class _Store:
+    """The numbers in a comparison's folder; those that are not there are measured."""
+
+    def __init__(self, folder: Path, subject: Subject) -> None:
+        self.folder = folder
+        self.subject = subject
+
+    def scores(self, names: Sequence[str]) -> dict[str, HeadScores]:
+        """Scores by name; those that need no data are made anew, as they cost nothing."""
+        paths = {name: self.folder / "scores" / f"{name}.json" for name in names}
+        missing = [n for n, path in paths.items() if n in WITHOUT_DATA or not path.exists()]
+        for name, made in self.subject.scores(missing, seed=1).items():
+            made.save(paths[name])
+        return {name: HeadScores.load(path) for name, path in paths.items()}
+
+    def before(self, plan: HeadPlan) -> float:
+        """The metric right after pruning."""
+
+        def measure() -> float:
+            if plan == self.subject.plan:
+                return self.subject.measure()
+            return self._measured(self.subject.pruned(plan, self._work()))
+
+        return self._number(self.folder / "before" / f"{_name(plan)}.json", measure)
+
+    def after(self, plan: HeadPlan, seed: int) -> float:
+        """The metric after fine-tuning."""
+        folder = self.folder / "after" / f"{_name(plan)}-seed{seed}"
+
+        def measure() -> float:
+            tuned = self.subject.finetuned(plan, seed=seed, folder=folder)
+            value = tuned.measure()
+            shutil.rmtree(folder)
+            return value
+
+        return self._number(folder.with_suffix(".json"), measure)
+
+    def speedups(self, plans: Sequence[HeadPlan], rounds: int) -> list[tuple[float, float, float]]:
+        """How many times faster than the first plan the others are: median and quartiles."""
+        path = self.folder / "seconds.json"
+        wanted = [_name(plan) for plan in plans]
+        if not path.exists() or json_object(path).get("plans") != wanted:
+            seconds = self.subject.seconds(plans, rounds=rounds)
+            content = {"plans": wanted, "seconds": seconds}
+            write_text_atomically(path, json.dumps(content) + "\n")
+        first, *others = json_object(path)["seconds"]
+        return [_quartiles([a / b for a, b in zip(first, mine, strict=True)]) for mine in others]
+
+    def _work(self) -> Path:
+        folder = self.folder / "work"
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
+    def _measured(self, pruned: Subject) -> float:
+        value = pruned.measure()
+        shutil.rmtree(self.folder / "work", ignore_errors=True)
+        return value
+
+    def _number(self, path: Path, measure: Callable[[], float]) -> float:
+        if not path.exists():
+            write_text_atomically(path, json.dumps({"value": measure()}) + "\n")
+        return float(json_object(path)["value"])
+
+
+def _name(plan: HeadPlan) -> str:
+    return hashlib.sha256(plan.to_json().encode()).hexdigest()[:16]
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median, lower and upper quartile."""
+    import statistics
+
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return middle, low, high

@@ -1,0 +1,377 @@
+"""The commands `headprune compare` and `headprune iterate`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from headprune.compare.iterate import Step
+    from headprune.compare.subject import Subject
+
+app = typer.Typer()
+
+_CLASSIFIER, _TRANSLATOR, _CHOICE = "Classifiers", "fairseq checkpoints", "What to compare"
+
+Model = Annotated[
+    Path,
+    typer.Argument(
+        help="A fine-tuned classifier (a Hugging Face folder) or a fairseq checkpoint (.pt)."
+    ),
+]
+Task = Annotated[
+    str | None, typer.Option(help="Task of GLUE that it is for.", rich_help_panel=_CLASSIFIER)
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder with GLUE's tsv files. Without it: the hub.", rich_help_panel=_CLASSIFIER
+    ),
+]
+Epochs = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Fine-tune pruned models for so long; 0: not.", rich_help_panel=_CLASSIFIER
+    ),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Of fine-tuning.", rich_help_panel=_CLASSIFIER)]
+LearningRate = Annotated[
+    float, typer.Option(help="Highest rate of fine-tuning.", rich_help_panel=_CLASSIFIER)
+]
+MaxTrainExamples = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Fine-tune on a random subset of so many.", rich_help_panel=_CLASSIFIER
+    ),
+]
+MaxLength = Annotated[
+    int, typer.Option(min=8, help="Tokens of an example, at most.", rich_help_panel=_CLASSIFIER)
+]
+Bf16 = Annotated[
+    bool, typer.Option("--bf16", help="Fine-tune in bfloat16.", rich_help_panel=_CLASSIFIER)
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="The binarised data. Default: what it was trained on.", rich_help_panel=_TRANSLATOR
+    ),
+]
+Finetune = Annotated[
+    str | None,
+    typer.Option(
+        help="Flags of fairseq-train, in quotes, to fine-tune pruned models with; --arch and the "
+        "model's options among them. Without: not.",
+        rich_help_panel=_TRANSLATOR,
+    ),
+]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="Of ablation: loss, or bleu by beam search, which takes much longer.",
+        rich_help_panel=_TRANSLATOR,
+    ),
+]
+Beam = Annotated[int, typer.Option(min=1, rich_help_panel=_TRANSLATOR)]
+MaxExamples = Annotated[
+    int | None, typer.Option(min=1, help="Compute scores on a random subset of so many.")
+]
+AtLeast = Annotated[int, typer.Option(min=0, help="Heads that every layer keeps.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """What tells how a model is scored, measured and fine-tuned."""
+
+    task: str | None
+    data_dir: Path | None
+    epochs: float
+    batch_size: int
+    learning_rate: float
+    max_train_examples: int | None
+    max_length: int
+    bf16: bool
+    data: Path | None
+    finetune: str | None
+    metric: str
+    beam: int
+    max_examples: int | None
+
+
+@app.command()
+def compare(
+    model: Model,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="Folder for tables, figures and scores; a run goes on there."
+        ),
+    ],
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Scores to compare with random, repeatable; see `headprune scores --help`. "
+            "Default: gradient, taylor, confidence, entropy, sparsity, hoyer, distribution and "
+            "magnitude.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    percent: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Shares of heads to prune, repeatable.",
+            show_default="25, 50, 75",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="How many fine-tunings, and draws of random heads.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = 3,
+    at_least: AtLeast = 1,
+    max_examples: MaxExamples = None,
+    rounds: Annotated[int, typer.Option(min=0, help="How often times are taken; 0: not.")] = 7,
+    title: Annotated[str | None, typer.Option(help="Of tables and figures.")] = None,
+    task: Task = None,
+    data_dir: DataDir = None,
+    epochs: Epochs = 1,
+    batch_size: BatchSize = 32,
+    learning_rate: LearningRate = 2e-5,
+    max_train_examples: MaxTrainExamples = None,
+    max_length: MaxLength = 128,
+    bf16: Bf16 = False,
+    data: Data = None,
+    finetune: Finetune = None,
+    metric: Metric = "loss",
+    beam: Beam = 5,
+) -> None:
+    """Does a score say which heads can be pruned? Compare scores with random choice.
+
+    Every score prunes the model to every percentage; the pruned models are measured at once, and
+    again after fine-tuning, with several seeds, beside heads drawn at random. Each score is also
+    correlated with what ablation measures head by head. Scores are computed on the training set
+    (classifiers) or the valid set (checkpoints), the metric on the development or the test set.
+
+    Writes compare.md, .csv and .json, curves.png and correlations.png; a run that was killed goes
+    on where it was.
+
+    Examples:
+
+      headprune compare runs/glue/entailment/model --task entailment --data-dir
+      runs/glue/entailment/data --score gradient --percent 50 -o comparison
+
+      headprune compare runs/demo/baseline/model.pt --score gradient --percent 50 --finetune
+      "--arch transformer_headpruned_small ..." -o comparison
+    """
+    from headprune.compare.report import Report
+    from headprune.compare.run import compare as run
+    from headprune.scores.names import IMPORTANCE
+
+    subject = _subject(
+        model,
+        _Options(
+            task=task,
+            data_dir=data_dir,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            max_train_examples=max_train_examples,
+            max_length=max_length,
+            bf16=bf16,
+            data=data,
+            finetune=finetune,
+            metric=metric,
+            beam=beam,
+            max_examples=max_examples,
+        ),
+    )
+    comparison = run(
+        subject,
+        scores=score or [name for name in IMPORTANCE if name != "random"],
+        percents=sorted(set(percent or (25.0, 50.0, 75.0))),
+        seeds=range(1, seeds + 1),
+        folder=output,
+        at_least=at_least,
+        rounds=rounds,
+        say=_say,
+    )
+    report = Report.of(comparison)
+    report.save(output, title=title or f"Scores compared on {model}")
+    for sentence in report.claims:
+        print(sentence)
+    print(f"{output / 'compare.md'}, {output / 'curves.png'}, {output / 'correlations.png'}")
+
+
+@app.command()
+def iterate(
+    model: Model,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the models; a run goes on there.")
+    ],
+    percent: Annotated[float, typer.Option(help="Share of heads to prune in the end.")],
+    score: Annotated[
+        str, typer.Option(help="What to rank heads by; see `headprune scores --help`.")
+    ] = "gradient",
+    steps: Annotated[int, typer.Option(min=1, help="Steps of equal size.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of fine-tuning and of the score random.")] = 1,
+    at_least: AtLeast = 1,
+    max_examples: MaxExamples = None,
+    task: Task = None,
+    data_dir: DataDir = None,
+    epochs: Epochs = 0,
+    batch_size: BatchSize = 32,
+    learning_rate: LearningRate = 2e-5,
+    max_train_examples: MaxTrainExamples = None,
+    max_length: MaxLength = 128,
+    bf16: Bf16 = False,
+    data: Data = None,
+    finetune: Finetune = None,
+    metric: Metric = "loss",
+    beam: Beam = 5,
+) -> None:
+    """Prune in steps: score the heads, prune the worst, score what is left, and so on.
+
+    With --epochs, or --finetune, the model is fine-tuned after each step. Each step's model stays
+    in OUT/stepN; a run that was killed goes on after the last whole step.
+
+    Example:
+
+      headprune iterate runs/glue/entailment/model --task entailment --data-dir
+      runs/glue/entailment/data --percent 50 --steps 5 -o iterated
+    """
+    from headprune.compare.iterate import iterate as run
+
+    options = _Options(
+        task=task,
+        data_dir=data_dir,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        max_train_examples=max_train_examples,
+        max_length=max_length,
+        bf16=bf16,
+        data=data,
+        finetune=finetune,
+        metric=metric,
+        beam=beam,
+        max_examples=max_examples,
+    )
+    subject = _subject(model, options)
+
+    def told(step: Step) -> None:
+        after = "" if step.after is None else f", {step.after:.2f} after fine-tuning"
+        print(
+            f"step {step.number} of {steps}: {step.percent:.1f}% pruned, {subject.metric} "
+            f"{step.before:.2f} right after pruning{after}",
+            flush=True,
+        )
+
+    done = run(
+        subject,
+        score=score,
+        percent=percent,
+        steps=steps,
+        folder=output,
+        resume=lambda place: _subject(_model_in(place), options),
+        seed=seed,
+        at_least=at_least,
+        say=told,
+    )
+    done[-1].head_plan.save(output / "plan.json")
+    content = json.dumps([asdict(step) for step in done], indent=1)
+    (output / "steps.json").write_text(content + "\n", encoding="utf-8")
+    print(f"{output / f'step{steps}'}, {output / 'plan.json'}")
+
+
+def _model_in(place: Path) -> Path:
+    """The model that a step left: a checkpoint, or a folder, which fine-tuning puts further in."""
+    for name in ("model.pt", "model"):
+        if (place / name).exists():
+            return place / name
+    return place
+
+
+def _subject(model: Path, options: _Options) -> Subject:
+    if model.is_file():
+        return _translator(model, options)
+    if not model.is_dir():
+        raise UsageError(f"{model}: no such folder or checkpoint")
+    return _classifier(model, options)
+
+
+def _classifier(model: Path, options: _Options) -> Subject:
+    for name, value in (("data", options.data), ("finetune", options.finetune)):
+        if value is not None:
+            raise UsageError(f"{model} is no fairseq checkpoint, for which there is no --{name}")
+    if options.task is None:
+        raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
+    try:
+        from hf_plugin.glue.settings import Settings
+        from hf_plugin.quiet import quieten
+        from hf_plugin.scores.subject import Classifier
+    except ImportError as error:
+        raise UsageError(
+            f"comparing Hugging Face models needs transformers ({error}); see the README, Install"
+        ) from None
+    quieten()
+    settings = Settings(
+        task=options.task,
+        model=str(model),
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+        max_length=options.max_length,
+        data_dir=options.data_dir,
+        max_train_examples=options.max_train_examples,
+        bf16=options.bf16,
+    )
+    settings.check()
+    return Classifier(
+        path=model, finetuning=settings, max_examples=options.max_examples, watch=_watch
+    )
+
+
+def _translator(model: Path, options: _Options) -> Subject:
+    for name, value in (("task", options.task), ("data-dir", options.data_dir)):
+        if value is not None:
+            raise UsageError(f"{model} is a fairseq checkpoint, for which there is no --{name}")
+    try:
+        from fairseq_plugin.checkpoints import Checkpoint
+        from fairseq_plugin.loading import trained_on
+        from fairseq_plugin.scores.subject import TranslationModel
+    except ImportError as error:
+        raise UsageError(
+            f"comparing checkpoints needs fairseq ({error}); see the README, Install"
+        ) from None
+    data = options.data or trained_on(Checkpoint.load(model))
+    return TranslationModel(
+        path=model,
+        data=data,
+        finetuning=tuple(shlex.split(options.finetune or "")),
+        max_examples=options.max_examples,
+        metric_of_ablation=options.metric,
+        beam=options.beam,
+        watch=_watch,
+    )
+
+
+def _watch(batches: Any, total: int, purpose: str) -> Any:
+    from rich.console import Console
+    from rich.progress import track
+
+    return iter(track(batches, description=purpose, total=total, console=Console(stderr=True)))
+
+
+def _say(step: str, done: int, total: int) -> None:
+    print(f"[{done} of {total}] {step}", file=sys.stderr, flush=True)

@@ -1,0 +1,306 @@
+"""The comparison and iterative pruning on a model that is made up."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from headprune import HeadPlan, UsageError
+from headprune.compare.claims import against_random, claims
+from headprune.compare.correlations import Correlation, correlation
+from headprune.compare.iterate import iterate
+from headprune.compare.report import Report
+from headprune.compare.rows import Cell, Row, cell
+from headprune.compare.run import compare
+from headprune.compare.subject import Cost
+from headprune.scores import HeadScores
+from headprune.scores.compute import random_values
+from headprune.stats import Spread, spread
+
+SHAPE = {"ES": (4, 4)}
+WORTH = {0: (9.0, 3.0, 2.0, 1.0), 1: (8.0, 0.5, 0.4, 0.1)}
+"""What each head adds to the metric."""
+
+
+@dataclass
+class Made:
+    """Its metric is the sum of the worths of the heads that are left; fine-tuning adds 1."""
+
+    plan: HeadPlan
+    log: list[str]
+    bonus: float = 0.0
+    can_finetune: bool = True
+    finetune_name: str = "1ep"
+    name: str = "made"
+    metric: str = "points"
+    data_name: str = "made.up"
+    settings: dict[str, Any] = field(default_factory=lambda: {"model": "made up"})
+
+    def scores(self, names, *, seed):
+        def values(name):
+            if name == "random":
+                return random_values(self.plan, seed=seed)
+            sign = -1 if name == "entropy" else 1
+            return {
+                "ES": [
+                    [sign * WORTH[n][h] if h in kept else None for h in range(4)]
+                    for n, kept in enumerate(self.plan.kept["ES"])
+                ]
+            }
+
+        self.log += [f"score {name}" for name in names]
+        return {
+            name: HeadScores(name=name, values=values(name), settings={"metric": "points"})
+            for name in names
+        }
+
+    def measure(self):
+        self.log.append("measure")
+        kept = self.plan.kept["ES"]
+        return self.bonus + sum(WORTH[n][h] for n, heads in enumerate(kept) for h in heads)
+
+    def pruned(self, plan, folder):
+        folder.mkdir(parents=True)
+        (folder / "plan.json").write_text(plan.to_json())
+        return replace(self, plan=plan)
+
+    def finetuned(self, plan, *, seed, folder):
+        self.log.append(f"finetune {seed}")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "plan.json").write_text(plan.to_json())
+        return replace(self, plan=plan, bonus=self.bonus + 1 + seed / 10)
+
+    def cost(self, plan):
+        return Cost(parameters=1000 + plan.total_kept, flops=2000 + plan.total_kept)
+
+    def seconds(self, plans, *, rounds):
+        return [[float(plan.total_kept)] * rounds for plan in plans]
+
+
+def subject(**options: Any) -> Made:
+    return Made(plan=HeadPlan.full(SHAPE), log=[], **options)
+
+
+def compared(made: Made, folder: Path, **options: Any):
+    given = {"scores": ["gradient", "entropy"], "percents": [25.0, 50.0], "seeds": [1, 2, 3]}
+    return compare(made, folder=folder, **{**given, **options})
+
+
+def test_every_score_percentage_and_seed_is_measured(tmp_path):
+    made = subject()
+    result = compared(made, tmp_path)
+    assert result.base == 24
+    assert set(result.scores) == {"gradient", "entropy", "ablation", "random"}
+    by_score = {
+        name: [row for row in result.rows if row.score == name]
+        for name in ("control", "gradient", "entropy", "random")
+    }
+    assert [len(rows) for rows in by_score.values()] == [3, 6, 6, 6]
+    for name in ("gradient", "entropy"):  # low entropy is good: both keep what is worth most
+        half = [row for row in by_score[name] if row.percent == 50]
+        assert {row.before for row in half} == {9 + 3 + 2 + 8}
+        assert [row.after for row in half] == pytest.approx([23.1, 23.2, 23.3])
+        assert half[0].plan["kept"]["ES"] == [[0, 1, 2], [0]]
+        assert half[0].parameters == 1004
+    assert len({str(row.plan) for row in by_score["random"] if row.percent == 50}) == 3
+    assert result.speedups[50.0] == (2.0, 2.0, 2.0)
+
+
+def test_the_same_plan_is_measured_once_and_a_finished_comparison_never_again(tmp_path):
+    made = subject()
+    first = compared(made, tmp_path)
+    tuned = sum(line.startswith("finetune") for line in made.log)
+    plans = {(str(row.plan), row.seed) for row in first.rows}
+    assert tuned == len(plans) < len(first.rows)
+    again = subject()
+    second = compared(again, tmp_path)
+    assert second.rows == first.rows and second.speedups == first.speedups
+    assert again.log == ["score random"]
+
+
+def test_one_that_was_killed_goes_on(tmp_path):
+    made = subject()
+    compared(made, tmp_path)
+    lost = sorted((tmp_path / "after").glob("*.json"))[:2]
+    for path in lost:
+        path.unlink()
+    again = subject()
+    compared(again, tmp_path)
+    assert sum(line.startswith("finetune") for line in again.log) == 2
+
+
+def test_without_fine_tuning_there_is_neither_control_nor_after(tmp_path):
+    result = compared(subject(can_finetune=False, finetune_name="none"), tmp_path, rounds=0)
+    assert all(row.after is None and row.score != "control" for row in result.rows)
+    report = Report.of(result)
+    assert "after fine-tuning" not in report.markdown(title="T").replace("and after fine", "")
+    assert not result.speedups
+
+
+def test_a_folder_of_other_settings_is_refused(tmp_path):
+    compared(subject(), tmp_path)
+    with pytest.raises(UsageError, match=r"holds results of other settings \(model\)"):
+        compared(subject(settings={"model": "another"}), tmp_path)
+    with pytest.raises(UsageError, match=r"other settings \(at_least\)"):
+        compared(subject(), tmp_path, at_least=0)
+
+
+def test_the_report_has_tables_claims_and_figures(tmp_path):
+    report = Report.of(compared(subject(), tmp_path))
+    report.save(tmp_path, title="Made up")
+    text = (tmp_path / "compare.md").read_text()
+    assert text.startswith("# Made up") and "| gradient " in text and "nan" not in text
+    assert "plan:*|select:random|seed:*|form:remove|finetune:1ep|data:made.up|" in text
+    assert "score:gradient|metric:points|data:none|" in text
+    content = json.loads((tmp_path / "compare.json").read_text())
+    assert content["correlations"]["gradient"]["spearman"] == pytest.approx(1)
+    assert len((tmp_path / "compare.csv").read_text().splitlines()) == 1 + len(content["rows"])
+    for name in ("curves", "correlations"):
+        for suffix in (".png", ".svg"):
+            assert (tmp_path / f"{name}{suffix}").stat().st_size > 1000
+
+
+def rows(values: dict[str, list[float]], *, percent: float = 50) -> list[Row]:
+    return [
+        Row(
+            score=name,
+            percent=percent,
+            pruned=percent,
+            seed=seed,
+            plan={"kept": [name, seed if name == "random" else 0]},
+            before=before,
+            after=before + 10,
+            parameters=1,
+            flops=1,
+        )
+        for name, each in values.items()
+        for seed, before in enumerate(each)
+    ]
+
+
+def test_cells_are_means_over_seeds_and_one_plan_has_no_spread_before():
+    found = rows({"gradient": [5.0, 5.0, 5.0], "random": [1.0, 2.0, 3.0]})
+    assert cell(found, "gradient", 50) == Cell(
+        before=Spread(5.0, None, 1), after=spread([15.0, 15, 15])
+    )
+    assert cell(found, "random", 50).before == spread([1.0, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (4.1, "Right after pruning, at 50%, gradient beats random by more than two standard "),
+        (4.0, "Right after pruning, at 50%, no score beats random by more than two standard "),
+        (-0.1, "no score beats random by more than two standard deviations (random 2.00 ± 1.00, "),
+    ],
+)
+def test_what_is_said_follows_from_the_numbers(value, sentence):
+    found = rows({"gradient": [value] * 3, "random": [1.0, 2.0, 3.0]})
+    said = claims(found, {}, metric="points")
+    assert len(said) == 2 and sentence in said[0]
+    assert ("worse than random by as much" in said[0]) == (value < 0)
+
+
+def test_nothing_is_said_of_one_seed():
+    assert claims(rows({"gradient": [9.0], "random": [1.0]}), {}, metric="points") == []
+    assert (
+        against_random(
+            {"random": cell(rows({"random": [1.0]}), "random", 50)},
+            when="before",
+            percent=50,
+            metric="points",
+        )
+        is None
+    )
+
+
+def test_what_is_said_of_correlations():
+    some = {
+        "gradient": Correlation(0.5, 0.2, 0.7, 10),
+        "hoyer": Correlation(-0.5, -0.7, -0.2, 10),
+        "random": Correlation(0.1, -0.2, 0.4, 10),
+        "flat": Correlation(math.nan, math.nan, math.nan, 10),
+    }
+    (said,) = claims([], some, metric="points")
+    assert "correlates positively with gradient, and negatively with hoyer" in said
+    (said,) = claims([], {"random": some["random"]}, metric="points")
+    assert said.startswith("No score correlates positively")
+
+
+def test_correlation_is_scipys_spearman_and_turns_low_scores_round():
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=(2, 3, 5)).round(1)  # with ties
+
+    def made(name, values):
+        return HeadScores(name=name, values={"ES": values.tolist()})
+
+    found = correlation(made("gradient", a), made("ablation", b))
+    expected = spearmanr(a.ravel(), b.ravel()).statistic
+    assert found.value == pytest.approx(expected) and found.heads == 15
+    assert found.low < expected < found.high
+    turned = correlation(made("entropy", a), made("ablation", b))
+    assert turned.value == pytest.approx(-expected)
+    assert math.isnan(correlation(made("gradient", a * 0), made("ablation", b)).value)
+
+
+def resumed(log: list[str], **options: Any):
+    def resume(place: Path) -> Made:
+        plan = HeadPlan.load(place / "plan.json")
+        return Made(plan=plan, log=log, **options)
+
+    return resume
+
+
+def test_iterative_pruning_scores_again_before_each_step(tmp_path):
+    made = subject(can_finetune=False)
+    again: list[str] = []
+    steps = iterate(
+        made,
+        score="gradient",
+        percent=75,
+        steps=3,
+        folder=tmp_path,
+        resume=resumed(again, can_finetune=False),
+    )
+    assert [step.percent for step in steps] == [25, 50, 75]
+    assert [step.before for step in steps] == [9 + 3 + 2 + 1 + 8 + 0.5, 22, 17]
+    assert made.log == ["score gradient", "measure"]
+    assert again == ["score gradient", "measure"] * 2
+    assert HeadScores.load(tmp_path / "scores" / "step3.json").scored == steps[1].head_plan
+    for outer, inner in zip(steps, steps[1:], strict=False):
+        assert inner.head_plan.is_within(outer.head_plan)
+
+
+def test_iterative_pruning_goes_on_and_fine_tunes_between_steps(tmp_path):
+    made, log = subject(), []
+    options = {"score": "gradient", "percent": 50, "folder": tmp_path, "steps": 2}
+    first = iterate(made, **options, resume=resumed(log))
+    assert [step.after for step in first] == pytest.approx([23.5 + 1.1, 22 + 1.1])
+    (tmp_path / "step2" / "step.json").unlink()
+    fresh = subject()
+    assert iterate(fresh, **options, resume=resumed(log)) == first
+    assert fresh.log == []
+    with pytest.raises(UsageError, match=r"other settings \(score\)"):
+        iterate(fresh, **{**options, "score": "entropy"}, resume=resumed(log))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "0 steps: give one or more"),
+        ({"percent": 0}, "percent 0: made has 0.0% pruned; give more"),
+        ({"percent": 101}, "give more, up to 100"),
+        ({"percent": 90, "at_least": 2}, "at_least=2 keeps 4 heads"),
+    ],
+)
+def test_iterations_that_cannot_be(options, message, tmp_path):
+    given = {"score": "gradient", "percent": 50.0, "steps": 2, **options}
+    with pytest.raises(UsageError, match=message):
+        iterate(subject(), folder=tmp_path, resume=resumed([]), **given)

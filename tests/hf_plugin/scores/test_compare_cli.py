@@ -1,0 +1,132 @@
+"""`headprune compare` and `headprune iterate` on a tiny classifier."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headprune import HeadPlan
+from headprune.cli import app
+from headprune.errors import HeadpruneError
+from hf_plugin.folders import Folder
+from hf_plugin.glue.run import run
+from hf_plugin.glue.settings import Labels, Settings
+from hf_plugin.scores.subject import Classifier
+from tests.hf_plugin.glue.made import SHAPE, write_model, write_task
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("glue")
+    for task in ("sst2", "stsb"):
+        write_task(folder, task)
+    return folder
+
+
+def headprune(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def test_compare_from_a_classifier_to_tables_and_figures(classifier, glue, tmp_path):
+    options = ("--task", "sst2", "--data-dir", glue, "--score", "gradient", "--score", "alone")
+    more = (
+        "--max-length",
+        32,
+        "--percent",
+        25,
+        "--percent",
+        50,
+        "--seeds",
+        2,
+        "--rounds",
+        1,
+        "-o",
+        tmp_path,
+    )
+    result = headprune("compare", classifier, *options, *more)
+    assert "After fine-tuning, at 50%, " in result.stdout
+    found = json.loads((tmp_path / "compare.json").read_text())
+    assert found["metric"] == "accuracy" and set(found["speedups"]) == {"25", "50"}
+    by_score = {row["score"] for row in found["rows"]}
+    assert by_score == {"control", "gradient", "alone", "random"}
+    text = (tmp_path / "compare.md").read_text()
+    assert "data:glue.sst2|" in text and "finetune:1ep" in text
+    again = headprune("compare", classifier, *options, *more)
+    assert again.stdout == result.stdout
+
+
+def test_what_is_measured_is_what_the_glue_command_measures(classifier, glue, tmp_path):
+    settings = Settings(
+        task="sst2",
+        model=str(classifier),
+        epochs=0,
+        batch_size=4,
+        learning_rate=1e-4,
+        max_length=32,
+        data_dir=glue,
+    )
+    plan = HeadPlan(kept={"ES": [(0,), (), (1, 2)]}, heads=SHAPE)
+    subject = Classifier(path=classifier, finetuning=settings)
+    pruned = subject.pruned(plan, tmp_path / "pruned")
+    from dataclasses import replace
+
+    result = run(replace(settings, plan=plan), Labels(), tmp_path / "run")
+    assert pruned.measure() == pytest.approx(result.value)
+    assert pruned.plan == plan
+    whole, part = subject.cost(HeadPlan.full(SHAPE)), subject.cost(plan)
+    assert whole.parameters == Folder.load(classifier).parameters
+    assert part.parameters == Folder.load(tmp_path / "pruned").parameters
+    assert part.flops < whole.flops
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_iterate_leaves_a_model_of_each_step(epochs, classifier, glue, tmp_path):
+    options = ("--task", "sst2", "--data-dir", glue, "--percent", 50, "--steps", 2)
+    options = (*options, "--max-length", 32)
+    result = headprune("iterate", classifier, *options, "--epochs", epochs, "-o", tmp_path)
+    assert "step 2 of 2: 50.0% pruned, accuracy " in result.stdout
+    assert ("after fine-tuning" in result.stdout) == bool(epochs)
+    first, last = json.loads((tmp_path / "steps.json").read_text())
+    plan = HeadPlan.load(tmp_path / "plan.json")
+    assert plan.percent_pruned == 50 and first["percent"] == 25
+    left = tmp_path / "step2" / "model" if epochs else tmp_path / "step2"
+    assert Folder.load(left).plan == plan
+    again = headprune("iterate", classifier, *options, "--epochs", epochs, "-o", tmp_path)
+    assert again.stdout == result.stdout
+
+
+def test_a_task_with_numbers_to_predict(glue, tmp_path):
+    model = write_model(tmp_path / "model", num_labels=1)
+    options = ("--task", "stsb", "--data-dir", glue, "--score", "taylor", "--percent", 50)
+    headprune("compare", model, *options, "--epochs", 0, "--seeds", 2, "-o", tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert found["metric"] == "pearson" and all(row["after"] is None for row in found["rows"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere: no such folder or checkpoint"),
+        (["MODEL"], "give --task"),
+        (["MODEL", "--task=sst2", "--data=here"], "is no fairseq checkpoint, for which there is"),
+        (["MODEL", "--task=sst2", "--percent=101"], "percent|101"),
+        (["MODEL", "--task=sst2", "--score=best"], "there is no score 'best'"),
+        (["MODEL", "--task=sst2", "--learning-rate=0"], "learning rate 0: give one above 0"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message, classifier, glue, tmp_path):
+    given = [str(classifier) if a == "MODEL" else a for a in arguments]
+    with pytest.raises(HeadpruneError, match=message) as caught:
+        headprune("compare", *given, "--data-dir", glue, "-o", tmp_path / "out")
+    assert "\n" not in str(caught.value)
