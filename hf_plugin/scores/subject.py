@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -131,7 +133,8 @@ class Classifier:
     def finetuned(self, plan: HeadPlan, *, seed: int, folder: Path) -> Classifier:
         """The same, fine-tuned."""
         settings = replace(self.finetuning, model=str(self.path), plan=plan, seed=seed)
-        run(settings, Labels(), folder)
+        with redirect_stdout(sys.stderr):  # the Trainer's words on its progress
+            run(settings, Labels(), folder)
         return replace(self, path=folder / "model")
 
     def cost(self, plan: HeadPlan) -> Cost:
