@@ -139,6 +139,14 @@ def compare(
             rich_help_panel=_CHOICE,
         ),
     ] = 3,
+    tune: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Fine-tune the models of these scores (and the random ones) only, repeatable. "
+            "Default: of all scores compared.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
     at_least: AtLeast = 1,
     max_examples: MaxExamples = None,
     rounds: Annotated[int, typer.Option(min=0, help="How often times are taken; 0: not.")] = 7,
@@ -202,6 +210,7 @@ def compare(
         percents=sorted(set(percent or (25.0, 50.0, 75.0))),
         seeds=range(1, seeds + 1),
         folder=output,
+        tuned=tune,
         at_least=at_least,
         rounds=rounds,
         say=_say,

@@ -38,7 +38,8 @@ def against_random(
     """
     values = {name: getattr(each, when) for name, each in cells.items()}
     random: Spread | None = values.pop("random", None)
-    if random is None or random.sd is None or not values or None in values.values():
+    values = {name: value for name, value in values.items() if value is not None}
+    if random is None or random.sd is None or not values:
         return None
     margin = DEVIATIONS * random.sd
     better = [name for name, value in values.items() if value.mean > random.mean + margin]

@@ -53,7 +53,7 @@ def _curves(comparison: Comparison, title: str) -> Figure:
         axes.set_title(heading)
         axes.set_xlabel("attention heads pruned (%)")
     places.flat[0].set_ylabel(comparison.metric)
-    handles, labels = places.flat[0].get_legend_handles_labels()
+    handles, labels = places.flat[-1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4, fontsize=11)
     figure.suptitle(title)
     return figure
@@ -75,6 +75,8 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
     others = [name for name in names if name != "random"]
     for number, name in enumerate(others):
         values = [getattr(cell(rows, name, percent), when) for percent in percents]
+        if None in values:  # a score whose models were not fine-tuned
+            continue
         # Side by side, so that bars of the same percentage can be told apart.
         shift = 0.8 * (number - (len(others) - 1) / 2)
         axes.errorbar(

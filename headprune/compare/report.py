@@ -118,7 +118,8 @@ class Report:
         rows.append(["not pruned", *[control] * len(percents)])
         for name in self._names:
             values = [getattr(self._cell(name, percent), when) for percent in percents]
-            rows.append([name, *(str(value) for value in values)])
+            if any(values):
+                rows.append([name, *(str(value) for value in values)])
         return rows
 
     def _costs(self) -> list[list[str]]:

@@ -17,6 +17,7 @@ from typing import Any
 from headprune.compare.claimed_folder import claim
 from headprune.compare.rows import CONTROL, Row
 from headprune.compare.subject import Subject
+from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.plan import HeadPlan
 from headprune.report.record import json_object
@@ -62,6 +63,7 @@ def compare(
     percents: Sequence[float],
     seeds: Sequence[int],
     folder: Path,
+    tuned: Sequence[str] | None = None,
     at_least: int = 1,
     rounds: int = ROUNDS,
     say: Say = lambda *_: None,
@@ -75,6 +77,7 @@ def compare(
         percents: shares of all heads to prune.
         seeds: of fine-tunings and random draws.
         folder: for the numbers.
+        tuned: fine-tune the models of these scores (and of ``random``) only; default: of all.
         at_least: heads that every layer keeps, by any score.
         rounds: how often times are taken; 0 for not at all.
         say: told of each step.
@@ -84,6 +87,10 @@ def compare(
             comparison.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
+    for name in tuned or ():
+        if name not in scores:
+            raise UsageError(f"{name} is to be fine-tuned, but is not among the scores compared")
+    tuned = [*(scores if tuned is None else tuned), CONTROL, "random"]
     names = list(dict.fromkeys([*scores, "ablation", "random"]))
     claim(folder, {**subject.settings, "at_least": at_least})
     store = _Store(folder, subject)
@@ -112,7 +119,7 @@ def compare(
                 seed=seed,
                 plan=json.loads(plan.to_json()),
                 before=store.before(plan),
-                after=store.after(plan, seed) if subject.can_finetune else None,
+                after=(store.after(plan, seed) if subject.can_finetune and name in tuned else None),
                 parameters=cost.parameters,
                 flops=cost.flops,
             )

@@ -144,6 +144,18 @@ def test_without_fine_tuning_there_is_neither_control_nor_after(tmp_path):
     assert not result.speedups
 
 
+def test_only_some_scores_need_be_fine_tuned(tmp_path):
+    result = compared(subject(), tmp_path, scores=["gradient", "taylor"], tuned=["taylor"])
+    without = {row.score for row in result.rows if row.after is None}
+    assert without == {"gradient"}
+    report = Report.of(result)
+    tables = report.markdown(title="T").split("right after pruning:")
+    assert "| gradient" not in tables[0] and "| gradient" in tables[1]
+    report.save(tmp_path, title="T")
+    with pytest.raises(UsageError, match="hoyer is to be fine-tuned, but is not among"):
+        compared(subject(), tmp_path / "other", tuned=["hoyer"])
+
+
 def test_a_folder_of_other_settings_is_refused(tmp_path):
     compared(subject(), tmp_path)
     with pytest.raises(UsageError, match=r"holds results of other settings \(model\)"):
