@@ -33,6 +33,8 @@ class Names:
         size: the attribute of ``attention`` with d, the width of one head.
         count: its attribute with the number of heads, where it keeps one.
         width: its attribute with heads times d, where it keeps one.
+        norm: the module after ``output`` and the residual connection, after which a layer treats
+            each token by itself; where there is such a one.
         blocks: how many projections one of ``inputs`` holds, one below the other.
     """
 
@@ -45,6 +47,7 @@ class Names:
     optional: tuple[str, ...] = ()
     count: str | None = None
     width: str | None = None
+    norm: str | None = None
     blocks: int = 1
 
 
@@ -58,6 +61,7 @@ _BERT = {
         size="attention_head_size",
         count="num_attention_heads",
         width="all_head_size",
+        norm="attention.output",
     )
 }
 
@@ -95,6 +99,7 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
             output="attention.out_lin",
             size="attention_head_size",
             count="n_heads",
+            norm="sa_layer_norm",
         )
     },
     "deberta-v2": {
@@ -108,6 +113,7 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
             size="attention_head_size",
             count="num_attention_heads",
             width="all_head_size",
+            norm="attention.output",
         )
     },
     "modernbert": {

@@ -156,6 +156,10 @@ class FairseqModel:
     def _layers(self, component: str) -> list[nn.Module]:
         return list((self.model.encoder if component == "ES" else self.model.decoder).layers)
 
+    def last_mixing(self) -> nn.Module | None:
+        """None: the loss is of all tokens."""
+        return None
+
     def repeat_batch(self, batch: Batch, times: int) -> Batch:
         """The batch that holds ``batch`` so many times, one after the other."""
         net_input = {

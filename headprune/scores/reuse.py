@@ -7,12 +7,15 @@ attention itself up to its output projection, which is a sum over heads:
 
 So one run without masks is recorded; then, for each attention, the layers from its output
 projection on run once for several masks together, which stand side by side in the batch.
+
+Many classifiers look at the first token alone: behind the top layer's attention all other tokens
+can be left out. Whether a model is such a one is found by leaving them out in a run without masks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +25,8 @@ from headprune.scores.scored_model import Attention, Batch, Outcome, ScoredModel
 
 Cases = Mapping[tuple[str, int], Sequence[frozenset[int]]]
 """For components and layers, sets of heads: each is a mask, of the heads that stay on."""
+
+_SAME = 1e-6
 
 AT_ONCE = 256
 """Examples, times masks, that run together."""
@@ -42,6 +47,7 @@ def masked_outcomes(
     record = _Record()
     with record.of(scored, cases):
         base = scored.outcome(batch)
+    first_alone = _first_alone(scored, batch, base)
     examples = len(base.losses)
     together = max(1, at_once // examples)
     found: dict[tuple[str, int], list[Outcome]] = {}
@@ -57,10 +63,43 @@ def masked_outcomes(
             variants = variants.movedim(0, scored.batch_dim).flatten(
                 scored.batch_dim, scored.batch_dim + 1
             )  # mB x T x C, or T x mB x C
-            with _replaced(scored, component, layer, record, variants, times=len(some)):
+            with (
+                first_alone(),
+                _replaced(scored, component, layer, record, variants, times=len(some)),
+            ):
                 outcome = scored.outcome(scored.repeat_batch(batch, len(some)))
             found[component, layer] += _apart(outcome, number=len(some))
     return base, found
+
+
+def _first_alone(
+    scored: ScoredModel, batch: Batch, base: Outcome
+) -> Callable[[], AbstractContextManager[None]]:
+    """A context in which only the first token goes on behind the top layer's attention, if that
+    leaves the outcome as it is; one that does nothing if not.
+    """
+    module = scored.last_mixing()
+    if module is None:
+        return nullcontext
+
+    def first(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        return output.narrow(1 - scored.batch_dim, 0, 1)
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        hook = module.register_forward_hook(first)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    try:
+        with alone():
+            losses = scored.outcome(batch).losses
+    except (RuntimeError, IndexError, ValueError):  # something looks at tokens that are not there
+        return nullcontext
+    same = losses.shape == base.losses.shape and torch.allclose(losses, base.losses, atol=_SAME)
+    return alone if same else nullcontext
 
 
 class _Record:

@@ -115,6 +115,12 @@ class ScoredModel(Protocol):
         outputs are all that it and what follows depend on.
         """
 
+    def last_mixing(self) -> nn.Module | None:
+        """The last module in which tokens may look at one another, or one soon after it: what comes
+        later treats each token by itself. Its output is hidden states. None where that is not so,
+        or not known.
+        """
+
     def repeat_batch(self, batch: Batch, times: int) -> Batch:
         """The batch that holds ``batch`` so many times, one after the other."""
 

@@ -140,6 +140,14 @@ class HuggingFaceModel:
         names = FAMILIES[family_of(self.model)][component]
         return list(self.model.base_model.get_submodule(names.layers).children())
 
+    def last_mixing(self) -> nn.Module | None:
+        """The norm after the top layer's attention, in families that have one."""
+        if len(self.attentions) > 1:
+            return None
+        (component,) = self.attentions
+        name = FAMILIES[family_of(self.model)][component].norm
+        return None if name is None else self._layers(component)[-1].get_submodule(name)
+
     def repeat_batch(self, batch: Batch, times: int) -> Batch:
         """The batch that holds ``batch`` so many times, one after the other."""
         return {

@@ -6,7 +6,11 @@ import math
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 import hf_plugin
 from headprune import DataError, HeadPlan, UsageError
@@ -58,6 +62,35 @@ def test_every_mask_gives_what_the_plain_loop_gives(family, pruned):
                     assert outcome.correct.equal(expected.correct)
                 differing += not torch.allclose(outcome.losses, base.losses, atol=1e-3)
         assert differing  # masks do something
+
+
+def test_the_first_token_goes_on_alone_only_where_nothing_else_is_looked_at():
+    seen = []
+    for family, auto, alone in (
+        ("bert", AutoModelForSequenceClassification, True),
+        ("distilbert", AutoModelForSequenceClassification, True),
+        ("deberta-v2", AutoModelForSequenceClassification, True),
+        ("bert", AutoModelForTokenClassification, False),
+    ):
+        model = build(family, auto)
+        batch = data(family)
+        if not alone:
+            batch["labels"] = torch.where(batch["attention_mask"].bool(), 1, -100)
+        scored = HuggingFaceModel(model)
+        lengths = []
+        last = scored.last_mixing()
+        watch = list(model.base_model.modules())
+        watch = watch[watch.index(last) + 1 :]  # what comes after it
+        dense = next(m for m in watch if isinstance(m, torch.nn.Linear) and m.out_features == 16)
+        hook = dense.register_forward_pre_hook(
+            lambda _, inputs, lengths=lengths: lengths.append(inputs[0].size(1))
+        )
+        masked_outcomes(scored, batch, cases_of(scored, "ablation"))
+        hook.remove()
+        assert lengths[0] == batch["input_ids"].size(1)
+        assert {1} == set(lengths[1:]) if alone else 1 not in lengths[2:]
+        seen.append(family)
+    assert len(seen) == 4
 
 
 def test_uniform_heads_stay_as_they_are():
