@@ -31,6 +31,7 @@ HF = [
 INTEROPERATION = ["peft"]
 CTRANSLATE2 = ["ctranslate2>=4.8"]
 ONNX = ["onnx", "onnxscript", "onnxruntime"]
+SYNTAX = ["conllu"]  # reads parsed sentences
 
 setup(
     name="headprune",
@@ -61,9 +62,10 @@ setup(
         "studies": STUDIES,
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
+        "syntax": SYNTAX,
         "dev": [
             *("pytest", "hypothesis", "pytest-xdist", "ruff", "mypy"),
-            *(*INTEROPERATION, *CTRANSLATE2, *ONNX),
+            *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX),
         ],
     },
     entry_points={"console_scripts": ["headprune = headprune.cli:main"]},

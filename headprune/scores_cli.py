@@ -71,6 +71,13 @@ def scores(
         str,
         typer.Option(help="Weights of the score combination; below 0 where low numbers are good."),
     ] = "entropy=-1,sparsity=1,distribution=1",
+    conllu: Annotated[
+        Path | None,
+        typer.Option(
+            help="Parsed sentences (CoNLL-U): the encoder heads' syntactic roles too, the share of "
+            "dependencies nsubj, obj, amod and advmod that each looks along, in both directions.",
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="It does not change the scores.")] = 32,
     max_length: Annotated[
         int, typer.Option(min=8, help="Classifiers: tokens of an example, at most.")
@@ -131,6 +138,8 @@ def scores(
             beam=beam,
             **options,
         )
+        if conllu is not None:
+            found |= _syntax("fairseq_plugin.scores.run", Path(model), conllu, data=data)
     else:
         _refuse(f"{model} is no fairseq checkpoint", data=data)
         if task is None:
@@ -144,6 +153,8 @@ def scores(
             max_length=max_length,
             **options,
         )
+        if conllu is not None:
+            found |= _syntax("hf_plugin.scores.run", model, conllu, max_length=max_length)
     _write({name: made.normalised() if normalise else made for name, made in found.items()}, output)
 
 
@@ -185,6 +196,13 @@ def _of_checkpoint(path: Path, **options: Any) -> dict[str, HeadScores]:
             f"scoring checkpoints needs fairseq ({error}); see the README, Install"
         ) from None
     return score_heads(path, **options)
+
+
+def _syntax(module: str, model: str | Path, conllu: Path, **options: Any) -> dict[str, HeadScores]:
+    from importlib import import_module
+
+    found: dict[str, HeadScores] = import_module(module).score_syntax(model, conllu, **options)
+    return found
 
 
 def _refuse(reason: str, **options: object) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq.data.language_pair_dataset import collate
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.transformer import TransformerModel
@@ -20,8 +21,15 @@ from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
 from headprune.scores.ablation import Ablation
 from headprune.scores.combination import ATTENTION_GUIDED
-from headprune.scores.compute import Origin, compute_scores, needs_data, require_known
+from headprune.scores.compute import (
+    Origin,
+    compute_scores,
+    needs_data,
+    require_known,
+    syntactic_scores,
+)
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.syntax import Parse, ParsedBatch, read_parses
 
 METRICS = ("loss", "bleu")
 SUBSET_SEED = 1
@@ -98,6 +106,71 @@ def score_heads(
         )
 
 
+def score_syntax(
+    path: Path, conllu: Path, *, data: Path | None = None, batch_size: int = 32
+) -> dict[str, HeadScores]:
+    """The syntactic roles of the encoder's heads, on parsed sentences of the source language.
+
+    Args:
+        path: the checkpoint.
+        conllu: a CoNLL-U file.
+        data: the binarised data folder, prepared by data_prep; default: the one that the
+            checkpoint was trained on.
+
+    Raises:
+        UsageError: nothing says how the data's text was prepared, or a model of another task.
+        DataError: files that cannot be read, or none of the relations in them.
+    """
+    parses = read_parses(conllu)
+    checkpoint = Checkpoint.load(path)
+    folder = data or trained_on(checkpoint)
+    with fairseq_silent():
+        model, task = load_scored(checkpoint, folder)
+        split = _prepared(task, folder, use="words cannot be split").splitter()
+        most = model.max_positions()[0]
+        dictionary = task.source_dictionary
+        items = []
+        for number, parse in enumerate(parses):
+            pieces = [split(word) for word in parse.words]
+            tokens = [dictionary.index(piece) for word in pieces for piece in word]
+            words = [place for place, word in enumerate(pieces) for _ in word]
+            source = torch.tensor([*tokens[: most - 1], dictionary.eos()])
+            items.append(({"id": number, "source": source, "target": source}, words[: most - 1]))
+
+        def batches() -> Iterator[ParsedBatch]:
+            for start in range(0, len(items), batch_size):
+                part = items[start : start + batch_size]
+                yield _parsed_batch(part, parses[start : start + batch_size], dictionary)
+
+        return syntactic_scores(
+            FairseqModel(model),
+            batches(),
+            parses=parses,
+            origin=Origin(
+                model=str(path),
+                fingerprint=checkpoint.fingerprint,
+                data=f"{conllu.name}[{len(parses)}]",
+            ),
+        )
+
+
+def _parsed_batch(
+    part: Sequence[tuple[dict[str, Any], list[int]]], parses: Sequence[Parse], dictionary: Any
+) -> ParsedBatch:
+    # In the given order, which collate changes when it knows it by length.
+    batch = collate(
+        [item for item, _ in part],
+        pad_idx=dictionary.pad(),
+        eos_idx=dictionary.eos(),
+        left_pad_source=False,
+    )
+    length = batch["net_input"]["src_tokens"].size(1)
+    by_id = dict(zip((item["id"] for item, _ in part), zip(part, parses, strict=True), strict=True))
+    ordered = [by_id[number] for number in batch["id"].tolist()]
+    words = [[*words, *[-1] * (length - len(words))] for (_, words), _ in ordered]
+    return ParsedBatch(batch, torch.tensor(words), [parse for _, parse in ordered])
+
+
 def data_name(folder: Path) -> str:
     """What signatures call a binarised data folder."""
     return ".".join(folder.absolute().parts[-2:])
@@ -153,14 +226,7 @@ def translator(scored: FairseqModel, task: Any, folder: Path, *, beam: int) -> T
     Raises:
         UsageError: nothing says how the data's text was prepared.
     """
-    prepared = TextProcessing.of_preparation(
-        folder, source_lang=task.cfg.source_lang, target_lang=task.cfg.target_lang
-    )
-    if prepared is None:
-        raise UsageError(
-            f"{folder}: no prep.json beside it says how its text was prepared, so BLEU cannot be "
-            "computed; give --metric loss"
-        )
+    prepared = _prepared(task, folder, use="BLEU cannot be computed; give --metric loss")
     return Translator(
         scored,
         generator=task.build_generator([scored.model], GenerationConfig(beam=beam)),
@@ -168,3 +234,14 @@ def translator(scored: FairseqModel, task: Any, folder: Path, *, beam: int) -> T
         join=prepared.joiner(),
         target_lang=prepared.target_lang,
     )
+
+
+def _prepared(task: Any, folder: Path, *, use: str) -> TextProcessing:
+    prepared = TextProcessing.of_preparation(
+        folder, source_lang=task.cfg.source_lang, target_lang=task.cfg.target_lang
+    )
+    if prepared is None:
+        raise UsageError(
+            f"{folder}: no prep.json beside it says how its text was prepared, so {use}"
+        )
+    return prepared

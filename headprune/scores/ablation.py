@@ -23,6 +23,8 @@ from headprune.scores.names import ABLATIONS
 from headprune.scores.reuse import AT_ONCE, Cases, masked_outcomes
 from headprune.scores.scored_model import Batches, Outcome, ScoredModel
 
+_FEWEST = 2
+
 METRICS = ("accuracy", "loss")
 """accuracy: in points of a percent. loss: the mean over examples."""
 
@@ -98,6 +100,8 @@ def ablation(
     if not base:
         raise DataError("no example to compute scores on")
     full_values = torch.cat(base)
+    if len(full_values) < _FEWEST:
+        raise DataError(f"1 example is too few to test differences on; give {_FEWEST} or more")
     result = {}
     offset = dict.fromkeys(cases, 0)
     for kind, places in by_kind.items():

@@ -25,6 +25,13 @@ from headprune.scores.names import (
 )
 from headprune.scores.roles import Rarity, rarity_of
 from headprune.scores.scored_model import Batch, ScoredModel
+from headprune.scores.syntax import (
+    RELATIONS,
+    Parse,
+    ParsedBatch,
+    positional_baselines,
+    syntactic_roles,
+)
 from headprune.select.random import lot
 
 Ablate = Callable[[Sequence[str]], Mapping[str, Ablation]]
@@ -122,6 +129,42 @@ def compute_scores(
     if COMBINATION in names:
         made[COMBINATION] = combined(made, weights)
     return {name: made[name] for name in names}
+
+
+def syntactic_scores(
+    scored: ScoredModel,
+    batches: Iterable[ParsedBatch],
+    *,
+    parses: Sequence[Parse],
+    origin: Origin,
+    relations: Sequence[str] = RELATIONS,
+) -> dict[str, HeadScores]:
+    """The syntactic roles of heads, as scores.
+
+    Args:
+        scored: the model.
+        batches: the parsed sentences as the model takes them.
+        parses: the same, for the baselines.
+        origin: of the scores.
+        relations: which.
+
+    Raises:
+        UsageError: a model without encoder self-attention.
+        DataError: none of the relations is in the sentences.
+    """
+    baselines = positional_baselines(parses, relations)
+    found = syntactic_roles(scored, batches, relations=relations)
+    return {
+        name: HeadScores(
+            name=name,
+            values=values,
+            model=origin.model,
+            fingerprint=origin.fingerprint,
+            data=origin.data,
+            settings={**origin.settings, "positional_baseline": baselines[name.split("-")[0]]},
+        )
+        for name, values in found.items()
+    }
 
 
 def plan_of(scored: ScoredModel) -> HeadPlan:

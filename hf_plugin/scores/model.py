@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
 from headprune.scores.scored_model import Attention, Outcome, See
 from hf_plugin.families import FAMILIES, attentions, family_of
 from hf_plugin.scores.losses import IGNORED, correct_predictions, example_losses
@@ -169,6 +169,11 @@ class HuggingFaceModel:
 
 def _watch(name: str, layer: int, see: See) -> Callable[[nn.Module, Any, Any], None]:
     def watch(_: nn.Module, inputs: Any, outputs: Any) -> None:
+        if not isinstance(outputs, tuple) or outputs[1] is None:
+            raise UsageError(
+                f"{name}: layer {layer}: its attention gives no weights; scores from weights need "
+                "an implementation that does (eager)"
+            )
         see(name, layer, outputs[1])
 
     return watch

@@ -8,17 +8,25 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
+from transformers import AutoModel, DataCollatorWithPadding, PreTrainedTokenizerBase
 
 from headprune.errors import DataError, UsageError
 from headprune.scores.combination import ATTENTION_GUIDED
-from headprune.scores.compute import Origin, compute_scores, needs_data, require_known
+from headprune.scores.compute import (
+    Origin,
+    compute_scores,
+    needs_data,
+    require_known,
+    syntactic_scores,
+)
 from headprune.scores.fingerprint import fingerprint
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.syntax import ParsedBatch, read_parses
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
 from hf_plugin.glue.models import load_classifier, load_tokenizer
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import encode
+from hf_plugin.loading import from_pretrained
 from hf_plugin.scores.model import HuggingFaceModel
 
 Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
@@ -96,6 +104,55 @@ def score_heads(
         metric=metric,
         seed=seed,
         weights=weights,
+    )
+
+
+def score_syntax(
+    model_name: str, conllu: Path, *, batch_size: int = 32, max_length: int = 128
+) -> dict[str, HeadScores]:
+    """The syntactic roles of the heads of a model, on parsed sentences.
+
+    Args:
+        model_name: a Hugging Face folder, or a name on the hub.
+        conllu: a CoNLL-U file.
+
+    Raises:
+        UsageError: a model that cannot be pruned, or a tokenizer that does not tell words.
+        DataError: a model or file that cannot be read, or none of the relations in it.
+    """
+    parses = read_parses(conllu)
+    model = from_pretrained(model_name, AutoModel)
+    tokenizer = load_tokenizer(model_name)
+    if not tokenizer.is_fast:
+        raise UsageError(f"{model_name}: its tokenizer does not tell which word a token is of")
+
+    def batches() -> Iterator[ParsedBatch]:
+        for start in range(0, len(parses), batch_size):
+            part = parses[start : start + batch_size]
+            encoded = tokenizer(
+                [list(parse.words) for parse in part],
+                is_split_into_words=True,
+                truncation=True,
+                max_length=max_length,
+                padding=True,
+                return_tensors="pt",
+            )
+            words = [
+                [-1 if word is None else word for word in encoded.word_ids(number)]
+                for number in range(len(part))
+            ]
+            yield ParsedBatch(dict(encoded), torch.tensor(words), part)
+
+    return syntactic_scores(
+        HuggingFaceModel(model),
+        batches(),
+        parses=parses,
+        origin=Origin(
+            model=model_name,
+            fingerprint=fingerprint(model.state_dict()),
+            data=f"{conllu.name}[{len(parses)}]",
+            settings={"max_length": max_length},
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.scores.subject import TranslationModel
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli import app
+from headprune.scores import HeadScores
 from tests.fairseq_plugin.conftest import generate
 from tests.fairseq_plugin.models import SHAPE
 
@@ -36,7 +37,7 @@ def prepared(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The corpus with what data_prep leaves beside it: how the text was prepared."""
     folder = tmp_path_factory.mktemp("prepared")
     shutil.copytree(corpus, folder / "bin")
-    (folder / "codes").write_text("#version: 0.2\n")
+    (folder / "codes").write_text("#version: 0.2\nx y</w>\n")
     facts = {"tokenizer": None, "bpe": "subword_nmt", "bpe_codes": "codes"}
     (folder / "prep.json").write_text(json.dumps(facts))
     return folder / "bin"
@@ -76,6 +77,19 @@ def test_iterate_leaves_a_checkpoint_of_each_step(full, prepared, tmp_path):
     assert "step 2 of 2: 50.0% pruned, BLEU " in result.stdout
     plan = HeadPlan.load(tmp_path / "plan.json")
     assert Checkpoint.load(tmp_path / "step2" / "model.pt").plan == plan
+
+
+def test_syntactic_roles_from_parses(full, prepared, tmp_path):
+    lines = ["1\tw1\t_\t_\t_\t_\t2\tnsubj", "2\tw2\t_\t_\t_\t_\t0\troot"]
+    lines.append("3\tw3\t_\t_\t_\t_\t2\tobj")
+    block = "".join(f"{line}\t_\t_\n" for line in lines)
+    (tmp_path / "some.conllu").write_text(f"{block}\n" * 2)
+    options = ("--data", prepared, "--score", "magnitude", "--conllu", tmp_path / "some.conllu")
+    result = headprune("scores", full, *options, "-o", tmp_path)
+    assert "nsubj-to-head, nsubj-from-head, obj-to-head" in result.stdout
+    made = HeadScores.load(tmp_path / "obj-to-head.json")
+    assert made.heads == {"ES": (4, 4)}
+    assert all(value in (0, 1) for row in made.values["ES"] for value in row)
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,9 @@ def test_what_cannot_be_ablated():
     scored = HuggingFaceModel(model_of("bert"))
     with pytest.raises(DataError, match="no example"):
         ablation(scored, [], metric="loss")
+    one = {name: tensor[:1] for name, tensor in data("bert").items()}
+    with pytest.raises(DataError, match="1 example is too few"):
+        ablation(scored, [one], metric="loss")
     with pytest.raises(UsageError, match="metric bleu"):
         ablation(scored, [data("bert")], metric="bleu")
     with pytest.raises(UsageError, match="accuracy is of models that predict a class"):

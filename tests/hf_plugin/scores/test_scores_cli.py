@@ -84,3 +84,14 @@ def test_mistakes_are_one_line(options, message, classifier, tmp_path):
     with pytest.raises(HeadpruneError, match=message) as caught:
         headprune("scores", classifier, *options, "-o", tmp_path / "out")
     assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_syntactic_roles_from_parses(classifier, glue, tmp_path):
+    sentence = "1\tdog\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tsees\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
+    (tmp_path / "some.conllu").write_text(sentence * 3)
+    options = ("--task", "sst2", "--score", "magnitude", "--conllu", tmp_path / "some.conllu")
+    result = headprune("scores", classifier, *options, "--max-length", 32, "-o", tmp_path / "out")
+    assert "nsubj-to-head, nsubj-from-head" in result.stdout
+    made = HeadScores.load(tmp_path / "out" / "nsubj-to-head.json")
+    assert made.data == "some.conllu[3]" and made.settings["positional_baseline"] == 1
+    assert {value for row in made.values["ES"] for value in row} <= {0.0, 1.0}

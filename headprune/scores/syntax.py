@@ -1,0 +1,190 @@
+"""Syntactic roles of heads (Voita et al. 2019, section 5.2): do they look along dependencies?
+
+For a relation such as nsubj, a head's score is the share of dependents whose largest attention
+weight is on their head word (`nsubj-to-head`), or of head words whose largest weight is on the
+dependent (`nsubj-from-head`). Where words are split, attention to a word is the sum over its tokens
+and attention from it the mean (Clark et al. 2019, section 4.1). Encoder self-attention only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from headprune.errors import DataError, UsageError
+from headprune.scores.head_scores import Values
+from headprune.scores.scored_model import Batch, ScoredModel
+from headprune.scores.values import means, no_sums
+
+RELATIONS = ("nsubj", "obj", "amod", "advmod")
+"""The relations that Voita et al. look at, as Universal Dependencies call them."""
+
+DIRECTIONS = ("to-head", "from-head")
+
+
+@dataclass(frozen=True)
+class Arc:
+    """One dependency: numbers of words, from 0."""
+
+    relation: str
+    dependent: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Parse:
+    """A sentence and its dependencies, the root's left out."""
+
+    words: tuple[str, ...]
+    arcs: tuple[Arc, ...]
+
+
+@dataclass(frozen=True)
+class ParsedBatch:
+    """Parsed sentences as a model takes them.
+
+    Attributes:
+        batch: what the model takes; labels are not looked at.
+        words: B x S, the number of the word that each token belongs to; -1 for tokens of none.
+    """
+
+    batch: Batch
+    words: Tensor
+    parses: Sequence[Parse]
+
+
+def read_parses(path: Path) -> list[Parse]:
+    """The sentences of a CoNLL-U file; subtypes of relations (nsubj:pass) count as the relation.
+
+    Raises:
+        UsageError: the package conllu is not installed.
+        DataError: the file cannot be read, is no CoNLL-U, or has no sentence.
+    """
+    try:
+        import conllu
+    except ImportError:
+        raise UsageError("reading parses needs the package conllu: pip install conllu") from None
+    try:
+        with path.open(encoding="utf-8") as file:
+            sentences = [_parse(sentence) for sentence in conllu.parse_incr(file)]
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
+    except (conllu.exceptions.ParseException, UnicodeDecodeError, TypeError, KeyError) as problem:
+        raise DataError(f"{path}: no CoNLL-U file ({str(problem).splitlines()[0]})") from None
+    if not sentences:
+        raise DataError(f"{path}: no sentence in it")
+    return sentences
+
+
+def _parse(sentence: Sequence[dict[str, object]]) -> Parse:
+    # Multi-word tokens (1-2) and empty nodes (1.1) have no number of their own.
+    tokens = [token for token in sentence if isinstance(token["id"], int)]
+    places = {token["id"]: place for place, token in enumerate(tokens)}
+    return Parse(
+        words=tuple(str(token["form"]) for token in tokens),
+        arcs=tuple(
+            Arc(str(token["deprel"]).split(":")[0], place, places[token["head"]])
+            for place, token in enumerate(tokens)
+            if token["head"] in places
+        ),
+    )
+
+
+def syntactic_roles(
+    scored: ScoredModel,
+    batches: Iterable[ParsedBatch],
+    *,
+    relations: Sequence[str] = RELATIONS,
+) -> dict[str, Values]:
+    """For each relation and direction, the share of its arcs that each head looks along.
+
+    Args:
+        scored: the model; it is evaluated without dropout and left as it was.
+        batches: parsed sentences.
+        relations: which; those that the sentences do not have are left out.
+
+    Raises:
+        UsageError: a model without encoder self-attention.
+        DataError: none of the relations is in the sentences.
+    """
+    if "ES" not in scored.attentions:
+        raise UsageError("syntactic roles are of encoder self-attention, the model has none")
+    found = {"ES": scored.attentions["ES"]}
+    sums = {f"{name}-{way}": no_sums(found) for name in relations for way in DIRECTIONS}
+    counted: Counter[str] = Counter()
+    parsed: ParsedBatch
+
+    def see(component: str, layer: int, weights: Tensor) -> None:
+        if component != "ES":
+            return
+        largest = largest_words(weights.float(), parsed.words)  # B x H' x N
+        for number, parse in enumerate(parsed.parses):
+            for arc in parse.arcs:
+                if arc.relation in relations and _is_there(arc, parsed.words[number]):
+                    pairs = ((arc.dependent, arc.head), (arc.head, arc.dependent))
+                    for way, (one, other) in zip(DIRECTIONS, pairs, strict=True):
+                        hit = largest[number, :, one] == other  # H'
+                        sums[f"{arc.relation}-{way}"]["ES"][layer] += hit.double().cpu()
+
+    with scored.evaluating(), scored.attending(), torch.no_grad():
+        for parsed in batches:
+            scored.attend(parsed.batch, see)
+            for number, parse in enumerate(parsed.parses):
+                counted.update(
+                    arc.relation
+                    for arc in parse.arcs
+                    if arc.relation in relations and _is_there(arc, parsed.words[number])
+                )
+    if not counted:
+        raise DataError(f"none of the relations {', '.join(relations)} is in the parses")
+    return {
+        f"{name}-{way}": means(found, sums[f"{name}-{way}"], counted={"ES": counted[name]})
+        for name in relations
+        if counted[name]
+        for way in DIRECTIONS
+    }
+
+
+def positional_baselines(parses: Iterable[Parse], relations: Sequence[str]) -> dict[str, float]:
+    """For each relation, the share of its arcs that have its most frequent distance.
+
+    What a head reaches that only looks so many words on or back; a syntactic one must do better.
+    """
+    distances: dict[str, Counter[int]] = {}
+    for parse in parses:
+        for arc in parse.arcs:
+            if arc.relation in relations:
+                distances.setdefault(arc.relation, Counter())[arc.head - arc.dependent] += 1
+    return {
+        name: max(counts.values()) / counts.total() for name, counts in sorted(distances.items())
+    }
+
+
+def largest_words(weights: Tensor, words: Tensor) -> Tensor:
+    """The word that each word attends to most: B x H' x N; -1 where that is a token of no word.
+
+    Args:
+        weights: B x H' x S x S.
+        words: B x S, the number of each token's word, -1 for tokens of none.
+    """
+    number = int(words.max()) + 1
+    member = torch.nn.functional.one_hot(words.clamp(min=0), max(number, 1)).to(weights)
+    member = member * (words >= 0).unsqueeze(-1)  # B x S x N
+    to_words = weights @ member.unsqueeze(1)  # B x H' x S x N
+    outside = weights.masked_fill((words >= 0)[:, None, None, :], 0).amax(-1, keepdim=True)
+    each = torch.cat([to_words, outside], dim=-1)  # B x H' x S x N + 1
+    tokens = member.sum(1).clamp(min=1)  # B x N, how many each word has
+    of_words = member.transpose(1, 2).unsqueeze(1) @ each / tokens[:, None, :, None]
+    largest = of_words.argmax(-1)  # B x H' x N
+    return largest.masked_fill(largest == number, -1)
+
+
+def _is_there(arc: Arc, words: Tensor) -> bool:
+    """Whether both words have tokens: long sentences are cut."""
+    there = words.tolist()
+    return arc.dependent in there and arc.head in there
