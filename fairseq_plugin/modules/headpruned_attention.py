@@ -19,6 +19,9 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_plugin.decoding.beam_order import BeamOrder
+from fairseq_plugin.decoding.key_value_cache import KeyValueCache
+from fairseq_plugin.decoding.recycling import Recycler
 from fairseq_plugin.fitting import HEAD_DIMENSION, HeadForm, fit_attention
 from headprune.errors import DataError
 from headprune.surgery import cut
@@ -152,7 +155,9 @@ class HeadPrunedAttention(MultiheadAttention):
         bias = _score_bias(attn_mask, padding, like=q)  # broadcasts to B' x H' x T x S
 
         weights = None
-        if need_weights or need_head_weights or before_softmax:
+        asked = need_weights or need_head_weights
+        # For the one query of a decoding step, the fused kernel is the slower one.
+        if asked or before_softmax or incremental_state is not None:
             scores = self.scaling * q @ k.transpose(2, 3)  # B' x H' x T x S
             if bias is not None:
                 scores = scores + bias
@@ -160,7 +165,11 @@ class HeadPrunedAttention(MultiheadAttention):
                 return self._unfold_beam(scores, batch).flatten(0, 1), v.flatten(0, 1)
             weights = scores.softmax(dim=-1, dtype=torch.float32)
             context = self.dropout_module(weights.type_as(q)) @ v  # B' x H' x T x d
-            weights = self._reported_weights(self._unfold_beam(weights, batch), need_head_weights)
+            weights = (
+                self._reported_weights(self._unfold_beam(weights, batch), need_head_weights)
+                if asked
+                else None
+            )
         else:
             context = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=bias, dropout_p=self._dropout_p(), scale=self.scaling
@@ -198,11 +207,11 @@ class HeadPrunedAttention(MultiheadAttention):
         static_kv: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values, B' x H' x S x d each, and the padding, B' x S; cached where asked."""
-        cache = None if incremental_state is None else self._get_input_buffer(incremental_state)
-        known = cache is not None and cache.get("prev_key") is not None
-        if known and static_kv:
-            assert cache is not None
-            return cache["prev_key"], cache["prev_value"], cache["prev_key_padding_mask"]
+        cache = None if incremental_state is None else self._cache(incremental_state)
+        if cache is not None and static_kv:
+            known_keys, known_values = cache.get("prev_key"), cache.get("prev_value")
+            if known_keys is not None and known_values is not None:
+                return known_keys, known_values, cache.get("prev_key_padding_mask")
 
         source = query if key is None else key  # S x B x C
         searching = self.encoder_decoder_attention and incremental_state is not None
@@ -214,9 +223,10 @@ class HeadPrunedAttention(MultiheadAttention):
 
         if cache is not None:
             old_padding = cache.get("prev_key_padding_mask")
-            if known:
-                k = torch.cat([cache["prev_key"], k], dim=2)
-                v = torch.cat([cache["prev_value"], v], dim=2)
+            assert incremental_state is not None
+            recycler = Recycler.of(incremental_state)
+            k = cache.append("prev_key", k, recycler)
+            v = cache.append("prev_value", v, recycler)
             if padding is not None or old_padding is not None:
                 padding = self._append_prev_key_padding_mask(
                     key_padding_mask=padding,
@@ -225,10 +235,28 @@ class HeadPrunedAttention(MultiheadAttention):
                     src_len=k.size(2),
                     static_kv=static_kv,
                 )
-            cache["prev_key"], cache["prev_value"] = k, v
             cache["prev_key_padding_mask"] = padding
+            cache.beam = query.size(1) // k.size(0)
             self._set_input_buffer(incremental_state, cache)
         return k, v, padding
+
+    def _cache(self, incremental_state: IncrementalState) -> KeyValueCache:
+        return KeyValueCache.of(self._get_input_buffer(incremental_state))
+
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState | None, new_order: Tensor
+    ) -> IncrementalState | None:
+        """Keep the keys and values of the hypotheses ``new_order``, numbers of rows."""
+        if incremental_state is not None:
+            self.reorder_cache(incremental_state, BeamOrder(new_order))
+        return incremental_state
+
+    def reorder_cache(self, incremental_state: IncrementalState, order: BeamOrder) -> None:
+        """The same, with what was found out about the order for other attentions."""
+        cache = self._cache(incremental_state)
+        if cache:
+            cache.reorder(order, Recycler.of(incremental_state))
+            self._set_input_buffer(incremental_state, cache)
 
     def _reported_weights(self, weights: Tensor, by_head: bool) -> Tensor | None:
         """B x H' x T x S -> H' x B x T x S, or B x T x S averaged over the kept heads."""
