@@ -8,9 +8,13 @@ takes the weights as they are: there is no second copy of them that could grow o
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 _AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+_LEAST_PRODUCTS = 2**21
+"""Of numbers; for fewer, calling oneDNN takes as long as MKL's computation."""
 
 
 class InferenceLinear(nn.Linear):
@@ -19,11 +23,33 @@ class InferenceLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """... x input features -> ... x output features."""
         if by_onednn(input, self.weight):
-            out: Tensor = torch.ops.mkldnn._linear_pointwise(
-                input, self.weight, self.bias, "none", [], ""
-            )
-            return out
+            rows = pad_rows(input.flatten(0, -2))
+            out = multiply(rows, self.weight, self.bias)[: input.shape[:-1].numel()]
+            return out.view(*input.shape[:-1], -1)
         return super().forward(input)
+
+
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x W^T + b by oneDNN: rows x C -> rows x D."""
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return out
+
+
+def pad_rows(x: Tensor) -> Tensor:
+    """Rows x C with rows of zeros behind, so that few numbers of rows occur.
+
+    oneDNN compiles a program for each size, which takes as long as to run it several times; and in
+    a beam search the number of hypotheses changes whenever a sentence is finished.
+    """
+    rows = _rounded_up(len(x))
+    return x if rows == len(x) else F.pad(x, (0, 0, 0, rows - len(x)))
+
+
+def _rounded_up(rows: int) -> int:
+    """At most an eighth more, but for few rows."""
+    power: int = 1 << (rows - 1).bit_length()  # the next power of two
+    step = min(power, max(8, power // 8))
+    return -(-rows // step) * step
 
 
 def speed_up_linears(model: nn.Module) -> None:
@@ -38,17 +64,16 @@ def speed_up_linears(model: nn.Module) -> None:
 
 def by_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether x W^T is for oneDNN."""
-    return (
-        _AVAILABLE
+    return bool(
+        x.numel() * weight.size(0) >= _LEAST_PRODUCTS
+        and _AVAILABLE
         and not torch.is_grad_enabled()
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == weight.device.type == "cpu"
         and x.dim() > 1
-        and x.numel() > 0
-        and weight.numel() > 0
         and torch.backends.mkldnn.enabled
         and not torch.is_autocast_enabled("cpu")
         # Exported programs are to consist of operators that other programs know.
-        and not torch.jit.is_tracing()
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
         and not torch.compiler.is_compiling()
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugin.decoding.linear import by_onednn
+from fairseq_plugin.decoding.linear import by_onednn, multiply, pad_rows
 from fairseq_plugin.decoding.recycling import Recycler
 
 _AT_ONCE = 2**17
@@ -21,15 +21,14 @@ def project(linear: nn.Module, x: Tensor, recycler: Recycler) -> Tensor:
     if not isinstance(linear, nn.Linear) or _has_hooks(linear) or not by_onednn(x, linear.weight):
         out: Tensor = linear(x)
         return out
-    rows = x.flatten(0, -2)  # rows x C
-    scores = recycler.lend(torch.Size((len(rows), linear.out_features)), device=x.device)
+    number = x.shape[:-1].numel()
+    rows = pad_rows(x.flatten(0, -2))  # rows x C
+    scores = recycler.lend(torch.Size((number, linear.out_features)), device=x.device)
     step = max(1, _AT_ONCE // len(rows))
     for start in range(0, linear.out_features, step):
         columns = slice(start, start + step)
         bias = None if linear.bias is None else linear.bias[columns]
-        scores[:, columns] = torch.ops.mkldnn._linear_pointwise(
-            rows, linear.weight[columns], bias, "none", [], ""
-        )
+        scores[:, columns] = multiply(rows, linear.weight[columns], bias)[:number]
     return scores.view(*x.shape[:-1], -1)
 
 

@@ -63,9 +63,8 @@ class Recycler:
 
     def give_back(self, tensor: Tensor) -> None:
         """Take back what ``take`` returned; no one may use it any more."""
-        memory = tensor.untyped_storage()
-        whole = tensor.new_empty(0).set_(memory, 0, (memory.nbytes() // tensor.itemsize,))
-        self._spare.append(whole)
+        size = tensor.untyped_storage().nbytes() // tensor.itemsize
+        self._spare.append(tensor.as_strided((size,), (1,), 0))
 
 
 def _in_use(buffer: Tensor) -> bool:
