@@ -40,7 +40,8 @@ class KeyValueCache(dict[str, Tensor | None]):
         """Write ``new``, B' x H' x T x d, behind what is there; all of it, B' x H' x S+T x d."""
         old = self.get(name)
         if old is None:
-            result = new
+            # Each head's positions side by side: they are read at every step.
+            result = new.contiguous()
         elif torch.is_grad_enabled():
             result = torch.cat([old, new], dim=2)
         else:

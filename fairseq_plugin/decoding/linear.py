@@ -7,6 +7,10 @@ takes the weights as they are: there is no second copy of them that could grow o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,11 +26,47 @@ class InferenceLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """... x input features -> ... x output features."""
+        halves = _bfloat16_weights.get()
+        if halves is not None and not torch.is_grad_enabled():
+            return self._in_bfloat16(input, halves)
         if by_onednn(input, self.weight):
             rows = pad_rows(input.flatten(0, -2))
             out = multiply(rows, self.weight, self.bias)[: input.shape[:-1].numel()]
             return out.view(*input.shape[:-1], -1)
         return super().forward(input)
+
+    def _in_bfloat16(self, input: Tensor, halves: Bfloat16Weights) -> Tensor:
+        number = input.shape[:-1].numel()
+        rows = pad_rows(input.flatten(0, -2).bfloat16())
+        bias = None if self.bias is None else halves.of(self.bias)
+        out = F.linear(rows, halves.of(self.weight), bias)[:number]
+        return out.type_as(input).view(*input.shape[:-1], -1)
+
+
+class Bfloat16Weights:
+    """Copies of weights, made when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._copies: dict[Tensor, Tensor] = {}
+
+    def of(self, weight: Tensor) -> Tensor:
+        """The copy of ``weight``."""
+        if weight not in self._copies:  # by identity
+            self._copies[weight] = weight.detach().bfloat16()
+        return self._copies[weight]
+
+
+_bfloat16_weights: ContextVar[Bfloat16Weights | None] = ContextVar("weights", default=None)
+
+
+@contextmanager
+def linears_in_bfloat16(weights: Bfloat16Weights) -> Iterator[None]:
+    """Let every InferenceLinear multiply in bfloat16, by these copies, unless for gradients."""
+    token = _bfloat16_weights.set(weights)
+    try:
+        yield
+    finally:
+        _bfloat16_weights.reset(token)
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from fairseq.checkpoint_utils import prune_state_dict
@@ -25,6 +25,7 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
+from fairseq_plugin import autocast
 from fairseq_plugin.decoding.beam_order import BeamOrder
 from fairseq_plugin.decoding.encoder_output import EncoderOutput, OrderedEncoderOutput
 from fairseq_plugin.decoding.linear import speed_up_linears
@@ -94,6 +95,11 @@ class HeadPrunedEncoder(TransformerEncoderBase):
         layer = HeadPrunedEncoderLayer(cfg, layer=_next_layer(self), return_fc=self.return_fc)
         return _wrap(layer, cfg)
 
+    def forward(self, src_tokens: Tensor, *args: Any, **options: Any) -> dict[str, list[Any]]:
+        with autocast.forward_pass(self.cfg, src_tokens):
+            output: dict[str, list[Any]] = super().forward(src_tokens, *args, **options)
+        return output
+
     def reorder_encoder_out(self, encoder_out: EncoderOutput, new_order: Tensor) -> EncoderOutput:
         if isinstance(encoder_out, OrderedEncoderOutput):
             return encoder_out.reordered(new_order)
@@ -118,18 +124,20 @@ class HeadPrunedDecoder(TransformerDecoderBase):
         **options: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
         if incremental_state is None or torch.is_grad_enabled():
-            output: tuple[Tensor, dict[str, Any]] = super().forward(
-                prev_output_tokens, encoder_out, incremental_state, features_only, **options
-            )
-            return output
+            with autocast.forward_pass(self.cfg, prev_output_tokens):
+                x, extra = super().forward(
+                    prev_output_tokens, encoder_out, incremental_state, features_only, **options
+                )
+            return (x.float() if autocast.is_on(self.cfg) else x), extra
         if isinstance(encoder_out, OrderedEncoderOutput) and not self.cross_self_attention:
             # Keys and values of a sentence are the same for all its hypotheses. After the first
             # step they are known, and the encoder's output is not looked at.
             begun = Recycler.known(incremental_state)
             encoder_out = encoder_out.source if begun else encoder_out.by_sentence()
-        features, extra = super().forward(
-            prev_output_tokens, encoder_out, incremental_state, features_only=True, **options
-        )
+        with autocast.decoding_step(self.cfg, incremental_state):
+            features, extra = super().forward(
+                prev_output_tokens, encoder_out, incremental_state, features_only=True, **options
+            )
         if features_only or self.adaptive_softmax is not None:
             return features, extra
         recycler = extra[RECYCLER] = Recycler.of(incremental_state)
@@ -197,6 +205,14 @@ class HeadPrunedTransformerModel(TransformerModel):
             return torch.log_softmax(logits, dim=-1, dtype=torch.float32, out=out)
         probs: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
         return probs
+
+    def half(self) -> HeadPrunedTransformerModel:
+        autocast.refuse_with(self.cfg, "--fp16")
+        return cast(HeadPrunedTransformerModel, super().half())
+
+    def bfloat16(self) -> HeadPrunedTransformerModel:
+        autocast.refuse_with(self.cfg, "--bf16")
+        return cast(HeadPrunedTransformerModel, super().bfloat16())
 
     @property
     def head_plan(self) -> HeadPlan:
@@ -295,6 +311,7 @@ def transformer_headpruned(args: Any) -> None:
         _default(args, option, None)
     _default(args, "head_seed", 1)
     _default(args, "head_form", "remove")
+    _default(args, "autocast", "none")
     base_architecture(args)
 
 
