@@ -200,7 +200,9 @@ class HeadPrunedTransformerModel(TransformerModel):
     ) -> Tensor:
         logits, extra = net_output
         recycler = extra.get(RECYCLER) if isinstance(extra, dict) else None
-        if recycler is not None and log_probs and not torch.is_grad_enabled():
+        # PyTorch keeps a GPU's memory itself.
+        on_cpu = logits.device.type == "cpu"
+        if recycler is not None and log_probs and on_cpu and not torch.is_grad_enabled():
             out = recycler.lend(logits.shape, device=logits.device)
             return torch.log_softmax(logits, dim=-1, dtype=torch.float32, out=out)
         probs: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
