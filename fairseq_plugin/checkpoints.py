@@ -25,7 +25,10 @@ from headprune.scores.fingerprint import fingerprint
 from headprune.surgery import cut, uncut
 
 _ARCH = "transformer_headpruned"
-_OWN_OPTIONS = ("es_heads", "ed_heads", "ds_heads", "head_seed", "head_plan", "head_form")
+_OWN_OPTIONS = (
+    *("es_heads", "ed_heads", "ds_heads", "head_seed", "head_plan", "head_form"),
+    "autocast",
+)
 _ATTENTION = {
     "ES": ("encoder", "self_attn"),
     "ED": ("decoder", "encoder_attn"),
@@ -165,6 +168,7 @@ class Checkpoint:
         result.options["head_seed"] = 1
         result.options["head_plan"] = plan.to_json()
         result.options["head_form"] = form
+        result.options["autocast"] = self.options.get("autocast") or "none"
         return result
 
     def export_to_fairseq(self) -> Checkpoint:

@@ -42,7 +42,8 @@ def load_model(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, An
         _require_languages(data)
     try:
         models, _, task = load_model_ensemble_and_task(
-            [checkpoint.path], state=_state_with(checkpoint, data=str(data), eval_bleu=False)
+            [checkpoint.path],
+            state=_state_with(checkpoint, data=str(data), eval_bleu=False, autocast="none"),
         )
     except FileNotFoundError as error:
         raise DataError(f"{data}: no dictionary of the model's languages ({error})") from None

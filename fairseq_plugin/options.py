@@ -9,6 +9,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
+from fairseq_plugin.autocast import AUTOCAST_TYPES
 from fairseq_plugin.fitting import HEAD_FORMS
 from fairseq_plugin.shape import model_shape
 from headprune import HeadPlan, UsageError, select
@@ -49,6 +50,14 @@ class HeadPrunedTransformerConfig(TransformerConfig):
         metadata={
             "help": "remove: pruned heads' weights are gone; mask: they stay, and the heads' "
             "outputs are multiplied by 0. Both compute the same"
+        },
+    )
+    autocast: ChoiceEnum(AUTOCAST_TYPES) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "bf16: multiply matrices in bfloat16, faster on CPUs with units for it; "
+            "weights, sums and losses stay float32. It goes into the checkpoint, for translating "
+            "too"
         },
     )
 

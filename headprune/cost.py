@@ -51,7 +51,9 @@ def pruned_parameters(plan: HeadPlan, sizes: Sizes) -> int:
     )
 
 
-def forward_flops(plan: HeadPlan, sizes: Sizes, *, source: int = 30, target: int = 30) -> int:
+def forward_flops(
+    plan: HeadPlan, sizes: Sizes, *, source: int = 30, target: int = 30, beam: int = 1
+) -> int:
     """Floating-point operations of one forward pass over a sentence pair, teacher-forced.
 
     Counts the matrix products, a multiplication and an addition as two: projections, scores and
@@ -60,21 +62,28 @@ def forward_flops(plan: HeadPlan, sizes: Sizes, *, source: int = 30, target: int
 
     Args:
         source, target: lengths in tokens. A plan without decoder components uses ``source`` only.
+        beam: how many targets the decoder works on, of one source that is encoded once.
     """
-    lengths = {"ES": (source, source), "ED": (target, source), "DS": (target, target)}
+    written = target * beam
+    # Positions that ask, positions that are asked, and how many of these each one sees.
+    lengths = {
+        "ES": (source, source, source),
+        "ED": (written, source, source),
+        "DS": (written, written, target),
+    }
     total = 0
     for component, counts in plan.counts.items():
         query, key, d = _widths(component, sizes)
-        t, s = lengths[component]
-        one_head = t * query * d + 2 * s * key * d + 2 * t * s * d + t * d * query
+        t, s, seen = lengths[component]
+        one_head = t * query * d + 2 * s * key * d + 2 * t * seen * d + t * d * query
         total += sum(counts) * one_head
     if "ES" in plan.counts:
         layers = len(plan.counts["ES"])
         total += 2 * layers * source * sizes.encoder_width * sizes.encoder_feed_forward
     if "DS" in plan.counts:
         layers = len(plan.counts["DS"])
-        total += 2 * layers * target * sizes.decoder_width * sizes.decoder_feed_forward
-        total += target * sizes.decoder_width * sizes.vocabulary
+        total += 2 * layers * written * sizes.decoder_width * sizes.decoder_feed_forward
+        total += written * sizes.decoder_width * sizes.vocabulary
     return 2 * total
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
+import torch
 from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
@@ -23,13 +25,22 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
-from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention
+from fairseq_plugin import autocast
+from fairseq_plugin.decoding.beam_order import BeamOrder
+from fairseq_plugin.decoding.encoder_output import EncoderOutput, OrderedEncoderOutput
+from fairseq_plugin.decoding.linear import speed_up_linears
+from fairseq_plugin.decoding.projection import project
+from fairseq_plugin.decoding.recycling import Recycler
+from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention, IncrementalState
 from fairseq_plugin.options import HeadPrunedTransformerConfig, resolve_plan, store_plan
 from headprune import DataError, HeadPlan
 
 logger = logging.getLogger(__name__)
 
 Config = HeadPrunedTransformerConfig
+
+RECYCLER = "recycler"
+"""The key of the decoder's further output under which get_normalized_probs finds memory."""
 
 
 class HeadPrunedEncoderLayer(TransformerEncoderLayerBase):
@@ -84,6 +95,16 @@ class HeadPrunedEncoder(TransformerEncoderBase):
         layer = HeadPrunedEncoderLayer(cfg, layer=_next_layer(self), return_fc=self.return_fc)
         return _wrap(layer, cfg)
 
+    def forward(self, src_tokens: Tensor, *args: Any, **options: Any) -> dict[str, list[Any]]:
+        with autocast.forward_pass(self.cfg, src_tokens):
+            output: dict[str, list[Any]] = super().forward(src_tokens, *args, **options)
+        return output
+
+    def reorder_encoder_out(self, encoder_out: EncoderOutput, new_order: Tensor) -> EncoderOutput:
+        if isinstance(encoder_out, OrderedEncoderOutput):
+            return encoder_out.reordered(new_order)
+        return OrderedEncoderOutput(encoder_out, new_order, copy=super().reorder_encoder_out)
+
 
 class HeadPrunedDecoder(TransformerDecoderBase):
     """fairseq's Transformer decoder, each layer with its own heads."""
@@ -93,6 +114,46 @@ class HeadPrunedDecoder(TransformerDecoderBase):
             cfg, layer=_next_layer(self), no_encoder_attn=no_encoder_attn
         )
         return _wrap(layer, cfg)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: EncoderOutput | None = None,
+        incremental_state: IncrementalState | None = None,
+        features_only: bool = False,
+        **options: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        if incremental_state is None or torch.is_grad_enabled():
+            with autocast.forward_pass(self.cfg, prev_output_tokens):
+                x, extra = super().forward(
+                    prev_output_tokens, encoder_out, incremental_state, features_only, **options
+                )
+            return (x.float() if autocast.is_on(self.cfg) else x), extra
+        if isinstance(encoder_out, OrderedEncoderOutput) and not self.cross_self_attention:
+            # Keys and values of a sentence are the same for all its hypotheses. After the first
+            # step they are known, and the encoder's output is not looked at.
+            begun = Recycler.known(incremental_state)
+            encoder_out = encoder_out.source if begun else encoder_out.by_sentence()
+        with autocast.decoding_step(self.cfg, incremental_state):
+            features, extra = super().forward(
+                prev_output_tokens, encoder_out, incremental_state, features_only=True, **options
+            )
+        if features_only or self.adaptive_softmax is not None:
+            return features, extra
+        recycler = extra[RECYCLER] = Recycler.of(incremental_state)
+        return project(self.output_projection, features, recycler), extra
+
+    def reorder_incremental_state_scripting(
+        self, incremental_state: IncrementalState, new_order: Tensor
+    ) -> None:
+        order = BeamOrder(new_order)
+        for attention in self._attentions:
+            attention.reorder_cache(incremental_state, order)
+
+    @cached_property
+    def _attentions(self) -> tuple[HeadPrunedAttention, ...]:
+        # Found once: fairseq's own way looks through all modules at every step.
+        return tuple(m for m in self.modules() if isinstance(m, HeadPrunedAttention))
 
 
 @register_model("transformer_headpruned")
@@ -118,6 +179,7 @@ class HeadPrunedTransformerModel(TransformerModel):
         logger.info(f"heads kept: {plan} ({plan.percent_pruned:.1f}% pruned)")
         # fairseq's own from_namespace would drop the plan from a hydra config.
         model: HeadPrunedTransformerModel = super().build_model(Config.from_namespace(args), task)
+        speed_up_linears(model)
         return model
 
     @classmethod
@@ -129,6 +191,30 @@ class HeadPrunedTransformerModel(TransformerModel):
         return HeadPrunedDecoder(
             cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
         )
+
+    def get_normalized_probs(
+        self,
+        net_output: tuple[Tensor, dict[str, Any] | None],
+        log_probs: bool,
+        sample: dict[str, Tensor] | None = None,
+    ) -> Tensor:
+        logits, extra = net_output
+        recycler = extra.get(RECYCLER) if isinstance(extra, dict) else None
+        # PyTorch keeps a GPU's memory itself.
+        on_cpu = logits.device.type == "cpu"
+        if recycler is not None and log_probs and on_cpu and not torch.is_grad_enabled():
+            out = recycler.lend(logits.shape, device=logits.device)
+            return torch.log_softmax(logits, dim=-1, dtype=torch.float32, out=out)
+        probs: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
+        return probs
+
+    def half(self) -> HeadPrunedTransformerModel:
+        autocast.refuse_with(self.cfg, "--fp16")
+        return cast(HeadPrunedTransformerModel, super().half())
+
+    def bfloat16(self) -> HeadPrunedTransformerModel:
+        autocast.refuse_with(self.cfg, "--bf16")
+        return cast(HeadPrunedTransformerModel, super().bfloat16())
 
     @property
     def head_plan(self) -> HeadPlan:
@@ -227,6 +313,7 @@ def transformer_headpruned(args: Any) -> None:
         _default(args, option, None)
     _default(args, "head_seed", 1)
     _default(args, "head_form", "remove")
+    _default(args, "autocast", "none")
     base_architecture(args)
 
 

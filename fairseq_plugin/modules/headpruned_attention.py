@@ -19,6 +19,9 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_plugin.decoding.beam_order import BeamOrder
+from fairseq_plugin.decoding.key_value_cache import KeyValueCache
+from fairseq_plugin.decoding.recycling import Recycler
 from fairseq_plugin.fitting import HEAD_DIMENSION, HeadForm, fit_attention
 from headprune.errors import DataError
 from headprune.surgery import cut
@@ -141,6 +144,18 @@ class HeadPrunedAttention(MultiheadAttention):
             query, key, key_padding_mask, incremental_state, static_kv
         )  # B' x H' x S x d, B' x S
 
+        asked = need_weights or need_head_weights
+        if (
+            incremental_state is not None
+            and not (asked or before_softmax or torch.is_grad_enabled())
+            and padding is None
+            and attn_mask is None
+            and q.size(2) == 1
+            and k.size(0) == batch
+            and self._dropout_p() == 0
+        ):
+            return self.out_proj(self._one_step(q, k, v)), None
+
         if k.size(0) != batch:
             # Beam search keeps one copy of a sentence's keys for all its hypotheses: take
             # their queries as that many more positions of the one sentence.
@@ -152,7 +167,8 @@ class HeadPrunedAttention(MultiheadAttention):
         bias = _score_bias(attn_mask, padding, like=q)  # broadcasts to B' x H' x T x S
 
         weights = None
-        if need_weights or need_head_weights or before_softmax:
+        # For the one query of a decoding step, the fused kernel is the slower one.
+        if asked or before_softmax or incremental_state is not None:
             scores = self.scaling * q @ k.transpose(2, 3)  # B' x H' x T x S
             if bias is not None:
                 scores = scores + bias
@@ -160,7 +176,11 @@ class HeadPrunedAttention(MultiheadAttention):
                 return self._unfold_beam(scores, batch).flatten(0, 1), v.flatten(0, 1)
             weights = scores.softmax(dim=-1, dtype=torch.float32)
             context = self.dropout_module(weights.type_as(q)) @ v  # B' x H' x T x d
-            weights = self._reported_weights(self._unfold_beam(weights, batch), need_head_weights)
+            weights = (
+                self._reported_weights(self._unfold_beam(weights, batch), need_head_weights)
+                if asked
+                else None
+            )
         else:
             context = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=bias, dropout_p=self._dropout_p(), scale=self.scaling
@@ -171,6 +191,22 @@ class HeadPrunedAttention(MultiheadAttention):
             context = context * self.xi.type_as(context)[:, None, None]
         context = context.permute(2, 0, 1, 3).flatten(2)  # T x B x H'd
         return self.out_proj(context), weights
+
+    def _one_step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Context, 1 x B x H'd, of one query each, B x H' x 1 x d, without gradients.
+
+        What the general way computes, in fewer operations: with so little to compute, it is their
+        number that takes the time.
+        """
+        batch, heads, _, width = q.shape
+        q = q.reshape(batch * heads, 1, width)
+        k, v = (x.view(batch * heads, -1, width) for x in (k, v))  # B*H' x S x d
+        zero = q.new_zeros(())
+        scores = torch.baddbmm(zero, q, k.transpose(1, 2), beta=0, alpha=self.scaling)
+        context = torch.bmm(scores.softmax(dim=-1), v).view(batch, heads, width)
+        if self.xi is not None:
+            context = context * self.xi.type_as(context)[:, None]
+        return context.view(1, batch, heads * width)
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """S x B x H'd -> B x H' x S x d."""
@@ -198,11 +234,11 @@ class HeadPrunedAttention(MultiheadAttention):
         static_kv: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values, B' x H' x S x d each, and the padding, B' x S; cached where asked."""
-        cache = None if incremental_state is None else self._get_input_buffer(incremental_state)
-        known = cache is not None and cache.get("prev_key") is not None
-        if known and static_kv:
-            assert cache is not None
-            return cache["prev_key"], cache["prev_value"], cache["prev_key_padding_mask"]
+        cache = None if incremental_state is None else self._cache(incremental_state)
+        if cache is not None and static_kv:
+            known_keys, known_values = cache.get("prev_key"), cache.get("prev_value")
+            if known_keys is not None and known_values is not None:
+                return known_keys, known_values, cache.get("prev_key_padding_mask")
 
         source = query if key is None else key  # S x B x C
         searching = self.encoder_decoder_attention and incremental_state is not None
@@ -214,9 +250,10 @@ class HeadPrunedAttention(MultiheadAttention):
 
         if cache is not None:
             old_padding = cache.get("prev_key_padding_mask")
-            if known:
-                k = torch.cat([cache["prev_key"], k], dim=2)
-                v = torch.cat([cache["prev_value"], v], dim=2)
+            assert incremental_state is not None
+            recycler = Recycler.of(incremental_state)
+            k = cache.append("prev_key", k, recycler)
+            v = cache.append("prev_value", v, recycler)
             if padding is not None or old_padding is not None:
                 padding = self._append_prev_key_padding_mask(
                     key_padding_mask=padding,
@@ -225,10 +262,28 @@ class HeadPrunedAttention(MultiheadAttention):
                     src_len=k.size(2),
                     static_kv=static_kv,
                 )
-            cache["prev_key"], cache["prev_value"] = k, v
             cache["prev_key_padding_mask"] = padding
+            cache.beam = query.size(1) // k.size(0)
             self._set_input_buffer(incremental_state, cache)
         return k, v, padding
+
+    def _cache(self, incremental_state: IncrementalState) -> KeyValueCache:
+        return KeyValueCache.of(self._get_input_buffer(incremental_state))
+
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState | None, new_order: Tensor
+    ) -> IncrementalState | None:
+        """Keep the keys and values of the hypotheses ``new_order``, numbers of rows."""
+        if incremental_state is not None:
+            self.reorder_cache(incremental_state, BeamOrder(new_order))
+        return incremental_state
+
+    def reorder_cache(self, incremental_state: IncrementalState, order: BeamOrder) -> None:
+        """The same, with what was found out about the order for other attentions."""
+        cache = self._cache(incremental_state)
+        if cache:
+            cache.reorder(order, Recycler.of(incremental_state))
+            self._set_input_buffer(incremental_state, cache)
 
     def _reported_weights(self, weights: Tensor, by_head: bool) -> Tensor | None:
         """B x H' x T x S -> H' x B x T x S, or B x T x S averaged over the kept heads."""

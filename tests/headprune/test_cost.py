@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -127,6 +128,24 @@ def test_flops_are_those_that_torch_counts(kept: dict[str, list[tuple[int, ...]]
     plan = HeadPlan(kept=kept, heads={name: (2,) * len(layers) for name, layers in kept.items()})
     assert forward_flops(plan, UNEVEN, source=5, target=7) == measured_flops(
         plan, UNEVEN, source=5, target=7
+    )
+
+
+@given(plans(), st.integers(1, 5))
+def test_flops_of_a_beam(plan: HeadPlan, beam: int) -> None:
+    """The encoder works once, the decoder for each hypothesis, which sees its own words."""
+    lengths = {"source": 5, "target": 7}
+
+    def flops(component: str, **more: int) -> int:
+        if component not in plan.heads:
+            return 0
+        part = HeadPlan(
+            kept={component: plan.kept[component]}, heads={component: plan.heads[component]}
+        )
+        return forward_flops(part, UNEVEN, **{**lengths, **more})
+
+    assert forward_flops(plan, UNEVEN, **lengths, beam=beam) == (
+        flops("ES") + flops("ED", target=7 * beam) + beam * flops("DS")
     )
 
 

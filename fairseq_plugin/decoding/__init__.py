@@ -1,0 +1,1 @@
+"""What makes translating fast, with the same hypotheses and scores."""

@@ -1,0 +1,119 @@
+"""Linear layers by oneDNN, where no gradient is asked for on a CPU.
+
+PyTorch multiplies float32 matrices on CPUs by MKL, which leaves more than half of the speed of
+some processors (AMD's with AVX-512) unused; oneDNN, that PyTorch also comes with, does not. It
+takes the weights as they are: there is no second copy of them that could grow old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+_LEAST_PRODUCTS = 2**21
+"""Of numbers; for fewer, calling oneDNN takes as long as MKL's computation."""
+
+
+class InferenceLinear(nn.Linear):
+    """nn.Linear in all but speed."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """... x input features -> ... x output features."""
+        halves = _bfloat16_weights.get()
+        if halves is not None and not torch.is_grad_enabled():
+            return self._in_bfloat16(input, halves)
+        if by_onednn(input, self.weight):
+            rows = pad_rows(input.flatten(0, -2))
+            out = multiply(rows, self.weight, self.bias)[: input.shape[:-1].numel()]
+            return out.view(*input.shape[:-1], -1)
+        return super().forward(input)
+
+    def _in_bfloat16(self, input: Tensor, halves: Bfloat16Weights) -> Tensor:
+        number = input.shape[:-1].numel()
+        rows = pad_rows(input.flatten(0, -2).bfloat16())
+        bias = None if self.bias is None else halves.of(self.bias)
+        out = F.linear(rows, halves.of(self.weight), bias)[:number]
+        return out.type_as(input).view(*input.shape[:-1], -1)
+
+
+class Bfloat16Weights:
+    """Copies of weights, made when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._copies: dict[Tensor, Tensor] = {}
+
+    def of(self, weight: Tensor) -> Tensor:
+        """The copy of ``weight``."""
+        if weight not in self._copies:  # by identity
+            self._copies[weight] = weight.detach().bfloat16()
+        return self._copies[weight]
+
+
+_bfloat16_weights: ContextVar[Bfloat16Weights | None] = ContextVar("weights", default=None)
+
+
+@contextmanager
+def linears_in_bfloat16(weights: Bfloat16Weights) -> Iterator[None]:
+    """Let every InferenceLinear multiply in bfloat16, by these copies, unless for gradients."""
+    token = _bfloat16_weights.set(weights)
+    try:
+        yield
+    finally:
+        _bfloat16_weights.reset(token)
+
+
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x W^T + b by oneDNN: rows x C -> rows x D."""
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return out
+
+
+def pad_rows(x: Tensor) -> Tensor:
+    """Rows x C with rows of zeros behind, so that few numbers of rows occur.
+
+    oneDNN compiles a program for each size, which takes as long as to run it several times; and in
+    a beam search the number of hypotheses changes whenever a sentence is finished.
+    """
+    rows = _rounded_up(len(x))
+    return x if rows == len(x) else F.pad(x, (0, 0, 0, rows - len(x)))
+
+
+def _rounded_up(rows: int) -> int:
+    """At most an eighth more, but for few rows."""
+    power: int = 1 << (rows - 1).bit_length()  # the next power of two
+    step = min(power, max(8, power // 8))
+    return -(-rows // step) * step
+
+
+def speed_up_linears(model: nn.Module) -> None:
+    """Make each nn.Linear in ``model`` an InferenceLinear.
+
+    Its class is changed, not the module: parameters, their names and hooks stay.
+    """
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            module.__class__ = InferenceLinear
+
+
+def by_onednn(x: Tensor, weight: Tensor) -> bool:
+    """Whether x W^T is for oneDNN."""
+    return bool(
+        x.numel() * weight.size(0) >= _LEAST_PRODUCTS
+        and _AVAILABLE
+        and not torch.is_grad_enabled()
+        and x.dtype == weight.dtype == torch.float32
+        and x.device.type == weight.device.type == "cpu"
+        and x.dim() > 1
+        and torch.backends.mkldnn.enabled
+        and not torch.is_autocast_enabled("cpu")
+        # Exported programs are to consist of operators that other programs know.
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
+        and not torch.compiler.is_compiling()
+    )
