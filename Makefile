@@ -1,7 +1,7 @@
 # make demo   train, prune, fine-tune, translate and score, on generated data
 # make test   all tests
 # make lint   ruff and mypy
-# make bench  what pruned heads buy in time, against stock fairseq
+# make bench  what pruned heads buy in time, and what shared work buys in scoring
 # Each sets up .venv first, once. PYTHON chooses the interpreter (3.11 or 3.12), JOBS the cores.
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3,$(if $(shell $(name) --version 2>/dev/null),$(name))))
@@ -25,7 +25,9 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks.fairseq_speed
+	$(BIN)/python -m benchmarks.fairseq_speed --output runs/benchmarks
+	$(BIN)/python -m benchmarks.bert_speed --output runs/benchmarks
+	$(BIN)/python -m benchmarks.scoring_speed --output runs/benchmarks
 
 setup: $(READY)
 

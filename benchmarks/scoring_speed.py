@@ -1,6 +1,6 @@
 """What sharing work buys in scoring: ablation of every head, against the plain loop over heads.
 
-    python -m benchmarks.scoring_speed [--sizes minilm] [--rounds 5] [--threads 2] [--json FILE]
+    python -m benchmarks.scoring_speed [--sizes minilm] [--rounds 5] [--threads 2] [--output FOLDER]
 
 BERT-type classifiers with random weights; each round runs both ways once, in turn, so that what
 else the machine does meets them alike. The plain loop masks one head at a time and runs the whole
@@ -12,25 +12,20 @@ same round, with the quartiles, and the ceiling: the ratio of floating-point ope
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
-import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import torch
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
 import hf_plugin
+from benchmarks.measuring import Figure, device, figures_of, in_turns, parser, report
 from headprune import HeadPlan
 from headprune.scores.ablation import cases_of
 from headprune.scores.reuse import masked_outcomes
 from hf_plugin.scores.model import HuggingFaceModel
 
+PLAIN, SHARED = "plain loop over heads", "shared work"
 SIZES = {
     "minilm": {"num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536},
     "distilbert": {"num_hidden_layers": 6, "hidden_size": 768, "intermediate_size": 3072},
@@ -87,95 +82,50 @@ def ceiling(model: BertForSequenceClassification, length: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--sizes", choices=SIZES, nargs="+", default=["minilm"])
-    parser.add_argument("--rounds", type=int, default=5, help="how often each way is timed")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--examples", type=int, default=32, help="of a batch")
-    parser.add_argument("--length", type=int, default=32, help="tokens of an example")
-    parser.add_argument("--json", help="write the figures here too")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    figures = [measure(name, options, device) for name in options.sizes]
-    show(figures, device=device, options=options)
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"device": device, **vars(options), "figures": figures}, file, indent=1)
+    options = parser(__doc__, rounds=5)
+    options.add_argument("--sizes", choices=SIZES, nargs="+", default=["minilm"])
+    options.add_argument("--examples", type=int, default=32, help="of a batch")
+    options.add_argument("--length", type=int, default=32, help="tokens of an example")
+    chosen = options.parse_args()
+    torch.set_num_threads(chosen.threads)
+    figures: list[Figure] = []
+    for name in chosen.sizes:
+        figures += measure(name, chosen)
+    title = (
+        f"Ablation of every head, {chosen.examples} x {chosen.length} tokens, {device()}, "
+        f"{chosen.threads} threads, {chosen.rounds} rounds"
+    )
+    report(figures, title=title, versus=PLAIN, name="scoring_speed", options=chosen)
 
 
-def measure(name: str, options: argparse.Namespace, device: str) -> dict[str, Any]:
+def measure(name: str, options: argparse.Namespace) -> list[Figure]:
     """Time both ways on a model of these sizes."""
     torch.manual_seed(1)
     config = BertConfig(num_attention_heads=12, **SIZES[name])
-    model = BertForSequenceClassification(config).to(device).eval()
-    ids = torch.randint(1000, 20000, (options.examples, options.length), device=device)
+    model = BertForSequenceClassification(config).to(device()).eval()
+    ids = torch.randint(1000, 20000, (options.examples, options.length), device=device())
     batch = {
         "input_ids": ids,
         "attention_mask": torch.ones_like(ids),
-        "labels": torch.arange(options.examples, device=device) % 2,
+        "labels": torch.arange(options.examples, device=device()) % 2,
     }
-    seconds: dict[str, list[float]] = {"plain": [], "shared": []}
-    largest = 0.0
-    console = Console(stderr=True)
-    for round_ in track(range(options.rounds + 1), name, console=console):
-        losses = {}
-        for way, work in (("plain", plain), ("shared", shared)):
-            _wait(device)
-            began = time.perf_counter()
-            losses[way] = work(model, batch)
-            _wait(device)
-            if round_:  # the first warms up
-                seconds[way].append(time.perf_counter() - began)
-        differences = [
-            (losses["plain"][place] - losses["shared"][place]).abs().max().item()
-            for place in losses["plain"]
-        ]
-        largest = max(largest, *differences)
+    losses: dict[str, Losses] = {}
+
+    def run(way: str, work: Callable[[BertForSequenceClassification, Batch], Losses]) -> None:
+        losses[way] = work(model, batch)
+
+    seconds = in_turns(
+        {PLAIN: lambda: run(PLAIN, plain), SHARED: lambda: run(SHARED, shared)},
+        rounds=options.rounds,
+        label=name,
+    )
+    largest = max(
+        (losses[PLAIN][place] - losses[SHARED][place]).abs().max().item() for place in losses[PLAIN]
+    )
     if not largest <= 1e-5:
         raise SystemExit(f"{name}: the two ways differ by {largest:.1e}")
-    ratios = [a / b for a, b in zip(seconds["plain"], seconds["shared"], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return {
-        "model": name,
-        "heads": sum(map(len, hf_plugin.head_plan(model).kept["ES"])),
-        "plain_seconds": statistics.median(seconds["plain"]),
-        "shared_seconds": statistics.median(seconds["shared"]),
-        "speedup": middle,
-        "quartiles": [low, high],
-        "ceiling": ceiling(model, options.length),
-        "largest_difference": largest,
-    }
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def show(figures: list[dict[str, Any]], *, device: str, options: argparse.Namespace) -> None:
-    """Print the figures as a table."""
-    title = (
-        f"Ablation of every head, {options.examples} x {options.length} tokens, {device}, "
-        f"{options.threads} threads, {options.rounds} rounds"
-    )
-    table = Table(title=title, title_justify="left")
-    for column in ("model", "heads", "plain s", "shared s", "speedup", "quartiles", "ceiling"):
-        table.add_column(column, justify="left" if column == "model" else "right")
-    table.add_column("largest difference", justify="right")
-    for figure in figures:
-        low, high = figure["quartiles"]
-        table.add_row(
-            figure["model"],
-            str(figure["heads"]),
-            f"{figure['plain_seconds']:.2f}",
-            f"{figure['shared_seconds']:.2f}",
-            f"{figure['speedup']:.2f}",
-            f"{low:.2f} to {high:.2f}",
-            f"{figure['ceiling']:.2f}",
-            f"{figure['largest_difference']:.0e}",
-        )
-    Console().print(table)
+    ceilings = {SHARED: ceiling(model, options.length)}
+    return figures_of(seconds, job=name, alternative=PLAIN, ceilings=ceilings)
 
 
 if __name__ == "__main__":

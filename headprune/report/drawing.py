@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ def save_drawing(draw: Callable[[], Figure], *, png: Path, svg: Path) -> None:
     """Call `draw` with the common style and write the figure as PNG (150 dots an inch) and SVG."""
     import matplotlib
 
+    # fairseq lets every library say all that it has to say for debugging.
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

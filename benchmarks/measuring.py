@@ -1,0 +1,194 @@
+"""How all benchmarks here measure and show: in turns, as ratios with their spread.
+
+Machines are noisy: so each round runs every job once, one after the other, and what counts is the
+ratio to the alternative in the same round; its median, and its quartiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One job's time beside its alternative's.
+
+    Attributes:
+        job: what was done.
+        name: by what.
+        seconds: the median of its times.
+        speedup: the median of the alternative's time over its time, in the same round.
+        quartiles: of the same.
+        ceiling: the ratio of floating-point operations, where that says something.
+    """
+
+    job: str
+    name: str
+    seconds: float
+    speedup: float
+    quartiles: tuple[float, float]
+    ceiling: float | None = None
+
+
+def parser(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
+    """The options that all benchmarks have."""
+    made = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
+    made.add_argument("--rounds", type=int, default=rounds, help="how often each job is timed")
+    made.add_argument("--threads", type=int, default=torch.get_num_threads())
+    made.add_argument("--output", type=Path, help="write NAME.json, .png and .svg to this folder")
+    return made
+
+
+def in_turns(
+    jobs: Mapping[str, Callable[[], object]], *, rounds: int, label: str = "measuring"
+) -> dict[str, list[float]]:
+    """Seconds of each job in each round; a first round warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for round_ in track(range(rounds + 1), label, console=Console(stderr=True)):
+        for name, work in jobs.items():
+            _wait()
+            began = time.perf_counter()
+            work()
+            _wait()
+            if round_:
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def figures_of(
+    seconds: Mapping[str, Sequence[float]],
+    *,
+    job: str,
+    alternative: str,
+    ceilings: Mapping[str, float] | None = None,
+) -> list[Figure]:
+    """Medians and ratios to ``alternative``, one of the names."""
+    found = []
+    for name, times in seconds.items():
+        ratios = [base / mine for base, mine in zip(seconds[alternative], times, strict=True)]
+        low, middle, high = ratios * 3
+        if len(ratios) > 1:
+            low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        found.append(
+            Figure(
+                job=job,
+                name=name,
+                seconds=statistics.median(times),
+                speedup=middle,
+                quartiles=(low, high),
+                ceiling=(ceilings or {}).get(name),
+            )
+        )
+    return found
+
+
+def report(
+    figures: Sequence[Figure], *, title: str, versus: str, name: str, options: argparse.Namespace
+) -> None:
+    """Print the figures as a table; with ``--output`` write them, and draw them.
+
+    Args:
+        figures: see ``figures_of``.
+        title: what was measured, on what.
+        versus: the alternative, for the header.
+        name: of the files.
+        options: the command line's.
+    """
+    table = Table(title=title, title_justify="left")
+    for column in ("job", "by", "median s", f"x {versus}", "quartiles", "ceiling"):
+        table.add_column(column, justify="left" if column in ("job", "by") else "right")
+    for figure in figures:
+        low, high = figure.quartiles
+        table.add_row(
+            figure.job,
+            figure.name,
+            f"{figure.seconds:.3f}",
+            f"{figure.speedup:.2f}",
+            f"{low:.2f} to {high:.2f}",
+            f"{figure.ceiling:.2f}" if figure.ceiling else "",
+        )
+    Console(width=max(100, Console().width)).print(table)
+    if options.output is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+        content: dict[str, Any] = {
+            "title": title,
+            "versus": versus,
+            "device": device(),
+            "processor": _processor(),
+            "torch": torch.__version__,
+            "options": {key: str(value) for key, value in vars(options).items()},
+            "figures": [asdict(figure) for figure in figures],
+        }
+        path = options.output / f"{name}.json"
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        _draw(figures, title=title, versus=versus, place=options.output / name)
+
+
+def device() -> str:
+    """Where things are computed."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _processor() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _draw(figures: Sequence[Figure], *, title: str, versus: str, place: Path) -> None:
+    from matplotlib import pyplot
+
+    from headprune.report.drawing import BLUE, DARK, ORANGE, save_drawing
+
+    def draw() -> pyplot.Figure:
+        jobs = list(dict.fromkeys(figure.job for figure in figures))
+        heights = [sum(figure.job == job for figure in figures) for job in jobs]
+        drawn, places = pyplot.subplots(
+            len(jobs),
+            1,
+            sharex=True,
+            squeeze=False,
+            figsize=(9, 1.8 + 0.45 * sum(heights) + 0.5 * len(jobs)),
+            height_ratios=heights,
+            layout="constrained",
+        )
+        for axes, job in zip(places.flat, jobs, strict=True):
+            mine = [figure for figure in figures if figure.job == job]
+            rows = range(len(mine))
+            axes.barh(rows, [figure.speedup for figure in mine], color=BLUE, height=0.6)
+            for row, figure in zip(rows, mine, strict=True):
+                axes.plot(figure.quartiles, [row, row], color=DARK, linewidth=2)
+                if figure.ceiling:
+                    axes.plot(figure.ceiling, row, "|", color=ORANGE, markersize=16, mew=3)
+            axes.set_yticks(rows, [figure.name for figure in mine])
+            axes.invert_yaxis()
+            axes.axvline(1, color=DARK, linewidth=1)
+            axes.set_title(job, fontsize=12)
+        places.flat[-1].set_xlabel(
+            f"times as fast as {versus}\n(dark: quartiles; orange: ratio of operations)"
+        )
+        drawn.suptitle(title)
+        return drawn
+
+    save_drawing(draw, png=place.with_suffix(".png"), svg=place.with_suffix(".svg"))
