@@ -7,11 +7,14 @@ so that what else the machine does meets all of them alike. Printed are medians 
 the ratio to stock fairseq in the same round, with the quartiles, and the ceiling: the ratio of
 floating-point operations, worked out from the plan. It is what pruning alone can give; the
 plugin's own translating is faster in other ways too. In beam search all models are held to the
-same number of steps. Times depend on the machine; ratios are what to compare.
+same number of steps, and CTranslate2, where it is installed, does it as well. Times depend on the
+machine; ratios are what to compare.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import tempfile
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
@@ -41,6 +44,11 @@ PLANS = {
 BFLOAT16 = ", bfloat16"
 PLANS |= {name + BFLOAT16: PLANS[name] for name in ("all heads", "75% pruned")}
 
+CTRANSLATE2 = [
+    (name, quantization)
+    for quantization in ("float32", "int8")
+    for name in ("all heads", "75% pruned")
+]
 BEAM = 4
 
 
@@ -64,6 +72,36 @@ def training_step(model: Any, sample: dict[str, torch.Tensor]) -> None:
     torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), sample["prev_output_tokens"].flatten()
     ).backward()
+
+
+def by_ctranslate2(
+    model: Any, words: Dictionary, source: torch.Tensor, *, quantization: str, options: Any
+) -> Callable[[], None]:
+    """The same beam search in CTranslate2."""
+    import ctranslate2
+
+    from fairseq_plugin.ctranslate2_spec import make_spec
+
+    with tempfile.TemporaryDirectory() as folder:
+        spec = make_spec(model)
+        spec.validate()
+        spec.optimize(quantization=quantization)
+        spec.save(folder)
+        translator = ctranslate2.Translator(
+            folder, device=device(), inter_threads=1, intra_threads=options.threads
+        )
+    sentences = [[words[token] for token in row] for row in source[: options.search].tolist()]
+
+    def search() -> None:
+        found = translator.translate_batch(
+            sentences,
+            beam_size=BEAM,
+            min_decoding_length=options.length,
+            max_decoding_length=options.length,
+        )
+        assert {len(result.hypotheses[0]) for result in found} == {options.length}
+
+    return search
 
 
 def main() -> None:
@@ -111,11 +149,15 @@ def main() -> None:
     figures: list[Figure] = []
     for job in JOBS if options.only is None else (options.only,):
         work = jobs[job]
-        seconds = in_turns(
-            {name: partial(work, model) for name, model in models.items()},
-            rounds=options.rounds,
-            label=job,
-        )
+        turns: dict[str, Callable[[], None]] = {
+            name: partial(work, model) for name, model in models.items()
+        }
+        if job == "beam search" and importlib.util.find_spec("ctranslate2"):
+            for name, quantization in CTRANSLATE2:
+                turns[f"{name}, CTranslate2 {quantization}"] = by_ctranslate2(
+                    models[name], words, source, quantization=quantization, options=options
+                )
+        seconds = in_turns(turns, rounds=options.rounds, label=job)
         sizes = {
             "source": options.length,
             "target": options.length,

@@ -31,10 +31,10 @@ _STYLE: dict[Any, Any] = {
 
 def save_drawing(draw: Callable[[], Figure], *, png: Path, svg: Path) -> None:
     """Call `draw` with the common style and write the figure as PNG (150 dots an inch) and SVG."""
-    import matplotlib
-
     # fairseq lets every library say all that it has to say for debugging.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
