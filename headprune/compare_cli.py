@@ -148,6 +148,14 @@ def compare(
         ),
     ] = None,
     at_least: AtLeast = 1,
+    component: Annotated[
+        str | None,
+        typer.Option(
+            help="Prune heads of this component only: ES, ED or DS. The percentages are of its "
+            "heads then.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
     max_examples: MaxExamples = None,
     rounds: Annotated[int, typer.Option(min=0, help="How often times are taken; 0: not.")] = 7,
     title: Annotated[str | None, typer.Option(help="Of tables and figures.")] = None,
@@ -212,6 +220,7 @@ def compare(
         folder=output,
         tuned=tune,
         at_least=at_least,
+        component=component,
         rounds=rounds,
         say=_say,
     )

@@ -10,7 +10,8 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def compare(
     folder: Path,
     tuned: Sequence[str] | None = None,
     at_least: int = 1,
+    component: str | None = None,
     rounds: int = ROUNDS,
     say: Say = lambda *_: None,
 ) -> Comparison:
@@ -79,6 +81,7 @@ def compare(
         folder: for the numbers.
         tuned: fine-tune the models of these scores (and of ``random``) only; default: of all.
         at_least: heads that every layer keeps, by any score.
+        component: prune this component alone; the percentages are of its heads then.
         rounds: how often times are taken; 0 for not at all.
         say: told of each step.
 
@@ -92,20 +95,22 @@ def compare(
             raise UsageError(f"{name} is to be fine-tuned, but is not among the scores compared")
     tuned = [*(scores if tuned is None else tuned), CONTROL, "random"]
     names = list(dict.fromkeys([*scores, "ablation", "random"]))
-    claim(folder, {**subject.settings, "at_least": at_least})
+    full = subject.plan
+    if component is not None and component not in full.heads:
+        raise UsageError(f"{subject.name} has no {component}; it has {', '.join(full.heads)}")
+    of_one = {} if component is None else {"component": component}
+    claim(folder, {**subject.settings, "at_least": at_least, **of_one})
     store = _Store(folder, subject)
     found = store.scores(names)
     plans: list[tuple[str, float, int, HeadPlan]] = []
-    full = subject.plan
+    choose = partial(_plan, at_least=at_least, component=component)
     if subject.can_finetune:
         plans += [(CONTROL, 0.0, seed, full) for seed in seeds]
     compared = [name for name in names if name in (*scores, "random")]
     for percent in percents:
         for name in compared:
             for seed in seeds:
-                plans.append(
-                    (name, percent, seed, _plan(found[name], percent, seed, at_least=at_least))
-                )
+                plans.append((name, percent, seed, choose(found[name], percent, seed)))
     base = store.before(full)
     rows = []
     for number, (name, percent, seed, plan) in enumerate(plans):
@@ -127,9 +132,7 @@ def compare(
     say("time", len(plans), len(plans))
     speedups = {}
     if rounds:
-        timed = [
-            _plan(found["random"], percent, seeds[0], at_least=at_least) for percent in percents
-        ]
+        timed = [choose(found["random"], percent, seeds[0]) for percent in percents]
         speedups = dict(zip(percents, store.speedups([full, *timed], rounds), strict=True))
     return Comparison(
         metric=subject.metric,
@@ -143,12 +146,26 @@ def compare(
     )
 
 
-def _plan(scores: HeadScores, percent: float, seed: int, *, at_least: int) -> HeadPlan:
+def _plan(
+    scores: HeadScores, percent: float, seed: int, *, at_least: int, component: str | None
+) -> HeadPlan:
+    if component is not None:
+        return _of_component(scores, percent, seed, component=component, at_least=at_least)
     if scores.name == "random":
         return at_random(
             scores.heads, seed=seed, percent=percent, at_least=at_least, within=scores.scored
         )
     return by_score(scores, percent=percent, keep=keep_of(scores.name), at_least=at_least)
+
+
+def _of_component(
+    scores: HeadScores, percent: float, seed: int, *, component: str, at_least: int
+) -> HeadPlan:
+    """The heads of one component pruned, all of the others kept."""
+    part = replace(scores, values={component: scores.values[component]}, p_values={})
+    chosen = _plan(part, percent, seed, at_least=at_least, component=None)
+    left = scores.scored
+    return HeadPlan(kept={**left.kept, component: chosen.kept[component]}, heads=left.heads)
 
 
 class _Store:

@@ -163,11 +163,21 @@ def batches_of(
     size: int,
     watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda batches, _: batches,
 ) -> Iterator[Mapping[str, torch.Tensor]]:
-    """Encoded examples, those of like length together, padded to the longest of each batch."""
+    """Encoded examples, those of like length together, padded to the longest of each batch.
+
+    Args:
+        encoded: what the tokenizer makes of texts, with a column ``label`` for scores that need
+            labels.
+        tokenizer: pads.
+        size: examples of a batch.
+        watch: wraps the batches, of which there are so many.
+    """
     collate = DataCollatorWithPadding(tokenizer)
-    lengths = torch.tensor(list(encoded["length"]))
+    lengths = torch.tensor([len(tokens) for tokens in encoded["input_ids"]])
     order = lengths.argsort(stable=True).tolist()
-    inputs = encoded.remove_columns("length")
+    inputs = encoded.select_columns(
+        [name for name in encoded.column_names if name in ("label", *tokenizer.model_input_names)]
+    )
     starts = range(0, len(order), size)
     cut = (inputs.select(order[start : start + size]) for start in starts)
     return watch((dict(collate(list(part))) for part in cut), len(starts))

@@ -56,6 +56,15 @@ def test_compare_from_a_checkpoint_to_tables_and_figures(full, prepared, tmp_pat
     assert headprune("compare", full, *options, *more).stdout == result.stdout
 
 
+def test_pruning_one_component_alone(full, prepared, tmp_path):
+    options = ("--data", prepared, "--score", "magnitude", "--percent", 50, "--seeds", 1)
+    headprune("compare", full, *options, "--component", "ED", "--rounds", 0, "-o", tmp_path)
+    found = json.loads((tmp_path / "compare.json").read_text())
+    for row in found["rows"]:
+        counts = HeadPlan.from_json(json.dumps(row["plan"])).counts
+        assert sum(counts["ED"]) == 4 and counts["ES"] == counts["DS"] == (4, 4)
+
+
 def test_bleu_is_that_of_fairseq_generate(full, prepared, tmp_path):
     subject = TranslationModel(path=full, data=prepared, beam=3)
     pruned = subject.pruned(HALF, tmp_path)

@@ -144,6 +144,14 @@ def test_without_fine_tuning_there_is_neither_control_nor_after(tmp_path):
     assert not result.speedups
 
 
+def test_one_component_alone_is_pruned(tmp_path):
+    made = subject()
+    result = compared(made, tmp_path, component="ES", percents=[50.0])
+    assert {row.pruned for row in result.rows if row.score != "control"} == {50.0}
+    with pytest.raises(UsageError, match="made has no ED; it has ES"):
+        compared(made, tmp_path / "other", component="ED")
+
+
 def test_only_some_scores_need_be_fine_tuned(tmp_path):
     result = compared(subject(), tmp_path, scores=["gradient", "taylor"], tuned=["taylor"])
     without = {row.score for row in result.rows if row.after is None}
