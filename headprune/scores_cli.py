@@ -241,6 +241,8 @@ def _write(found: Mapping[str, HeadScores], output: Path) -> None:
         )
         if made.p_values:
             print(f"{name}: {significance(made)}")
+        if name == "alone":
+            print(f"{name}: {one_is_enough(made)}")
     print(f"{output}: {', '.join(found)}")
 
 
@@ -258,3 +260,18 @@ def significance(scores: HeadScores, level: float = 0.05) -> str:
         f"{below(scores.adjusted_p_values)} after Holm's correction "
         f"({scores.settings.get('metric')} {scores.settings.get('base'):.2f} without masks)"
     )
+
+
+def one_is_enough(scores: HeadScores, level: float = 0.05) -> str:
+    """In words, in how many layers the best head alone does as well as all (Michel et al. 2019)."""
+    told = []
+    for component, rows in scores.values.items():
+        tests = scores.p_values[component]
+        best = [
+            min((drop, p) for drop, p in zip(row, mine, strict=True) if drop is not None)
+            for row, mine in zip(rows, tests, strict=True)
+            if any(drop is not None for drop in row)
+        ]
+        enough = sum(drop <= 0 or p is None or p >= level for drop, p in best)
+        told.append(f"{enough} of {len(best)} layers of {component}")
+    return f"one head is enough in {', '.join(told)} (its drop is not significant at p < {level:g})"

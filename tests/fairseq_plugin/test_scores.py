@@ -248,6 +248,9 @@ def test_all_scores_of_a_checkpoint_and_a_plan(full: Path, corpus: Path, tmp_pat
     chosen = [f"--score={name}" for name in (*SCORES, "combination")]
     out = tmp_path / "scores"
     result = headprune("scores", full, *chosen, "-o", out)
+    assert (
+        "alone: one head is enough in " in result.stdout and " of 2 layers of ED" in result.stdout
+    )
     assert "ablation: " in result.stdout and "after Holm's correction (loss " in result.stdout
     for name in (*SCORES, "combination"):
         made = HeadScores.load(out / f"{name}.json")

@@ -12,6 +12,7 @@ from headprune.scores import HeadScores
 from headprune.scores.combination import combined, flat
 from headprune.scores.names import SCORES, keep_of
 from headprune.scores.roles import rarity_of, roles
+from headprune.scores_cli import one_is_enough, significance
 from headprune.significance import holm
 
 
@@ -119,3 +120,16 @@ def test_roles_of_known_attention():
     assert found["next"] == [0, 0.75, 0.25, 0.25]
     assert found["separator"] == [0.5, 0.5, 1, 0]
     assert found["rare"] == [0.25, 0.25, 0, 1]
+
+
+def test_what_is_said_of_significance_and_of_single_heads():
+    made = scores(
+        "alone",
+        [[0.5, 0.1], [None, 3.0], [-0.2, 4.0]],
+        p_values={"ES": [[0.3, 0.2], [None, 0.001], [0.01, 0.01]]},
+        settings={"metric": "loss", "base": 1.5},
+    )
+    assert significance(made) == (
+        "3 of 5 heads differ at p < 0.05, 3 after Holm's correction (loss 1.50 without masks)"
+    )
+    assert one_is_enough(made).startswith("one head is enough in 2 of 3 layers of ES (")
