@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from headprune.files import write_text_atomically
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
@@ -132,7 +134,7 @@ def report(
             "figures": [asdict(figure) for figure in figures],
         }
         path = options.output / f"{name}.json"
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_text_atomically(path, json.dumps(content, indent=1) + "\n")
         _draw(figures, title=title, versus=versus, place=options.output / name)
 
 

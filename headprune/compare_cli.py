@@ -37,7 +37,7 @@ DataDir = Annotated[
     ),
 ]
 Epochs = Annotated[
-    float,
+    float | None,
     typer.Option(
         min=0, help="Fine-tune pruned models for so long; 0: not.", rich_help_panel=_CLASSIFIER
     ),
@@ -73,13 +73,13 @@ Finetune = Annotated[
     ),
 ]
 Metric = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Of ablation: loss, or bleu by beam search, which takes much longer.",
+        help="Of ablation: loss (default), or bleu by beam search, which takes much longer.",
         rich_help_panel=_TRANSLATOR,
     ),
 ]
-Beam = Annotated[int, typer.Option(min=1, rich_help_panel=_TRANSLATOR)]
+Beam = Annotated[int | None, typer.Option(min=1, help="Default: 5.", rich_help_panel=_TRANSLATOR)]
 MaxExamples = Annotated[
     int | None, typer.Option(min=1, help="Compute scores on a random subset of so many.")
 ]
@@ -92,7 +92,7 @@ class _Options:
 
     task: str | None
     data_dir: Path | None
-    epochs: float
+    epochs: float | None
     batch_size: int
     learning_rate: float
     max_train_examples: int | None
@@ -100,8 +100,8 @@ class _Options:
     bf16: bool
     data: Path | None
     finetune: str | None
-    metric: str
-    beam: int
+    metric: str | None
+    beam: int | None
     max_examples: int | None
 
 
@@ -161,7 +161,7 @@ def compare(
     title: Annotated[str | None, typer.Option(help="Of tables and figures.")] = None,
     task: Task = None,
     data_dir: DataDir = None,
-    epochs: Epochs = 1,
+    epochs: Epochs = None,
     batch_size: BatchSize = 32,
     learning_rate: LearningRate = 2e-5,
     max_train_examples: MaxTrainExamples = None,
@@ -169,8 +169,8 @@ def compare(
     bf16: Bf16 = False,
     data: Data = None,
     finetune: Finetune = None,
-    metric: Metric = "loss",
-    beam: Beam = 5,
+    metric: Metric = None,
+    beam: Beam = None,
 ) -> None:
     """Does a score say which heads can be pruned? Compare scores with random choice.
 
@@ -196,7 +196,8 @@ def compare(
 
     subject = _subject(
         model,
-        _Options(
+        epochs_by_default=1,
+        options=_Options(
             task=task,
             data_dir=data_dir,
             epochs=epochs,
@@ -247,7 +248,7 @@ def iterate(
     max_examples: MaxExamples = None,
     task: Task = None,
     data_dir: DataDir = None,
-    epochs: Epochs = 0,
+    epochs: Epochs = None,
     batch_size: BatchSize = 32,
     learning_rate: LearningRate = 2e-5,
     max_train_examples: MaxTrainExamples = None,
@@ -255,8 +256,8 @@ def iterate(
     bf16: Bf16 = False,
     data: Data = None,
     finetune: Finetune = None,
-    metric: Metric = "loss",
-    beam: Beam = 5,
+    metric: Metric = None,
+    beam: Beam = None,
 ) -> None:
     """Prune in steps: score the heads, prune the worst, score what is left, and so on.
 
@@ -269,6 +270,7 @@ def iterate(
       runs/glue/entailment/data --percent 50 --steps 5 -o iterated
     """
     from headprune.compare.iterate import iterate as run
+    from headprune.files import write_text_atomically
 
     options = _Options(
         task=task,
@@ -285,7 +287,7 @@ def iterate(
         beam=beam,
         max_examples=max_examples,
     )
-    subject = _subject(model, options)
+    subject = _subject(model, options=options, epochs_by_default=0)
 
     def told(step: Step) -> None:
         after = "" if step.after is None else f", {step.after:.2f} after fine-tuning"
@@ -301,14 +303,14 @@ def iterate(
         percent=percent,
         steps=steps,
         folder=output,
-        resume=lambda place: _subject(_model_in(place), options),
+        resume=lambda place: _subject(_model_in(place), options=options, epochs_by_default=0),
         seed=seed,
         at_least=at_least,
         say=told,
     )
     done[-1].head_plan.save(output / "plan.json")
     content = json.dumps([asdict(step) for step in done], indent=1)
-    (output / "steps.json").write_text(content + "\n", encoding="utf-8")
+    write_text_atomically(output / "steps.json", content + "\n")
     print(f"{output / f'step{steps}'}, {output / 'plan.json'}")
 
 
@@ -320,17 +322,18 @@ def _model_in(place: Path) -> Path:
     return place
 
 
-def _subject(model: Path, options: _Options) -> Subject:
+def _subject(model: Path, *, options: _Options, epochs_by_default: float) -> Subject:
     if model.is_file():
         return _translator(model, options)
     if not model.is_dir():
         raise UsageError(f"{model}: no such folder or checkpoint")
-    return _classifier(model, options)
+    epochs = epochs_by_default if options.epochs is None else options.epochs
+    return _classifier(model, options, epochs=epochs)
 
 
-def _classifier(model: Path, options: _Options) -> Subject:
-    for name, value in (("data", options.data), ("finetune", options.finetune)):
-        if value is not None:
+def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
+    for name in ("data", "finetune", "metric", "beam"):
+        if getattr(options, name) is not None:
             raise UsageError(f"{model} is no fairseq checkpoint, for which there is no --{name}")
     if options.task is None:
         raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
@@ -346,7 +349,7 @@ def _classifier(model: Path, options: _Options) -> Subject:
     settings = Settings(
         task=options.task,
         model=str(model),
-        epochs=options.epochs,
+        epochs=epochs,
         batch_size=options.batch_size,
         learning_rate=options.learning_rate,
         max_length=options.max_length,
@@ -361,9 +364,14 @@ def _classifier(model: Path, options: _Options) -> Subject:
 
 
 def _translator(model: Path, options: _Options) -> Subject:
-    for name, value in (("task", options.task), ("data-dir", options.data_dir)):
-        if value is not None:
-            raise UsageError(f"{model} is a fairseq checkpoint, for which there is no --{name}")
+    for name in ("task", "data_dir", "epochs", "max_train_examples"):
+        if getattr(options, name) is not None:
+            flag = name.replace("_", "-")
+            raise UsageError(f"{model} is a fairseq checkpoint, for which there is no --{flag}")
+    try:
+        finetuning = tuple(shlex.split(options.finetune or ""))
+    except ValueError as problem:
+        raise UsageError(f"--finetune: {problem} in {options.finetune!r}") from None
     try:
         from fairseq_plugin.checkpoints import Checkpoint
         from fairseq_plugin.loading import trained_on
@@ -376,10 +384,10 @@ def _translator(model: Path, options: _Options) -> Subject:
     return TranslationModel(
         path=model,
         data=data,
-        finetuning=tuple(shlex.split(options.finetune or "")),
+        finetuning=finetuning,
         max_examples=options.max_examples,
-        metric_of_ablation=options.metric,
-        beam=options.beam,
+        metric_of_ablation=options.metric or "loss",
+        beam=options.beam or 5,
         watch=_watch,
     )
 

@@ -141,6 +141,8 @@ def scores(
         if conllu is not None:
             found |= _syntax("fairseq_plugin.scores.run", Path(model), conllu, data=data)
     else:
+        if model.endswith(".pt") and not Path(model).exists():
+            raise UsageError(f"{model}: no such checkpoint")
         _refuse(f"{model} is no fairseq checkpoint", data=data)
         if task is None:
             raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")

@@ -15,8 +15,8 @@ from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder
 from headprune.plan import HeadPlan
-from headprune.scores.fingerprint import fingerprint
 from hf_plugin.families import Attention, attentions, form_of
+from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
 from hf_plugin.modeling import prune_heads
 from hf_plugin.places import reporting
@@ -135,7 +135,7 @@ class Folder:
         Raises:
             DataError: no weights, or not those of the config.
         """
-        return fingerprint(self._model().state_dict())
+        return model_fingerprint(self._model())
 
     def _model(self) -> PreTrainedModel:
         with reporting(f"{self.path}: cannot read the weights"):

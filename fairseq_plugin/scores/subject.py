@@ -149,6 +149,11 @@ class TranslationModel:
                     texts |= dict(zip(numbers, made.translate(batch), strict=True))
         references = self._references(made, batches)
         ordered = [texts[number] for number in sorted(texts)]
+        if len(references) != len(ordered):
+            raise DataError(
+                f"{self.data}: {len(ordered)} sentences in the test set, but {len(references)} "
+                "raw references beside it; prepare the data anew"
+            )
         return float(BLEU().corpus_score(ordered, [references]).score)
 
     def pruned(self, plan: HeadPlan, folder: Path) -> TranslationModel:
@@ -233,7 +238,7 @@ class TranslationModel:
         if raw.is_file():
             return read_lines(raw)
         texts = {
-            number: made.text(row)
+            number: made.reference(row)
             for batch in batches
             for number, row in zip(batch["id"].tolist(), batch["target"], strict=True)
         }

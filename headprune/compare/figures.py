@@ -51,7 +51,8 @@ def _curves(comparison: Comparison, title: str) -> Figure:
     for axes, (heading, when) in zip(places.flat, panels, strict=True):
         _panel(axes, comparison, when)
         axes.set_title(heading)
-        axes.set_xlabel("attention heads pruned (%)")
+        heads = f"heads of {comparison.component}" if comparison.component else "attention heads"
+        axes.set_xlabel(f"{heads} pruned (%)")
     places.flat[0].set_ylabel(comparison.metric)
     handles, labels = places.flat[-1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4, fontsize=11)

@@ -20,6 +20,7 @@ from headprune.files import write_text_atomically
 from headprune.plan import HeadPlan
 from headprune.report.record import json_object
 from headprune.scores.names import keep_of
+from headprune.select.random import at_random
 from headprune.select.score import by_score
 
 
@@ -87,6 +88,9 @@ def iterate(
         raise UsageError(
             f"percent {percent:g}: {subject.name} has {start:.1f}% pruned; give more, up to 100"
         )
+    # Found out now, not after hours: can so many heads go?
+    now = subject.plan
+    at_random(now.heads, seed=1, percent=percent, at_least=at_least, within=now)
     claim(
         folder,
         {

@@ -27,7 +27,7 @@ class Report:
 
     Attributes:
         correlations: of each score with what ablation measures.
-        among: the scores that are not constant, and their correlations with one another.
+        among: names, and the correlations of all scores with one another.
         claims: what the numbers say.
     """
 
@@ -144,20 +144,19 @@ class Report:
     def _correlation_rows(self) -> list[list[str]]:
         rows = [["score", "Spearman", "95% interval", "heads"]]
         for name, each in self.correlations.items():
-            rows.append(
-                [
-                    name,
-                    f"{each.value:+.2f}",
-                    f"{each.low:+.2f} to {each.high:+.2f}",
-                    f"{each.heads}",
-                ]
-            )
+            numbers = ["", ""]  # of a score that is the same for all heads
+            if each.value == each.value:
+                numbers = [f"{each.value:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}"]
+            rows.append([name, *numbers, f"{each.heads}"])
         return rows
 
     def _notes(self) -> list[str]:
         seeds = len({row.seed for row in self.comparison.rows})
         ablation = self.comparison.scores["ablation"].settings.get("metric")
+        component = self.comparison.component
+        which = f"- Percentages are of the heads of {component}; all others stay."
         return [
+            *([] if component is None else [which]),
             f"- Mean ± sample standard deviation over {seeds} seeds. A seed draws the random heads "
             "and the fine-tuning's chances; the heads of the other scores are the same for every "
             "seed, so right after pruning they have one value.",
@@ -200,6 +199,7 @@ class Report:
         return {
             "title": title,
             "metric": self.comparison.metric,
+            "component": self.comparison.component,
             "base": self.comparison.base,
             "settings": self.comparison.settings,
             "claims": self.claims,

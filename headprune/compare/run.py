@@ -23,7 +23,8 @@ from headprune.files import write_text_atomically
 from headprune.plan import HeadPlan
 from headprune.report.record import json_object
 from headprune.scores.head_scores import HeadScores
-from headprune.scores.names import WITHOUT_DATA, keep_of
+from headprune.scores.names import ABLATIONS, ROLES, WITHOUT_DATA, keep_of
+from headprune.scores.roles import roles_of
 from headprune.select.random import at_random
 from headprune.select.score import by_score
 
@@ -40,16 +41,18 @@ class Comparison:
 
     Attributes:
         base: the metric of the model as it was given.
+        component: the one that was pruned; None for all.
         scores: by name.
         rows: see ``Row``.
-        seconds: for each percentage, the median of the unpruned model's time over that of the
-            model with random heads, and the quartiles; None where time was not taken.
+        speedups: for each percentage, the median of the unpruned model's time over that of the
+            model with random heads, and the quartiles; empty where time was not taken.
         settings: of the subject.
     """
 
     metric: str
     data_name: str
     finetune_name: str
+    component: str | None
     base: float
     scores: dict[str, HeadScores]
     rows: tuple[Row, ...]
@@ -81,7 +84,8 @@ def compare(
         folder: for the numbers.
         tuned: fine-tune the models of these scores (and of ``random``) only; default: of all.
         at_least: heads that every layer keeps, by any score.
-        component: prune this component alone; the percentages are of its heads then.
+        component: prune this component alone; the percentages are of its heads then. Scores that
+            other components do not have can be compared only so.
         rounds: how often times are taken; 0 for not at all.
         say: told of each step.
 
@@ -98,12 +102,13 @@ def compare(
     full = subject.plan
     if component is not None and component not in full.heads:
         raise UsageError(f"{subject.name} has no {component}; it has {', '.join(full.heads)}")
+    _require_possible(full, scores, percents, component=component, at_least=at_least)
     of_one = {} if component is None else {"component": component}
     claim(folder, {**subject.settings, "at_least": at_least, **of_one})
     store = _Store(folder, subject)
     found = store.scores(names)
     plans: list[tuple[str, float, int, HeadPlan]] = []
-    choose = partial(_plan, at_least=at_least, component=component)
+    choose = partial(_plan, full=full, at_least=at_least, component=component)
     if subject.can_finetune:
         plans += [(CONTROL, 0.0, seed, full) for seed in seeds]
     compared = [name for name in names if name in (*scores, "random")]
@@ -138,6 +143,7 @@ def compare(
         metric=subject.metric,
         data_name=subject.data_name,
         finetune_name=subject.finetune_name,
+        component=component,
         base=base,
         scores=found,
         rows=tuple(rows),
@@ -146,26 +152,48 @@ def compare(
     )
 
 
+def _require_possible(
+    full: HeadPlan,
+    scores: Sequence[str],
+    percents: Sequence[float],
+    *,
+    component: str | None,
+    at_least: int,
+) -> None:
+    """Raise a UsageError for what would be found out after hours."""
+    pruned = [component] if component else list(full.heads)
+    for name in scores:
+        lacking = [c for c in pruned if name in ROLES and name not in roles_of(c)]
+        if lacking:
+            raise UsageError(
+                f"{name} is no score of {', '.join(lacking)}; compare it with --component"
+            )
+    part = HeadPlan(
+        kept={c: full.kept[c] for c in pruned}, heads={c: full.heads[c] for c in pruned}
+    )
+    for percent in percents:
+        at_random(part.heads, seed=1, percent=percent, at_least=at_least, within=part)
+
+
 def _plan(
-    scores: HeadScores, percent: float, seed: int, *, at_least: int, component: str | None
+    scores: HeadScores,
+    percent: float,
+    seed: int,
+    *,
+    full: HeadPlan,
+    at_least: int,
+    component: str | None,
 ) -> HeadPlan:
     if component is not None:
-        return _of_component(scores, percent, seed, component=component, at_least=at_least)
+        values = {component: scores.values[component]}
+        part = replace(scores, values=values, p_values={})
+        chosen = _plan(part, percent, seed, full=full, at_least=at_least, component=None)
+        return HeadPlan(kept={**full.kept, component: chosen.kept[component]}, heads=full.heads)
     if scores.name == "random":
         return at_random(
             scores.heads, seed=seed, percent=percent, at_least=at_least, within=scores.scored
         )
     return by_score(scores, percent=percent, keep=keep_of(scores.name), at_least=at_least)
-
-
-def _of_component(
-    scores: HeadScores, percent: float, seed: int, *, component: str, at_least: int
-) -> HeadPlan:
-    """The heads of one component pruned, all of the others kept."""
-    part = replace(scores, values={component: scores.values[component]}, p_values={})
-    chosen = _plan(part, percent, seed, at_least=at_least, component=None)
-    left = scores.scored
-    return HeadPlan(kept={**left.kept, component: chosen.kept[component]}, heads=left.heads)
 
 
 class _Store:
@@ -179,8 +207,11 @@ class _Store:
         """Scores by name; those that need no data are made anew, as they cost nothing."""
         paths = {name: self.folder / "scores" / f"{name}.json" for name in names}
         missing = [n for n, path in paths.items() if n in WITHOUT_DATA or not path.exists()]
-        for name, made in self.subject.scores(missing, seed=1).items():
-            made.save(paths[name])
+        # Together what takes one pass over the data, by itself what takes long.
+        quick = [name for name in missing if name not in ABLATIONS]
+        for group in (quick, *([name] for name in missing if name in ABLATIONS)):
+            for name, made in self.subject.scores(group, seed=1).items():
+                made.save(paths[name])
         return {name: HeadScores.load(path) for name, path in paths.items()}
 
     def before(self, plan: HeadPlan) -> float:
@@ -198,18 +229,18 @@ class _Store:
         folder = self.folder / "after" / f"{_name(plan)}-seed{seed}"
 
         def measure() -> float:
-            tuned = self.subject.finetuned(plan, seed=seed, folder=folder)
-            value = tuned.measure()
-            shutil.rmtree(folder)
-            return value
+            return self.subject.finetuned(plan, seed=seed, folder=folder).measure()
 
-        return self._number(folder.with_suffix(".json"), measure)
+        value = self._number(folder.with_suffix(".json"), measure)
+        shutil.rmtree(folder, ignore_errors=True)  # after the number is safe
+        return value
 
     def speedups(self, plans: Sequence[HeadPlan], rounds: int) -> list[tuple[float, float, float]]:
         """How many times faster than the first plan the others are: median and quartiles."""
         path = self.folder / "seconds.json"
         wanted = [_name(plan) for plan in plans]
-        if not path.exists() or json_object(path).get("plans") != wanted:
+        there = json_object(path) if path.exists() else {}
+        if there.get("plans") != wanted or len(there["seconds"][0]) != rounds:
             seconds = self.subject.seconds(plans, rounds=rounds)
             content = {"plans": wanted, "seconds": seconds}
             write_text_atomically(path, json.dumps(content) + "\n")

@@ -9,9 +9,13 @@ padding do not count.
 - hoyer: Hoyer's sparsity of the weights (2004), 0 where they are even to 1 where one has all.
 - distribution: Kullback-Leibler divergence, in nats, of a head's weights from the mean of its
   layer's heads; redundant heads have little.
+
+Where a layer's attention is local (ModernBERT), keys out of its reach count as keys without weight.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -53,7 +57,9 @@ def attention_statistics(
         if name == "DS":  # a token attends to those before it
             real = real.tril()
         weights = weights.float()
-        of_batch = statistics(weights, real)
+        attention = scored.attentions[name][layer]
+        kept = [place for place, head in enumerate(attention.present) if head in attention.kept]
+        of_batch = statistics(weights, real, kept=kept)
         of_batch |= roles(
             weights, keys, component=name, special=scored.special_tokens, rarity=rarity
         )
@@ -77,16 +83,17 @@ def attention_statistics(
     }
 
 
-def statistics(weights: Tensor, real: Tensor) -> dict[str, Tensor]:
+def statistics(weights: Tensor, real: Tensor, *, kept: Sequence[int]) -> dict[str, Tensor]:
     """Each of ``STATISTICS`` for each query, B x H' x T.
 
     Args:
         weights: B x H' x T x S.
         real: B x T x S, the keys that a query may attend to.
+        kept: places of the heads that count for the layer's mean: masked ones do not.
     """
     real = real.unsqueeze(1)  # B x 1 x T x S
     number = real.sum(-1).clamp(min=1)  # B x 1 x T
-    mean = weights.mean(1, keepdim=True)  # B x 1 x T x S
+    mean = weights[:, list(kept)].mean(1, keepdim=True)  # B x 1 x T x S
     length = weights.square().sum(-1).sqrt()  # the weights' l2 norm; their l1 norm is 1
     root = number.sqrt()
     return {

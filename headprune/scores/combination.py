@@ -37,8 +37,10 @@ def combined(scores: Mapping[str, HeadScores], weights: Mapping[str, float]) -> 
     parts = [scores[name] for name in weights]
     first = parts[0]
     for part in parts[1:]:
-        if (part.heads, part.fingerprint) != (first.heads, first.fingerprint):
+        if part.fingerprint != first.fingerprint:
             raise DataError(f"{first.name} and {part.name} are scores of different models")
+        if part.heads != first.heads:
+            raise DataError(f"{first.name} and {part.name} are not scores of the same components")
         if part.scored != first.scored:
             raise DataError(f"{first.name} and {part.name} are not of the same heads")
     standard = [(_standardised(scores[name]), weight) for name, weight in weights.items()]
@@ -77,6 +79,8 @@ def flat(scores: HeadScores) -> dict[tuple[str, int, int], float]:
 
 def _standardised(scores: HeadScores) -> dict[tuple[str, int, int], float]:
     numbers = flat(scores)
+    if not numbers:
+        raise DataError("the model has no head left to score")
     mean, deviation = statistics.fmean(numbers.values()), _deviation(list(numbers.values()))
     return {
         place: (number - mean) / deviation if deviation else 0.0

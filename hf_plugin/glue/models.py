@@ -12,6 +12,7 @@ from transformers import (
 )
 
 from headprune.errors import DataError, UsageError
+from hf_plugin.families import PREFIX
 from hf_plugin.glue.tasks import Task
 from hf_plugin.places import place, reporting
 
@@ -83,3 +84,15 @@ def _require_labels(found: dict[int, str], wanted: dict[int, str], *, name: str)
 
 def _is_new(key: str, encoder: str) -> bool:
     return not key.startswith(encoder) or key.startswith(f"{encoder}pooler.")
+
+
+def require_length(
+    length: int, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
+) -> None:
+    """Raise a UsageError where the model takes fewer tokens than ``length``."""
+    positions = model.config.max_position_embeddings
+    if model.config.model_type.removeprefix(PREFIX) in ("roberta", "xlm-roberta", "camembert"):
+        positions -= model.config.pad_token_id + 1  # they count from after the padding's number
+    most = min(tokenizer.model_max_length, positions)
+    if length > most:
+        raise UsageError(f"max length {length}: {name} takes {most} tokens at most")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 import hf_plugin
 from headprune.errors import UsageError
@@ -20,11 +20,11 @@ from headprune.plan import HeadPlan
 from headprune.report.glue_results import GlueResult
 from headprune.report.record import json_object
 from headprune.report.signature import signature
-from hf_plugin.families import PREFIX, form_of
+from hf_plugin.families import form_of
 from hf_plugin.glue import entailment
 from hf_plugin.glue.data import SUBSET_SEED, Examples, load_splits
 from hf_plugin.glue.metrics import measure
-from hf_plugin.glue.models import load_classifier, load_tokenizer
+from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import WARM_UP, encode, fine_tune, predict
@@ -77,7 +77,7 @@ def _measure(settings: Settings, output: Path) -> Measured:
     transformers.set_seed(settings.seed)
     tokenizer = load_tokenizer(settings.model)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
-    _check_length(settings, model, tokenizer)
+    require_length(settings.max_length, model, tokenizer, name=settings.model)
     plan_after(model, settings.plan or hf_plugin.head_plan(model))  # before hours of training
     data = {
         split: encode(part, tokenizer, max_length=settings.max_length)
@@ -226,19 +226,6 @@ def _write_predictions(
         for index, (prediction, label) in enumerate(zip(predictions, labels, strict=True))
     ]
     write_text_atomically(path, "index\tprediction\tlabel\n" + "".join(lines))
-
-
-def _check_length(
-    settings: Settings, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
-    positions = model.config.max_position_embeddings
-    if model.config.model_type.removeprefix(PREFIX) in ("roberta", "xlm-roberta", "camembert"):
-        positions -= model.config.pad_token_id + 1  # they count from after the padding's number
-    most = min(tokenizer.model_max_length, positions)
-    if settings.max_length > most:
-        raise UsageError(
-            f"max length {settings.max_length}: {settings.model} takes {most} tokens at most"
-        )
 
 
 def require_same(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,15 @@ from headprune.scores.compute import (
     require_known,
     syntactic_scores,
 )
-from headprune.scores.fingerprint import fingerprint
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.syntax import ParsedBatch, read_parses
+from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
-from hf_plugin.glue.models import load_classifier, load_tokenizer
+from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import encode
-from hf_plugin.loading import from_pretrained
+from hf_plugin.loading import from_pretrained, read_config
+from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
 
 Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
@@ -71,18 +73,21 @@ def score_heads(
     if split not in chosen.files:
         raise UsageError(f"{task} has no split {split!r}; it has {', '.join(chosen.files)}")
     model = load_classifier(model_name, chosen, untrained=False)
+    model.to(device())  # type: ignore[arg-type]
     special: frozenset[int] = frozenset()
     data, settings = "", {}
     encoded: Dataset | None = None
     if needs_data(scores):
+        tokenizer = load_tokenizer(model_name)
+        require_length(max_length, model, tokenizer, name=model_name)
         examples = load_splits(chosen, data_dir, splits=[split])[split]
         if max_examples is not None:
             examples = examples.subset(max_examples)
-        tokenizer = load_tokenizer(model_name)
         encoded = encode(examples, tokenizer, max_length=max_length)
         special = frozenset(tokenizer.all_special_ids)
         data = f"{chosen.data_name}.{split}[{len(examples)}]"
-        settings = {"max_length": max_length, "subset_seed": SUBSET_SEED}
+        settings = {"max_length": max_length}
+        settings |= {"subset_seed": SUBSET_SEED} if max_examples is not None else {}
 
     def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
         if encoded is None or not len(encoded):
@@ -97,7 +102,7 @@ def score_heads(
         batches=batches,
         origin=Origin(
             model=model_name,
-            fingerprint=fingerprint(model.state_dict()),
+            fingerprint=model_fingerprint(model),
             data=data,
             settings=settings,
         ),
@@ -121,7 +126,10 @@ def score_syntax(
         DataError: a model or file that cannot be read, or none of the relations in it.
     """
     parses = read_parses(conllu)
-    model = from_pretrained(model_name, AutoModel)
+    config, _ = read_config(model_name)
+    # The class that saved it, as its weights are to be told from others'.
+    model = from_pretrained(model_name, None if config.architectures else AutoModel)
+    model.float().to(device())  # type: ignore[arg-type]
     tokenizer = load_tokenizer(model_name)
     if not tokenizer.is_fast:
         raise UsageError(f"{model_name}: its tokenizer does not tell which word a token is of")
@@ -130,18 +138,18 @@ def score_syntax(
         for start in range(0, len(parses), batch_size):
             part = parses[start : start + batch_size]
             encoded = tokenizer(
-                [list(parse.words) for parse in part],
-                is_split_into_words=True,
+                [" ".join(parse.words) for parse in part],
                 truncation=True,
                 max_length=max_length,
                 padding=True,
                 return_tensors="pt",
-            )
+                return_offsets_mapping=True,
+            ).to(device())
+            offsets = encoded.pop("offset_mapping").tolist()
             words = [
-                [-1 if word is None else word for word in encoded.word_ids(number)]
-                for number in range(len(part))
+                words_of(parse.words, spans) for parse, spans in zip(part, offsets, strict=True)
             ]
-            yield ParsedBatch(dict(encoded), torch.tensor(words), part)
+            yield ParsedBatch(dict(encoded), torch.tensor(words, device=device()), part)
 
     return syntactic_scores(
         HuggingFaceModel(model),
@@ -149,11 +157,30 @@ def score_syntax(
         parses=parses,
         origin=Origin(
             model=model_name,
-            fingerprint=fingerprint(model.state_dict()),
+            fingerprint=model_fingerprint(model),
             data=f"{conllu.name}[{len(parses)}]",
             settings={"max_length": max_length},
         ),
     )
+
+
+def on_device(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A batch where models are scored."""
+    return {name: tensor.to(device()) for name, tensor in batch.items()}
+
+
+def words_of(words: Sequence[str], spans: Sequence[Sequence[int]]) -> list[int]:
+    """The number of the word that each token is of; -1 where it is of none.
+
+    Args:
+        words: of a sentence, which was joined by spaces.
+        spans: for each token the characters of that text that it covers; from 0 to 0 for none.
+    """
+    starts = [0]
+    for word in words:
+        starts.append(starts[-1] + len(word) + 1)
+    # The last character: some tokenizers count the space before a word in.
+    return [bisect.bisect_right(starts, end - 1) - 1 if end > start else -1 for start, end in spans]
 
 
 def batches_of(
@@ -180,4 +207,4 @@ def batches_of(
     )
     starts = range(0, len(order), size)
     cut = (inputs.select(order[start : start + size]) for start in starts)
-    return watch((dict(collate(list(part))) for part in cut), len(starts))
+    return watch((on_device(collate(list(part))) for part in cut), len(starts))

@@ -16,20 +16,22 @@ from transformers import PreTrainedModel
 
 from headprune.compare.subject import Cost
 from headprune.compare.turns import taking_turns
-from headprune.cost import forward_flops, pruned_parameters
-from headprune.errors import DataError
+from headprune.cost import forward_flops
+from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
-from headprune.scores.fingerprint import fingerprint
 from headprune.scores.head_scores import HeadScores
+from hf_plugin.families import attentions
+from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
 from hf_plugin.glue.data import load_splits
 from hf_plugin.glue.metrics import measure
-from hf_plugin.glue.models import load_classifier, load_tokenizer
+from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import encode
 from hf_plugin.modeling import prune_heads
+from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.run import Watch, batches_of, score_heads
 
@@ -54,6 +56,13 @@ class Classifier:
     finetuning: Settings
     max_examples: int | None = None
     watch: Watch = field(default=lambda batches, *_: batches, compare=False)
+
+    def __post_init__(self) -> None:
+        if "uniform" in self._folder.form:
+            raise UsageError(
+                f"{self.path}: has uniform heads, which would be removed with the pruned ones; "
+                "give the unpruned model"
+            )
 
     @property
     def name(self) -> str:
@@ -93,7 +102,7 @@ class Classifier:
             del chosen[name]
         return {
             **chosen,
-            "fingerprint": fingerprint(self._model.state_dict()),
+            "fingerprint": model_fingerprint(self._model),
             "max_examples": self.max_examples,
         }
 
@@ -139,10 +148,14 @@ class Classifier:
 
     def cost(self, plan: HeadPlan) -> Cost:
         """What the model costs with the heads of ``plan`` alone."""
-        sizes = self._folder.sizes
+        pruned = sum(
+            (attention.heads - len(kept)) * attention.head_parameters
+            for name, layers in attentions(self._folder.outline).items()
+            for attention, kept in zip(layers, plan.kept[name], strict=True)
+        )
         return Cost(
-            parameters=self._folder.unpruned_parameters - pruned_parameters(plan, sizes),
-            flops=forward_flops(plan, sizes),
+            parameters=self._folder.unpruned_parameters - pruned,
+            flops=forward_flops(plan, self._folder.sizes),
         )
 
     @torch.no_grad()
@@ -168,7 +181,9 @@ class Classifier:
 
     @cached_property
     def _model(self) -> PreTrainedModel:
-        return load_classifier(str(self.path), self._task, untrained=False)
+        model = load_classifier(str(self.path), self._task, untrained=False)
+        model.to(device())  # type: ignore[arg-type]
+        return model
 
     def _batches(self) -> list[Mapping[str, torch.Tensor]]:
         split = self._task.dev_splits[0]
@@ -176,5 +191,7 @@ class Classifier:
         if not len(examples):
             raise DataError(f"{self.finetuning.task}: the split {split} is empty")
         tokenizer = load_tokenizer(str(self.path))
-        encoded = encode(examples, tokenizer, max_length=self.finetuning.max_length)
+        length = self.finetuning.max_length
+        require_length(length, self._model, tokenizer, name=self.name)
+        encoded = encode(examples, tokenizer, max_length=length)
         return list(batches_of(encoded, tokenizer, size=32))

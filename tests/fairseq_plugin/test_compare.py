@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from fairseq_plugin.checkpoints import Checkpoint
@@ -101,10 +102,33 @@ def test_syntactic_roles_from_parses(full, prepared, tmp_path):
     assert all(value in (0, 1) for row in made.values["ES"] for value in row)
 
 
+def test_references_of_another_length_are_refused(full, prepared, tmp_path):
+    shutil.copytree(prepared.parent, tmp_path / "copy")
+    (tmp_path / "copy" / "raw").mkdir()
+    (tmp_path / "copy" / "raw" / "test.de").write_text("w1 w2\n" * 19)
+    subject = TranslationModel(path=full, data=tmp_path / "copy" / "bin", beam=1)
+    with pytest.raises(DataError, match="20 sentences in the test set, but 19 raw references"):
+        subject.measure()
+
+
+def test_an_unknown_word_is_like_no_other(full, prepared):
+    subject = TranslationModel(path=full, data=prepared, beam=1)
+    made, _ = subject._loaded(subject._checkpoint)
+    tokens = torch.tensor([made.dictionary.unk(), made.dictionary.eos(), made.dictionary.pad()])
+    assert made.text(tokens) == "<unk>"
+    assert made.reference(tokens) == "UNKNOWN_IN_REFERENCE"
+
+
+def test_options_of_classifiers_are_refused(full, tmp_path):
+    with pytest.raises(UsageError, match="for which there is no --epochs"):
+        headprune("iterate", full, "--percent", 50, "--epochs", 3, "-o", tmp_path / "o")
+
+
 @pytest.mark.parametrize(
     ("finetune", "message"),
     [
         ("--max-epoch 1", "give --arch"),
+        ('--arch "x', "--finetune: No closing quotation"),
         ("--arch x --seed 3", "--seed is given by the comparison itself"),
         ("--arch x --head-plan=p.json", "--head-plan=p.json is given by the comparison"),
     ],

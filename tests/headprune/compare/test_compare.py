@@ -152,6 +152,45 @@ def test_one_component_alone_is_pruned(tmp_path):
         compared(made, tmp_path / "other", component="ED")
 
 
+def test_times_are_taken_as_often_as_asked(tmp_path):
+    compared(subject(), tmp_path, rounds=7)
+    compared(subject(), tmp_path, rounds=3)
+    assert {
+        len(each) for each in json.loads((tmp_path / "seconds.json").read_text())["seconds"]
+    } == {3}
+
+
+def test_what_cannot_be_is_found_before_anything_is_scored(tmp_path):
+    made = subject()
+    with pytest.raises(UsageError, match="at_least=2 keeps 4 heads"):
+        compared(made, tmp_path, percents=[25.0, 90.0], at_least=2)
+    assert made.log == [] and not list(tmp_path.iterdir())
+    both = Made(plan=HeadPlan.full({**SHAPE, "ED": (4, 4)}), log=[])
+    with pytest.raises(UsageError, match="next is no score of ED; compare it with --component"):
+        compared(both, tmp_path, scores=["next"])
+
+
+def test_a_kill_while_a_fine_tuned_model_is_removed_costs_nothing(tmp_path, monkeypatch):
+    class Killed(Exception):
+        pass
+
+    def killed(path, **_):
+        if path.name.endswith("seed1"):
+            raise Killed
+
+    import headprune.compare.run as module
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.shutil, "rmtree", killed)
+        with pytest.raises(Killed):
+            compared(subject(), tmp_path)
+    again = subject()
+    result = compared(again, tmp_path)
+    tuned = sum(line.startswith("finetune") for line in again.log)
+    assert tuned == len({(str(row.plan), row.seed) for row in result.rows}) - 1
+    assert not [path for path in (tmp_path / "after").iterdir() if path.is_dir()]
+
+
 def test_only_some_scores_need_be_fine_tuned(tmp_path):
     result = compared(subject(), tmp_path, scores=["gradient", "taylor"], tuned=["taylor"])
     without = {row.score for row in result.rows if row.after is None}
@@ -317,7 +356,7 @@ def test_iterative_pruning_goes_on_and_fine_tunes_between_steps(tmp_path):
         ({"steps": 0}, "0 steps: give one or more"),
         ({"percent": 0}, "percent 0: made has 0.0% pruned; give more"),
         ({"percent": 101}, "give more, up to 100"),
-        ({"percent": 90, "at_least": 2}, "at_least=2 keeps 4 heads"),
+        ({"percent": 90, "at_least": 2, "steps": 3}, "at_least=2 keeps 4 heads"),
     ],
 )
 def test_iterations_that_cannot_be(options, message, tmp_path):

@@ -86,6 +86,12 @@ def test_what_cannot_be_combined():
     ):
         with pytest.raises(UsageError, match=message):
             combined(parts, weights)
+    other = HeadScores(name="next", values={"ED": [[1.0, 2.0]]})
+    with pytest.raises(DataError, match="not scores of the same components"):
+        combined({"entropy": one, "next": other}, {"entropy": 1.0, "next": 1.0})
+    none = scores("entropy", [[None, None]])
+    with pytest.raises(DataError, match="no head left"):
+        combined({"entropy": none}, {"entropy": 1.0})
     with pytest.raises(DataError, match="of different models"):
         combined({"entropy": one, "hoyer": two}, {"entropy": 1.0, "hoyer": 1.0})
 

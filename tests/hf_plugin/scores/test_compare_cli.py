@@ -90,6 +90,25 @@ def test_what_is_measured_is_what_the_glue_command_measures(classifier, glue, tm
     assert part.flops < whole.flops
 
 
+@pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "modernbert"])
+def test_the_cost_of_a_plan_is_that_of_the_pruned_model(family, glue, tmp_path):
+    model = write_model(tmp_path / "model", family=family)
+    settings = Settings(
+        task="sst2", model=str(model), epochs=0, batch_size=4, learning_rate=1, max_length=32
+    )
+    subject = Classifier(path=model, finetuning=settings)
+    plan = HeadPlan(kept={"ES": [(0,), (1, 3), (1, 2)]}, heads=SHAPE)
+    pruned = subject.pruned(plan, tmp_path / "pruned")
+    assert subject.cost(plan).parameters == Folder.load(pruned.path).parameters
+
+
+def test_a_model_with_uniform_heads_is_refused(classifier, tmp_path):
+    plan = HeadPlan(kept={"ES": [(0,), (1, 3), (1, 2)]}, heads=SHAPE)
+    Folder.load(classifier).prune(plan, form="uniform").save(tmp_path / "uniform")
+    with pytest.raises(HeadpruneError, match="has uniform heads"):
+        headprune("compare", tmp_path / "uniform", "--task=sst2", "-o", tmp_path / "out")
+
+
 @pytest.mark.parametrize("epochs", [0, 1])
 def test_iterate_leaves_a_model_of_each_step(epochs, classifier, glue, tmp_path):
     options = ("--task", "sst2", "--data-dir", glue, "--percent", 50, "--steps", 2)
@@ -109,7 +128,8 @@ def test_iterate_leaves_a_model_of_each_step(epochs, classifier, glue, tmp_path)
 def test_a_task_with_numbers_to_predict(glue, tmp_path):
     model = write_model(tmp_path / "model", num_labels=1)
     options = ("--task", "stsb", "--data-dir", glue, "--score", "taylor", "--percent", 50)
-    headprune("compare", model, *options, "--epochs", 0, "--seeds", 2, "-o", tmp_path / "out")
+    more = ("--max-length", 32, "--epochs", 0, "--seeds", 2)
+    headprune("compare", model, *options, *more, "-o", tmp_path / "out")
     found = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert found["metric"] == "pearson" and all(row["after"] is None for row in found["rows"])
 
@@ -120,6 +140,8 @@ def test_a_task_with_numbers_to_predict(glue, tmp_path):
         (["nowhere"], "nowhere: no such folder or checkpoint"),
         (["MODEL"], "give --task"),
         (["MODEL", "--task=sst2", "--data=here"], "is no fairseq checkpoint, for which there is"),
+        (["MODEL", "--task=sst2", "--beam=3"], "for which there is no --beam"),
+        (["gone.pt", "--task=sst2"], "gone.pt: no such folder or checkpoint"),
         (["MODEL", "--task=sst2", "--percent=101"], "percent|101"),
         (["MODEL", "--task=sst2", "--score=best"], "there is no score 'best'"),
         (["MODEL", "--task=sst2", "--learning-rate=0"], "learning rate 0: give one above 0"),

@@ -16,8 +16,10 @@ from headprune.scores import gradients as core_gradients
 from headprune.scores import magnitude as core_magnitude
 from headprune.scores.attention_statistics import THRESHOLD
 from headprune.scores.names import STATISTICS
+from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.scores.losses import example_losses
 from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.scores.run import words_of
 from tests.hf_plugin.models import HEADS, LAYERS, SIZE, SOME, build, plan_for, shape_of
 
 
@@ -234,3 +236,39 @@ def test_what_cannot_be_scored():
     model.bert.encoder.layer[1].attention.self.query.weight.data.fill_(math.nan)
     with pytest.raises(DataError, match="ES: layer . a gradient is not finite|not finite"):
         gradient_scores(model, [data("bert")])
+
+
+def test_masked_and_uniform_heads_do_not_count_for_the_others():
+    removed, uniform = classifier("bert"), classifier("bert")
+    for layer in range(LAYERS):  # the same outputs: a uniform head's values are zeros
+        value = uniform.bert.encoder.layer[layer].attention.self.value
+        other = removed.bert.encoder.layer[layer].attention.self.value
+        gone = [h for h in range(HEADS) if h not in SOME.kept["ES"][layer]]
+        for head in gone:
+            rows = slice(head * SIZE, (head + 1) * SIZE)
+            for linear in (value, other):
+                linear.weight.data[rows] = linear.bias.data[rows] = 0
+    hf_plugin.prune_heads(removed, SOME)
+    hf_plugin.prune_heads(uniform, SOME, form="uniform")
+    one, two = (attention_statistics(model, [data("bert")]) for model in (removed, uniform))
+    for kind in STATISTICS:
+        close(tensor(one[kind]), tensor(two[kind]))
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([(0, 0), (0, 3), (4, 6), (6, 7), (8, 12), (0, 0)], [-1, 0, 1, 1, 2, -1]),
+        ([(0, 0), (0, 3), (3, 6), (6, 7), (7, 12), (0, 0)], [-1, 0, 1, 1, 2, -1]),  # with spaces
+    ],
+)
+def test_tokens_belong_to_the_words_that_they_cover(spans, expected):
+    assert words_of(("the", "dog", "sees"), spans) == expected
+
+
+def test_a_fingerprint_tells_uniform_heads_and_not_the_precision():
+    model, uniform = classifier("bert"), classifier("bert")
+    hf_plugin.prune_heads(uniform, SOME, form="uniform")
+    assert model_fingerprint(model) != model_fingerprint(uniform)
+    half = classifier("bert").bfloat16()
+    assert model_fingerprint(half) == model_fingerprint(classifier("bert").bfloat16().float())

@@ -35,7 +35,7 @@ def headprune(*arguments: object):
 
 
 def test_all_scores_and_a_plan_from_one(classifier, glue, tmp_path):
-    options = ("--task", "sst2", "--data-dir", glue, "-o", tmp_path / "scores")
+    options = ("--task", "sst2", "--data-dir", glue, "--max-length", 32, "-o", tmp_path / "scores")
     result = headprune("scores", classifier, *options)
     assert "warning" not in result.stderr
     found = {name: HeadScores.load(tmp_path / "scores" / f"{name}.json") for name in SCORES}
@@ -64,6 +64,7 @@ def test_the_score_random_ranks_as_at_random_does(classifier, glue, tmp_path):
 
 def test_normalised_and_on_the_development_set(classifier, glue, tmp_path):
     options = ("--task", "sst2", "--data-dir", glue, "--score", "gradient", "--normalise")
+    options = (*options, "--max-length", 32)
     result = headprune("scores", classifier, *options, "--split", "dev", "-o", tmp_path)
     assert "warning: scores computed on dev" in result.stderr
     for row in HeadScores.load(tmp_path / "gradient.json").values["ES"]:
@@ -76,8 +77,9 @@ def test_normalised_and_on_the_development_set(classifier, glue, tmp_path):
         (["--task=sst2", "--score=best"], "there is no score 'best'; there are gradient, taylor"),
         (["--task=sst3"], "there is no task 'sst3'"),
         (["--task=sst2", "--split=test"], "sst2 has no split 'test'; it has train, dev"),
+        (["--task=sst2", "--max-length=128"], "max length 128: .* takes 32 tokens at most"),
         (["--task=mnli"], "labels|shape|classifier"),
-        (["--task=sst2", "--data-dir=nowhere"], "no train.tsv"),
+        (["--task=sst2", "--data-dir=nowhere", "--max-length=32"], "no train.tsv"),
     ],
 )
 def test_mistakes_are_one_line(options, message, classifier, tmp_path):
@@ -95,3 +97,5 @@ def test_syntactic_roles_from_parses(classifier, glue, tmp_path):
     made = HeadScores.load(tmp_path / "out" / "nsubj-to-head.json")
     assert made.data == "some.conllu[3]" and made.settings["positional_baseline"] == 1
     assert {value for row in made.values["ES"] for value in row} <= {0.0, 1.0}
+    ranked = ("--scores", tmp_path / "out" / "nsubj-to-head.json", "--percent", 50)
+    headprune("plan", *ranked, "--model", classifier, "-o", tmp_path / "plan.json")

@@ -1,0 +1,24 @@
+"""What tells one Hugging Face model from another."""
+
+from __future__ import annotations
+
+import torch
+from transformers import PreTrainedModel
+
+from headprune.scores.fingerprint import fingerprint
+from hf_plugin.families import attentions
+
+
+def model_fingerprint(model: PreTrainedModel) -> str:
+    """The SHA-256 of the model's weights, and of which heads are uniform, as their weights stay.
+
+    Raises:
+        UsageError: a model that cannot be pruned.
+    """
+    uniform = {
+        f"{component}.{layer}.uniform_heads": torch.tensor(attention.uniform)
+        for component, layers in attentions(model).items()
+        for layer, attention in enumerate(layers)
+        if attention.uniform
+    }
+    return fingerprint({**model.state_dict(), **uniform})
