@@ -71,7 +71,9 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
     else:
         level = cell(rows, CONTROL, 0.0).after
     if level is not None:
-        draw_level(axes, level, label="not pruned", linestyle="--")
+        # Its mean alone: the band is random's.
+        mean = Spread(level.mean, None, level.n)
+        draw_level(axes, mean, label="not pruned", linestyle="--")
     colours = pyplot.colormaps["tab10"]
     others = [name for name in names if name != "random"]
     for number, name in enumerate(others):
