@@ -237,7 +237,7 @@ def _write(found: Mapping[str, HeadScores], output: Path) -> None:
         save_heat_maps(
             list(made.values.items()),
             title=f"{name} of each head" + (f", {made.data}" if made.data else ""),
-            label=name,
+            label=f"{name}: drop of {made.settings['metric']}" if made.p_values else name,
             png=output / f"{name}.png",
             svg=output / f"{name}.svg",
         )

@@ -160,8 +160,8 @@ class Report:
             f"- Mean ± sample standard deviation over {seeds} seeds. A seed draws the random heads "
             "and the fine-tuning's chances; the heads of the other scores are the same for every "
             "seed, so right after pruning they have one value.",
-            "- not pruned: the model as it was given, and fine-tuned for as long as the pruned "
-            "ones.",
+            "- not pruned: the model as it was given; after fine-tuning, what is fine-tuned for as "
+            "long as the pruned ones.",
             f"- ablation: drop of the {ablation} on the data that scores are computed on. Low "
             "numbers of entropy and alone are the good ones; their signs are turned round in "
             "correlations. Intervals by bootstrap over heads.",
