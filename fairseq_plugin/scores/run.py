@@ -240,16 +240,28 @@ def batches_of(
     ]
 
 
-def translator(scored: FairseqModel, task: Any, folder: Path, *, beam: int) -> Translator:
+def translator(
+    scored: FairseqModel, task: Any, folder: Path, *, beam: int, length: int | None = None
+) -> Translator:
     """Beam search that ends in text, as the data preparation and fairseq undo their steps.
+
+    Args:
+        scored: the model to translate with.
+        task: that it was loaded with.
+        folder: the binarised data.
+        beam: hypotheses at a time.
+        length: make every translation so many tokens long, for equal work.
 
     Raises:
         UsageError: nothing says how the data's text was prepared.
     """
     prepared = _prepared(task, folder, use="BLEU cannot be computed; give --metric loss")
+    search = GenerationConfig(beam=beam)
+    if length is not None:
+        search = GenerationConfig(beam=beam, max_len_a=0, max_len_b=length, min_len=length)
     return Translator(
         scored,
-        generator=task.build_generator([scored.model], GenerationConfig(beam=beam)),
+        generator=task.build_generator([scored.model], search),
         dictionary=task.target_dictionary,
         join=prepared.joiner(),
         target_lang=prepared.target_lang,

@@ -42,6 +42,7 @@ from headprune.scores.head_scores import HeadScores
 _PLUGIN = Path(__file__).resolve().parents[1]
 _OWN_FLAGS = ("--finetune-from-model", "--head-plan", "--save-dir", "--user-dir", "--seed")
 _TIMED_SENTENCES = 64
+_TIMED_LENGTH = 20
 _BATCH = 32
 
 
@@ -211,11 +212,14 @@ class TranslationModel:
         )
 
     def seconds(self, plans: Sequence[HeadPlan], *, rounds: int) -> list[list[float]]:
-        """How long the beam search for some sentences of the test set takes."""
+        """How long the beam search for some sentences of the test set takes.
+
+        All translations are made equally long: models that translate badly ramble on.
+        """
         with fairseq_silent():
             jobs = []
             for plan in plans:
-                made, batches = self._loaded(self._checkpoint.prune(plan))
+                made, batches = self._loaded(self._checkpoint.prune(plan), length=_TIMED_LENGTH)
                 made.model.model.eval()
                 middle = batches[len(batches) // 2 :][: _TIMED_SENTENCES // _BATCH]
                 jobs.append(partial(_translate, made, middle))
@@ -225,11 +229,13 @@ class TranslationModel:
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint.load(self.path)
 
-    def _loaded(self, checkpoint: Checkpoint) -> tuple[Translator, list[Batch]]:
+    def _loaded(
+        self, checkpoint: Checkpoint, *, length: int | None = None
+    ) -> tuple[Translator, list[Batch]]:
         model, task = load_scored(checkpoint, self.data)
         items = load_items(task, "test", self.data, max_examples=None)
         return (
-            translator(FairseqModel(model), task, self.data, beam=self.beam),
+            translator(FairseqModel(model), task, self.data, beam=self.beam, length=length),
             batches_of(items, model, size=_BATCH),
         )
 

@@ -119,6 +119,16 @@ def test_an_unknown_word_is_like_no_other(full, prepared):
     assert made.reference(tokens) == "UNKNOWN_IN_REFERENCE"
 
 
+def test_times_are_of_translations_of_equal_length(full, prepared):
+    subject = TranslationModel(path=full, data=prepared, beam=2)
+    for plan in (HeadPlan.full(SHAPE), HALF):
+        made, batches = subject._loaded(subject._checkpoint.prune(plan), length=7)
+        found = made.generator.generate([made.model.model], batches[0])
+        assert {len(best["tokens"]) for each in found for best in each} == {8}  # with </s>
+    first, second = subject.seconds([HeadPlan.full(SHAPE), HALF], rounds=2)
+    assert len(first) == len(second) == 2 and min(first + second) > 0
+
+
 def test_options_of_classifiers_are_refused(full, tmp_path):
     with pytest.raises(UsageError, match="for which there is no --epochs"):
         headprune("iterate", full, "--percent", 50, "--epochs", 3, "-o", tmp_path / "o")
