@@ -80,7 +80,7 @@ def figures_of(
     found = []
     for name, times in seconds.items():
         ratios = [base / mine for base, mine in zip(seconds[alternative], times, strict=True)]
-        low, middle, high = ratios * 3
+        low = middle = high = ratios[0]
         if len(ratios) > 1:
             low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
         found.append(
