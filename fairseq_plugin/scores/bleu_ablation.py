@@ -17,8 +17,11 @@ from headprune.errors import DataError
 from headprune.scores.ablation import Ablation, cases_of, in_place
 from headprune.scores.scored_model import Attention
 
-SAMPLES = 1000
-"""Of the bootstrap."""
+LEAST_SAMPLES = 1000
+SAMPLES_A_TEST = 50
+"""Of the bootstrap. Its smallest p-value is one over the number of samples; with Holm's correction
+that must stay below a level of 0.05 for as many tests as there are masks.
+"""
 
 _UNKNOWN = "UNKNOWN_IN_REFERENCE"
 
@@ -168,7 +171,8 @@ def _compare(
 ) -> Ablation:
     from headprune.stats import paired_bootstrap
 
-    test = paired_bootstrap(base, translations, references, samples=SAMPLES)
+    samples = max(LEAST_SAMPLES, SAMPLES_A_TEST * len(translations))
+    test = paired_bootstrap(base, translations, references, samples=samples)
     drops: dict[tuple[str, int], list[float]] = {}
     p_values: dict[tuple[str, int], list[float]] = {}
     done = 0
