@@ -154,14 +154,16 @@ class Report:
         seeds = len({row.seed for row in self.comparison.rows})
         ablation = self.comparison.scores["ablation"].settings.get("metric")
         component = self.comparison.component
+        fair = ""
+        if any(row.after is not None for row in self.comparison.rows):
+            fair = "; after fine-tuning, what is fine-tuned for as long as the pruned ones"
         which = f"- Percentages are of the heads of {component}; all others stay."
         return [
             *([] if component is None else [which]),
             f"- Mean ± sample standard deviation over {seeds} seeds. A seed draws the random heads "
             "and the fine-tuning's chances; the heads of the other scores are the same for every "
             "seed, so right after pruning they have one value.",
-            "- not pruned: the model as it was given; after fine-tuning, what is fine-tuned for as "
-            "long as the pruned ones.",
+            f"- not pruned: the model as it was given{fair}.",
             f"- ablation: drop of the {ablation} on the data that scores are computed on. Low "
             "numbers of entropy and alone are the good ones; their signs are turned round in "
             "correlations. Intervals by bootstrap over heads.",
