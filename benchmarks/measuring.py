@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from headprune.compare.turns import speedup, taking_turns
 from headprune.files import write_text_atomically
 
 
@@ -57,16 +57,12 @@ def in_turns(
     jobs: Mapping[str, Callable[[], object]], *, rounds: int, label: str = "measuring"
 ) -> dict[str, list[float]]:
     """Seconds of each job in each round; a first round warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for round_ in track(range(rounds + 1), label, console=Console(stderr=True)):
-        for name, work in jobs.items():
-            _wait()
-            began = time.perf_counter()
-            work()
-            _wait()
-            if round_:
-                seconds[name].append(time.perf_counter() - began)
-    return seconds
+    times = taking_turns(
+        list(jobs.values()),
+        rounds=rounds,
+        watch=lambda numbers: track(numbers, label, console=Console(stderr=True)),
+    )
+    return dict(zip(jobs, times, strict=True))
 
 
 def figures_of(
@@ -79,10 +75,7 @@ def figures_of(
     """Medians and ratios to ``alternative``, one of the names."""
     found = []
     for name, times in seconds.items():
-        ratios = [base / mine for base, mine in zip(seconds[alternative], times, strict=True)]
-        low = middle = high = ratios[0]
-        if len(ratios) > 1:
-            low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        middle, low, high = speedup(seconds[alternative], times)
         found.append(
             Figure(
                 job=job,
@@ -151,11 +144,6 @@ def _processor() -> str:
     except OSError:
         return "unknown"
     return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def _draw(figures: Sequence[Figure], *, title: str, versus: str, place: Path) -> None:

@@ -7,11 +7,12 @@ import shlex
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headprune.errors import UsageError
+from headprune.scores_cli import progress, refuse
 
 if TYPE_CHECKING:
     from headprune.compare.iterate import Step
@@ -332,9 +333,8 @@ def _subject(model: Path, *, options: _Options, epochs_by_default: float) -> Sub
 
 
 def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
-    for name in ("data", "finetune", "metric", "beam"):
-        if getattr(options, name) is not None:
-            raise UsageError(f"{model} is no fairseq checkpoint, for which there is no --{name}")
+    others = ("data", "finetune", "metric", "beam")
+    refuse(f"{model} is no fairseq checkpoint", **{n: getattr(options, n) for n in others})
     if options.task is None:
         raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
     try:
@@ -359,15 +359,13 @@ def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
     )
     settings.check()
     return Classifier(
-        path=model, finetuning=settings, max_examples=options.max_examples, watch=_watch
+        path=model, finetuning=settings, max_examples=options.max_examples, watch=progress
     )
 
 
 def _translator(model: Path, options: _Options) -> Subject:
-    for name in ("task", "data_dir", "epochs", "max_train_examples"):
-        if getattr(options, name) is not None:
-            flag = name.replace("_", "-")
-            raise UsageError(f"{model} is a fairseq checkpoint, for which there is no --{flag}")
+    others = ("task", "data_dir", "epochs", "max_train_examples")
+    refuse(f"{model} is a fairseq checkpoint", **{n: getattr(options, n) for n in others})
     try:
         finetuning = tuple(shlex.split(options.finetune or ""))
     except ValueError as problem:
@@ -388,15 +386,8 @@ def _translator(model: Path, options: _Options) -> Subject:
         max_examples=options.max_examples,
         metric_of_ablation=options.metric or "loss",
         beam=options.beam or 5,
-        watch=_watch,
+        watch=progress,
     )
-
-
-def _watch(batches: Any, total: int, purpose: str) -> Any:
-    from rich.console import Console
-    from rich.progress import track
-
-    return iter(track(batches, description=purpose, total=total, console=Console(stderr=True)))
 
 
 def _say(step: str, done: int, total: int) -> None:

@@ -126,10 +126,10 @@ def scores(
         "batch_size": batch_size,
         "seed": seed,
         "weights": weights,
-        "watch": _progress,
+        "watch": progress,
     }
     if Path(model).is_file():
-        _refuse(f"{model} is a fairseq checkpoint", task=task, data_dir=data_dir)
+        refuse(f"{model} is a fairseq checkpoint", task=task, data_dir=data_dir)
         found = _of_checkpoint(
             Path(model),
             data=data,
@@ -143,7 +143,7 @@ def scores(
     else:
         if model.endswith(".pt") and not Path(model).exists():
             raise UsageError(f"{model}: no such checkpoint")
-        _refuse(f"{model} is no fairseq checkpoint", data=data)
+        refuse(f"{model} is no fairseq checkpoint", data=data)
         if task is None:
             raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
         found = _of_classifier(
@@ -207,7 +207,8 @@ def _syntax(module: str, model: str | Path, conllu: Path, **options: Any) -> dic
     return found
 
 
-def _refuse(reason: str, **options: object) -> None:
+def refuse(reason: str, **options: object) -> None:
+    """Raise a UsageError where an option is given for which there is a reason not to be."""
     for name, value in options.items():
         if value is not None:
             raise UsageError(f"{reason}, for which there is no --{name.replace('_', '-')}")
@@ -222,7 +223,8 @@ def _warned(split: str, *, reported_on: str) -> str:
     return split
 
 
-def _progress(batches: Any, total: int, purpose: str) -> Any:
+def progress(batches: Any, total: int, purpose: str) -> Any:
+    """The batches of a pass, with a bar that says what it is for."""
     from rich.console import Console
     from rich.progress import track
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from headprune.errors import DataError
 from headprune.scores.ablation import Ablation, cases_of, in_place
+from headprune.scores.compute import Watch
 from headprune.scores.scored_model import Attention
 
 LEAST_SAMPLES = 1000
@@ -78,7 +79,7 @@ def bleu_ablation(
     batches: Sequence[Batch],
     *,
     kinds: Sequence[str],
-    watch: Callable[[Iterator[Any], int, str], Iterator[Any]] = lambda steps, *_: steps,
+    watch: Watch = lambda steps, *_: steps,
 ) -> dict[str, Ablation]:
     """What masking does to BLEU, with paired bootstrap resampling (Koehn 2004) by sacreBLEU.
 

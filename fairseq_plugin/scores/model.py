@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention
 from headprune.scores import scored_model
-from headprune.scores.scored_model import Outcome, See
+from headprune.scores.scored_model import Outcome, See, evaluating
 
 Batch = Mapping[str, Any]
 """A sample of fairseq's LanguagePairDataset."""
@@ -87,15 +87,9 @@ class FairseqModel:
         words = self.model.encoder.dictionary
         return frozenset({words.bos(), words.pad(), words.eos()})
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """The model without dropout, within this context."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self.model.train(training)
+        return evaluating(self.model)
 
     def outcome(self, batch: Batch) -> Outcome:
         """Each sentence's loss, its translation being given."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from headprune.scores.ablation import Ablation
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
     Origin,
+    Watch,
     compute_scores,
     needs_data,
     require_known,
@@ -34,9 +35,6 @@ from headprune.scores.syntax import Parse, ParsedBatch, read_parses
 
 METRICS = ("loss", "bleu")
 SUBSET_SEED = 1
-
-Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
-"""Wraps the batches of a pass, of which there are so many, and what the pass is for."""
 
 
 def score_heads(

@@ -21,7 +21,6 @@ from fairseq_plugin.loading import fairseq_silent
 from fairseq_plugin.scores.bleu_ablation import Translator
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from fairseq_plugin.scores.run import (
-    Watch,
     batches_of,
     data_name,
     load_items,
@@ -37,6 +36,7 @@ from headprune.files import atomic_path
 from headprune.memory import KEEP_MEMORY
 from headprune.plan import HeadPlan
 from headprune.report.bleu import read_lines
+from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
 
 _PLUGIN = Path(__file__).resolve().parents[1]

@@ -18,6 +18,7 @@ from typing import Any
 from headprune.compare.claimed_folder import claim
 from headprune.compare.rows import CONTROL, Row
 from headprune.compare.subject import Subject
+from headprune.compare.turns import speedup
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.plan import HeadPlan
@@ -245,7 +246,7 @@ class _Store:
             content = {"plans": wanted, "seconds": seconds}
             write_text_atomically(path, json.dumps(content) + "\n")
         first, *others = json_object(path)["seconds"]
-        return [_quartiles([a / b for a, b in zip(first, mine, strict=True)]) for mine in others]
+        return [speedup(first, mine) for mine in others]
 
     def _work(self) -> Path:
         folder = self.folder / "work"
@@ -265,13 +266,3 @@ class _Store:
 
 def _name(plan: HeadPlan) -> str:
     return hashlib.sha256(plan.to_json().encode()).hexdigest()[:16]
-
-
-def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, lower and upper quartile."""
-    import statistics
-
-    if len(values) == 1:
-        return values[0], values[0], values[0]
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return middle, low, high

@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
 
-def taking_turns(jobs: Sequence[Callable[[], None]], *, rounds: int) -> list[list[float]]:
-    """Seconds of each job in each round, in which every job runs once; a first round warms up."""
+def taking_turns(
+    jobs: Sequence[Callable[[], object]],
+    *,
+    rounds: int,
+    watch: Callable[[range], Iterable[int]] = lambda numbers: numbers,
+) -> list[list[float]]:
+    """Seconds of each job in each round, in which every job runs once; a first round warms up.
+
+    Args:
+        jobs: what is timed.
+        rounds: how often.
+        watch: wraps the rounds; for a progress bar.
+    """
     seconds: list[list[float]] = [[] for _ in jobs]
-    for round_ in range(rounds + 1):
+    for round_ in watch(range(rounds + 1)):
         for job, mine in zip(jobs, seconds, strict=True):
+            _wait()
             began = time.perf_counter()
             job()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
+            _wait()
             if round_:
                 mine.append(time.perf_counter() - began)
     return seconds
+
+
+def speedup(alternative: Sequence[float], mine: Sequence[float]) -> tuple[float, float, float]:
+    """How many times as fast as the alternative in the same round: median, lower, upper quartile.
+
+    Args:
+        alternative, mine: seconds of the same rounds.
+    """
+    ratios = [base / own for base, own in zip(alternative, mine, strict=True)]
+    if len(ratios) == 1:
+        return ratios[0], ratios[0], ratios[0]
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return middle, low, high
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

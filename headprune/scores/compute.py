@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,9 @@ from headprune.scores.syntax import (
     syntactic_roles,
 )
 from headprune.select.random import lot
+
+Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
+"""Wraps the batches of a pass, of which there are so many, and what the pass is for."""
 
 Ablate = Callable[[Sequence[str]], Mapping[str, Ablation]]
 """Works out some of ``ABLATIONS``."""

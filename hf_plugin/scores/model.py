@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from headprune.errors import DataError, UsageError
-from headprune.scores.scored_model import Attention, Outcome, See
+from headprune.scores.scored_model import Attention, Outcome, See, evaluating
 from hf_plugin.families import FAMILIES, attentions, family_of
 from hf_plugin.scores.losses import IGNORED, correct_predictions, example_losses
 
@@ -49,15 +49,9 @@ class HuggingFaceModel:
         """Numbers of tokens that stand for no text."""
         return self._special_tokens
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """The model without dropout, within this context."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self.model.train(training)
+        return evaluating(self.model)
 
     def outcome(self, batch: Batch) -> Outcome:
         """Run the model on inputs with ``labels``."""

@@ -15,6 +15,7 @@ from headprune.errors import DataError, UsageError
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
     Origin,
+    Watch,
     compute_scores,
     needs_data,
     require_known,
@@ -30,9 +31,6 @@ from hf_plugin.glue.training import encode
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
-
-Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
-"""Wraps the batches of a pass, of which there are so many, and what the pass is for."""
 
 
 def score_heads(

@@ -19,6 +19,7 @@ from headprune.compare.turns import taking_turns
 from headprune.cost import forward_flops
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
+from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
 from hf_plugin.families import attentions
 from hf_plugin.fingerprints import model_fingerprint
@@ -33,7 +34,7 @@ from hf_plugin.glue.training import encode
 from hf_plugin.modeling import prune_heads
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
-from hf_plugin.scores.run import Watch, batches_of, score_heads
+from hf_plugin.scores.run import batches_of, score_heads
 
 _TIMED_BATCHES = 4
 
