@@ -64,7 +64,7 @@ setup(
         "onnx": ONNX,
         "syntax": SYNTAX,
         "dev": [
-            *("pytest", "hypothesis", "pytest-xdist", "ruff", "mypy"),
+            *("pytest", "hypothesis", "pytest-xdist", "ruff", "mypy", "psutil"),
             *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX),
         ],
     },

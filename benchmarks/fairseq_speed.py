@@ -6,102 +6,87 @@ Models of Transformer-Base's sizes with random weights; each round times every m
 so that what else the machine does meets all of them alike. Printed are medians over the rounds of
 the ratio to stock fairseq in the same round, with the quartiles, and the ceiling: the ratio of
 floating-point operations, worked out from the plan. It is what pruning alone can give; the
-plugin's own translating is faster in other ways too. In beam search all models are held to the
-same number of steps, and CTranslate2, where it is installed, does it as well. Times depend on the
-machine; ratios are what to compare.
+plugin's own translating is faster in other ways too. What masks cost is told against the plugin's
+training step with all heads. In beam search all models are held to the same number of steps, and
+CTranslate2, where it is installed, does it as well. Times depend on the machine; ratios are what to
+compare.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import tempfile
-from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.sequence_generator import SequenceGenerator
 
-import fairseq_plugin  # noqa: F401  (registers the architecture)
 from benchmarks.measuring import Figure, device, figures_of, in_turns, parser, report
+from benchmarks.transformer_base import (
+    BEAM,
+    SHAPE,
+    STOCK,
+    beam_search,
+    build,
+    dictionary,
+    random_batch,
+    training_step,
+)
 from headprune import HeadPlan, select
 from headprune.cost import Sizes, forward_flops
 
-SHAPE = dict.fromkeys(("ES", "ED", "DS"), (8,) * 6)
-STOCK = "stock fairseq"
-JOBS = ("training step", "beam search")
+MASKS = "masks, against all heads"
+JOBS = ("training step", MASKS, "beam search")
+FULL = "all heads"
 PLANS = {
     STOCK: None,
-    "all heads": HeadPlan.full(SHAPE),
+    FULL: HeadPlan.full(SHAPE),
     "50% pruned": select.at_random(SHAPE, percent=50, seed=1),
     "75% pruned": select.at_random(SHAPE, percent=75, seed=1),
     "one head a layer": select.at_random(SHAPE, keep=dict.fromkeys(SHAPE, "111111"), seed=1),
 }
 BFLOAT16 = ", bfloat16"
-PLANS |= {name + BFLOAT16: PLANS[name] for name in ("all heads", "75% pruned")}
+PLANS |= {name + BFLOAT16: PLANS[name] for name in (FULL, "75% pruned")}
+MASKED = "75% masked"
 
 CTRANSLATE2 = [
-    (name, quantization)
-    for quantization in ("float32", "int8")
-    for name in ("all heads", "75% pruned")
+    (name, quantization) for quantization in ("float32", "int8") for name in (FULL, "75% pruned")
 ]
-BEAM = 4
-
-
-def build(plan: HeadPlan | None, words: Dictionary, *, autocast: str) -> Any:
-    """Transformer-Base with random weights; None is stock fairseq's."""
-    arch = "transformer" if plan is None else "transformer_headpruned"
-    args = Namespace(arch=arch, share_all_embeddings=True, dropout=0.1)
-    if plan is not None:
-        args.head_plan = plan.to_json()
-        args.autocast = autocast
-    ARCH_CONFIG_REGISTRY[arch](args)
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
-    torch.manual_seed(1)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).to(device())
-
-
-def training_step(model: Any, sample: dict[str, torch.Tensor]) -> None:
-    """Forward and backward pass over one batch."""
-    model.zero_grad()
-    logits = model(**sample)[0]
-    torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), sample["prev_output_tokens"].flatten()
-    ).backward()
 
 
 def by_ctranslate2(
-    model: Any, words: Dictionary, source: torch.Tensor, *, quantization: str, options: Any
-) -> Callable[[], None]:
-    """The same beam search in CTranslate2."""
+    models: Mapping[str, Any], words: Dictionary, source: torch.Tensor, *, threads: int
+) -> dict[str, Callable[[], None]]:
+    """The same beam search in CTranslate2, where it is installed; ``source`` is B x S."""
+    if not importlib.util.find_spec("ctranslate2"):
+        return {}
     import ctranslate2
 
     from fairseq_plugin.ctranslate2_spec import make_spec
 
-    with tempfile.TemporaryDirectory() as folder:
-        spec = make_spec(model)
-        spec.validate()
-        spec.optimize(quantization=quantization)
-        spec.save(folder)
-        translator = ctranslate2.Translator(
-            folder, device=device(), inter_threads=1, intra_threads=options.threads
-        )
-    sentences = [[words[token] for token in row] for row in source[: options.search].tolist()]
+    length = source.size(1)
+    sentences = [[words[token] for token in row] for row in source.tolist()]
 
-    def search() -> None:
+    def search(translator: ctranslate2.Translator) -> None:
         found = translator.translate_batch(
-            sentences,
-            beam_size=BEAM,
-            min_decoding_length=options.length,
-            max_decoding_length=options.length,
+            sentences, beam_size=BEAM, min_decoding_length=length, max_decoding_length=length
         )
-        assert {len(result.hypotheses[0]) for result in found} == {options.length}
+        assert {len(result.hypotheses[0]) for result in found} == {length}
 
-    return search
+    turns = {}
+    for name, quantization in CTRANSLATE2:
+        with tempfile.TemporaryDirectory() as folder:
+            spec = make_spec(models[name])
+            spec.validate()
+            spec.optimize(quantization=quantization)
+            spec.save(folder)
+            translator = ctranslate2.Translator(
+                folder, device=device(), inter_threads=1, intra_threads=threads
+            )
+        turns[f"{name}, CTranslate2 {quantization}"] = partial(search, translator)
+    return turns
 
 
 def main() -> None:
@@ -115,61 +100,42 @@ def main() -> None:
     options = arguments.parse_args()
     torch.set_num_threads(options.threads)
 
-    words = Dictionary()
-    for number in range(options.vocabulary - words.nspecial):
-        words.add_symbol(str(number))
-    generator = torch.Generator().manual_seed(1)
-    source = torch.randint(
-        words.nspecial, len(words), (options.sentences, options.length), generator=generator
-    ).to(device())
-    sample = {
-        "src_tokens": source,
-        "src_lengths": torch.full((options.sentences,), options.length, device=device()),
-        "prev_output_tokens": source.flip(1),
-    }
+    words = dictionary(options.vocabulary)
+    batch = random_batch(words, sentences=options.sentences, length=options.length)
+    searched = {key: value[: options.search] for key, value in batch.items()}
     models = {
         name: build(plan, words, autocast="bf16" if name.endswith(BFLOAT16) else "none")
         for name, plan in PLANS.items()
     }
-
-    def search(model: Any) -> None:
-        length = options.length  # no longer and no shorter
-        beam = SequenceGenerator(
-            [model], words, beam_size=BEAM, max_len_b=length, max_len_a=0, min_len=length
-        )
-        net_input = {key: sample[key][: options.search] for key in ("src_tokens", "src_lengths")}
-        with torch.no_grad():
-            found = beam.generate([model], {"net_input": net_input})
-        assert {len(best["tokens"]) for sentence in found for best in sentence} == {length + 1}
-
-    jobs: dict[str, Callable[[Any], None]] = {
-        "training step": lambda model: training_step(model.train(), sample),
-        "beam search": lambda model: search(model.eval()),
-    }
+    masked = build(PLANS["75% pruned"], words, head_form="mask")
     figures: list[Figure] = []
     for job in JOBS if options.only is None else (options.only,):
-        work = jobs[job]
-        turns: dict[str, Callable[[], None]] = {
-            name: partial(work, model) for name, model in models.items()
-        }
-        if job == "beam search" and importlib.util.find_spec("ctranslate2"):
-            for name, quantization in CTRANSLATE2:
-                turns[f"{name}, CTranslate2 {quantization}"] = by_ctranslate2(
-                    models[name], words, source, quantization=quantization, options=options
-                )
+        alternative, beam = STOCK, 1
+        turns: dict[str, Callable[[], None]]
+        if job == "training step":
+            turns = {name: partial(training_step, model, batch) for name, model in models.items()}
+        elif job == MASKS:
+            alternative = FULL
+            turns = {
+                name: partial(training_step, model, batch)
+                for name, model in ((FULL, models[FULL]), (MASKED, masked))
+            }
+        else:
+            beam = BEAM
+            turns = {
+                name: partial(beam_search, model, searched, words) for name, model in models.items()
+            }
+            turns |= by_ctranslate2(models, words, searched["src_tokens"], threads=options.threads)
         seconds = in_turns(turns, rounds=options.rounds, label=job)
-        sizes = {
-            "source": options.length,
-            "target": options.length,
-            "beam": BEAM if job == "beam search" else 1,
-        }
-        full = forward_flops(HeadPlan.full(SHAPE), Sizes(), **sizes)
+        flops = partial(
+            forward_flops, sizes=Sizes(), source=options.length, target=options.length, beam=beam
+        )
         ceilings = {
-            name: full / forward_flops(plan, Sizes(), **sizes)
+            name: flops(PLANS[FULL]) / flops(plan)
             for name, plan in PLANS.items()
-            if plan is not None
+            if name in turns and plan is not None
         }
-        figures += figures_of(seconds, job=job, alternative=STOCK, ceilings=ceilings)
+        figures += figures_of(seconds, job=job, alternative=alternative, ceilings=ceilings)
     title = f"Transformer-Base, {device()}, {options.threads} threads, {options.rounds} rounds"
     report(figures, title=title, versus=STOCK, name="fairseq_speed", options=options)
 

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -21,6 +21,9 @@ from rich.table import Table
 
 from headprune.compare.turns import speedup, taking_turns
 from headprune.files import write_text_atomically
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +57,17 @@ def parser(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
 
 
 def in_turns(
-    jobs: Mapping[str, Callable[[], object]], *, rounds: int, label: str = "measuring"
+    jobs: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+    label: str = "measuring",
+    warm_up: bool = True,
 ) -> dict[str, list[float]]:
-    """Seconds of each job in each round; a first round warms up."""
+    """Seconds of each job in each round; see `taking_turns`."""
     times = taking_turns(
         list(jobs.values()),
         rounds=rounds,
+        warm_up=warm_up,
         watch=lambda numbers: track(numbers, label, console=Console(stderr=True)),
     )
     return dict(zip(jobs, times, strict=True))
@@ -116,19 +124,23 @@ def report(
         )
     Console(width=max(100, Console().width)).print(table)
     if options.output is not None:
-        options.output.mkdir(parents=True, exist_ok=True)
-        content: dict[str, Any] = {
-            "title": title,
-            "versus": versus,
-            "device": device(),
-            "processor": _processor(),
-            "torch": torch.__version__,
-            "options": {key: str(value) for key, value in vars(options).items()},
-            "figures": [asdict(figure) for figure in figures],
-        }
-        path = options.output / f"{name}.json"
-        write_text_atomically(path, json.dumps(content, indent=1) + "\n")
+        content = {"versus": versus, "figures": [asdict(figure) for figure in figures]}
+        save(content, title=title, name=name, options=options)
         _draw(figures, title=title, versus=versus, place=options.output / name)
+
+
+def save(content: Mapping[str, Any], *, title: str, name: str, options: argparse.Namespace) -> None:
+    """Write NAME.json to the folder ``--output``, with what it was measured on."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    described = {
+        "title": title,
+        "device": device(),
+        "processor": _processor(),
+        "torch": torch.__version__,
+        "options": {key: str(value) for key, value in vars(options).items()},
+        **content,
+    }
+    write_text_atomically(options.output / f"{name}.json", json.dumps(described, indent=1) + "\n")
 
 
 def device() -> str:
@@ -147,11 +159,11 @@ def _processor() -> str:
 
 
 def _draw(figures: Sequence[Figure], *, title: str, versus: str, place: Path) -> None:
-    from matplotlib import pyplot
-
     from headprune.report.drawing import BLUE, DARK, ORANGE, save_drawing
 
-    def draw() -> pyplot.Figure:
+    def draw() -> matplotlib.figure.Figure:
+        from matplotlib import pyplot  # not before save_drawing has made it quiet
+
         jobs = list(dict.fromkeys(figure.job for figure in figures))
         heights = [sum(figure.job == job for figure in figures) for job in jobs]
         drawn, places = pyplot.subplots(

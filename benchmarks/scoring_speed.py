@@ -35,6 +35,19 @@ Batch = Mapping[str, Tensor]
 Losses = dict[tuple[str, int, int], Tensor]
 
 
+def model_and_batch(
+    name: str, *, examples: int, length: int, heads: int = 12
+) -> tuple[BertForSequenceClassification, Batch]:
+    """A classifier of these sizes, and random examples with labels."""
+    torch.manual_seed(1)
+    config = BertConfig(num_attention_heads=heads, **SIZES[name])
+    model = BertForSequenceClassification(config).to(device()).eval()
+    ids = torch.randint(1000, 20000, (examples, length), device=device())
+    labels = torch.arange(examples, device=device()) % 2
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+    return model, batch
+
+
 def plain(model: BertForSequenceClassification, batch: Batch) -> Losses:
     """The losses without each head, by one run of the model a head."""
     full = hf_plugin.head_plan(model)
@@ -100,15 +113,7 @@ def main() -> None:
 
 def measure(name: str, options: argparse.Namespace) -> list[Figure]:
     """Time both ways on a model of these sizes."""
-    torch.manual_seed(1)
-    config = BertConfig(num_attention_heads=12, **SIZES[name])
-    model = BertForSequenceClassification(config).to(device()).eval()
-    ids = torch.randint(1000, 20000, (options.examples, options.length), device=device())
-    batch = {
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "labels": torch.arange(options.examples, device=device()) % 2,
-    }
+    model, batch = model_and_batch(name, examples=options.examples, length=options.length)
     losses: dict[str, Losses] = {}
 
     def run(way: str, work: Callable[[BertForSequenceClassification, Batch], Losses]) -> None:

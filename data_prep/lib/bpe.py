@@ -1,21 +1,24 @@
 """Joint byte-pair encoding with subword-nmt: count words, learn the merges, apply them.
 
-Counting and applying run on several cores. What is learned is, byte for byte, what ``subword-nmt
-learn-bpe`` learns from the texts one after the other: merges depend on the counts of words alone.
-Memory grows with the number of different words, not of lines.
+Counting and applying run on several cores; learning cannot, and is made quicker in one place. What
+is learned is, byte for byte, what ``subword-nmt learn-bpe`` learns from the texts one after the
+other: merges depend on the counts of words alone. Memory grows with the number of different words,
+not of lines.
 """
 
 from __future__ import annotations
 
 import argparse
+import builtins
 import io
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
@@ -59,9 +62,33 @@ def learn(words: Counter[str], *, merges: int) -> tuple[str, int]:
         raise DataError("no word of two or more characters to learn byte-pair encoding from")
     counted = io.StringIO("".join(f"{word} {count}\n" for word, count in sorted(words.items())))
     codes = io.StringIO()
-    with redirect_stderr(io.StringIO()):
+    with redirect_stderr(io.StringIO()), _quick_maximum():
         learn_bpe(counted, codes, merges, is_dict=True)
     return codes.getvalue(), codes.getvalue().count("\n") - 1
+
+
+Pair = tuple[str, str]
+
+
+@contextmanager
+def _quick_maximum() -> Iterator[None]:
+    """Let subword-nmt's learning find the most frequent pair several times as fast.
+
+    It asks ``max(stats, key=lambda pair: (stats[pair], pair))`` for each merge, which calls Python
+    for every pair and takes four fifths of the time.
+    """
+    module: Any = sys.modules[learn_bpe.__module__]
+    module.max = _most_frequent
+    try:
+        yield
+    finally:
+        del module.max
+
+
+def _most_frequent(stats: dict[Pair, int], key: object = None) -> Any:
+    if key is None:
+        return builtins.max(stats)
+    return builtins.max(zip(stats.values(), stats, strict=False))[1]
 
 
 def make_splitter(codes: str) -> Callable[[str], str]:

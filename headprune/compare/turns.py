@@ -13,23 +13,25 @@ def taking_turns(
     jobs: Sequence[Callable[[], object]],
     *,
     rounds: int,
+    warm_up: bool = True,
     watch: Callable[[range], Iterable[int]] = lambda numbers: numbers,
 ) -> list[list[float]]:
-    """Seconds of each job in each round, in which every job runs once; a first round warms up.
+    """Seconds of each job in each round, in which every job runs once.
 
     Args:
         jobs: what is timed.
         rounds: how often.
+        warm_up: run all once before, untimed.
         watch: wraps the rounds; for a progress bar.
     """
     seconds: list[list[float]] = [[] for _ in jobs]
-    for round_ in watch(range(rounds + 1)):
+    for round_ in watch(range(rounds + warm_up)):
         for job, mine in zip(jobs, seconds, strict=True):
             _wait()
             began = time.perf_counter()
             job()
             _wait()
-            if round_:
+            if round_ or not warm_up:
                 mine.append(time.perf_counter() - began)
     return seconds
 
