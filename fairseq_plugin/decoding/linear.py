@@ -26,8 +26,7 @@ class InferenceLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """... x input features -> ... x output features."""
-        halves = _bfloat16_weights.get()
-        if halves is not None and not torch.is_grad_enabled():
+        if (halves := bfloat16_weights()) is not None:
             return self._in_bfloat16(input, halves)
         if by_onednn(input, self.weight):
             rows = pad_rows(input.flatten(0, -2))
@@ -36,27 +35,52 @@ class InferenceLinear(nn.Linear):
         return super().forward(input)
 
     def _in_bfloat16(self, input: Tensor, halves: Bfloat16Weights) -> Tensor:
-        number = input.shape[:-1].numel()
-        rows = pad_rows(input.flatten(0, -2).bfloat16())
-        bias = None if self.bias is None else halves.of(self.bias)
-        out = F.linear(rows, halves.of(self.weight), bias)[:number]
+        out = halves.multiply(input.flatten(0, -2), self.weight, self.bias)
         return out.type_as(input).view(*input.shape[:-1], -1)
 
 
 class Bfloat16Weights:
-    """Copies of weights, made when they are first asked for."""
+    """Copies of weights in bfloat16, made when they are first multiplied by.
+
+    Where oneDNN can, in the order that it reads them: processors with matrix units (AMX) multiply
+    faster than they could put them in that order again at every step.
+    """
 
     def __init__(self) -> None:
         self._copies: dict[Tensor, Tensor] = {}
 
-    def of(self, weight: Tensor) -> Tensor:
-        """The copy of ``weight``."""
+    def multiply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x W^T + b in bfloat16: rows x C -> rows x D."""
+        rows = pad_rows(x.bfloat16())
+        half = None if bias is None else self._copy(bias)
+        by = multiply if _multiplies_bfloat16(weight) else F.linear
+        return by(rows, self._copy(weight), half)[: len(x)]
+
+    def _copy(self, weight: Tensor) -> Tensor:
         if weight not in self._copies:  # by identity
-            self._copies[weight] = weight.detach().bfloat16()
+            copy = weight.detach().bfloat16()
+            if weight.dim() == 2 and _multiplies_bfloat16(weight):
+                copy = torch.ops.mkldnn._reorder_linear_weight(copy)
+            self._copies[weight] = copy
         return self._copies[weight]
 
 
+def _multiplies_bfloat16(weight: Tensor) -> bool:
+    return bool(
+        _AVAILABLE
+        and weight.device.type == "cpu"
+        and weight.numel()  # of layers without heads
+        and torch.backends.mkldnn.enabled
+        and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
+
+
 _bfloat16_weights: ContextVar[Bfloat16Weights | None] = ContextVar("weights", default=None)
+
+
+def bfloat16_weights() -> Bfloat16Weights | None:
+    """What to multiply by in place of weights; None outside of `linears_in_bfloat16`."""
+    return None if torch.is_grad_enabled() else _bfloat16_weights.get()
 
 
 @contextmanager

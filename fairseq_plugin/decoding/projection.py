@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugin.decoding.linear import by_onednn, multiply, pad_rows
+from fairseq_plugin.decoding.linear import bfloat16_weights, by_onednn, multiply, pad_rows
 from fairseq_plugin.decoding.recycling import Recycler
 
 _AT_ONCE = 2**17
@@ -16,14 +16,23 @@ def project(linear: nn.Module, x: Tensor, recycler: Recycler) -> Tensor:
     """``linear(x)``, ... x V, for many words V.
 
     oneDNN cannot write where it is told to. So it makes some columns at a time, which are copied
-    to memory of the search's last step.
+    to memory of the search's last step. Products in bfloat16 take half of the memory, and are
+    copied at once.
     """
-    if not isinstance(linear, nn.Linear) or _has_hooks(linear) or not by_onednn(x, linear.weight):
+    halves = bfloat16_weights()
+    if (
+        not isinstance(linear, nn.Linear)
+        or _has_hooks(linear)
+        or (halves is None and not by_onednn(x, linear.weight))
+    ):
         out: Tensor = linear(x)
         return out
     number = x.shape[:-1].numel()
-    rows = pad_rows(x.flatten(0, -2))  # rows x C
     scores = recycler.lend(torch.Size((number, linear.out_features)), device=x.device)
+    if halves is not None:
+        scores.copy_(halves.multiply(x.flatten(0, -2), linear.weight, linear.bias))
+        return scores.view(*x.shape[:-1], -1)
+    rows = pad_rows(x.flatten(0, -2))  # rows x C
     step = max(1, _AT_ONCE // len(rows))
     for start in range(0, linear.out_features, step):
         columns = slice(start, start + step)

@@ -138,10 +138,10 @@ class HeadPrunedDecoder(TransformerDecoderBase):
             features, extra = super().forward(
                 prev_output_tokens, encoder_out, incremental_state, features_only=True, **options
             )
-        if features_only or self.adaptive_softmax is not None:
-            return features, extra
-        recycler = extra[RECYCLER] = Recycler.of(incremental_state)
-        return project(self.output_projection, features, recycler), extra
+            if features_only or self.adaptive_softmax is not None:
+                return features, extra
+            recycler = extra[RECYCLER] = Recycler.of(incremental_state)
+            return project(self.output_projection, features, recycler), extra
 
     def reorder_incremental_state_scripting(
         self, incremental_state: IncrementalState, new_order: Tensor
