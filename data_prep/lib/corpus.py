@@ -60,7 +60,9 @@ def sentence(line: bytes, *, name: str, number: int) -> str:
         raise DataError(
             f"{name}: line {number} is not valid UTF-8 (byte {error.start + 1} of the line)"
         ) from None
-    return text.removesuffix("\n").removesuffix("\r").translate(_BREAKS)
+    text = text.removesuffix("\n").removesuffix("\r")
+    # None of them is printable, and to translate takes long.
+    return text if text.isprintable() else text.translate(_BREAKS)
 
 
 def decode(lines: Iterable[bytes], *, name: str) -> Iterator[str]:

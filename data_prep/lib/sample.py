@@ -80,10 +80,11 @@ def main(arguments: Sequence[str]) -> None:
         for name in options.corpora
     ]
 
-    def rows(what: str) -> Iterator[Row]:
+    def rows(what: str, corpora: Sequence[Sequence[Path]] = corpora) -> Iterator[Row]:
         return clean_rows(corpora, ratio=options.ratio, longest=options.max_length, what=what)
 
-    total = sum(1 for _ in rows("count"))
+    measured = [files[-2:] for files in corpora]
+    total = sum(1 for _ in rows("count", measured))
     wanted = total if options.pairs == "all" else int(options.pairs)
     if wanted > total or total == 0:
         raise DataError(
