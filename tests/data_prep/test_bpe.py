@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 import random
+from collections import Counter
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
@@ -42,6 +46,22 @@ def test_learns_what_subword_nmt_learns(texts: list[Path], tmp_path: Path, worke
     learn_bpe(io.StringIO("".join(path.read_text() for path in texts)), expected, 60)
     assert codes.read_text() == expected.getvalue()
     assert len(expected.getvalue().splitlines()) == 61
+
+
+@given(
+    counts=st.dictionaries(
+        st.text("abcé", min_size=1, max_size=8), st.integers(1, 40), min_size=1, max_size=60
+    ),
+    merges=st.integers(1, 150),
+)
+def test_learning_is_subword_nmts_own(counts: dict[str, int], merges: int) -> None:
+    # few letters: pairs that are equally frequent, and symbols that come of several merges
+    assume(any(len(word) > 1 for word in counts))
+    expected = io.StringIO()
+    dictionary = "".join(f"{word} {count}\n" for word, count in sorted(counts.items()))
+    with redirect_stderr(io.StringIO()):
+        learn_bpe(io.StringIO(dictionary), expected, merges, is_dict=True)
+    assert bpe.learn(Counter(counts), merges=merges)[0] == expected.getvalue()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
