@@ -28,6 +28,8 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.fairseq_speed --output runs/benchmarks
 	$(BIN)/python -m benchmarks.bert_speed --output runs/benchmarks
 	$(BIN)/python -m benchmarks.scoring_speed --output runs/benchmarks
+	$(BIN)/python -m benchmarks.fairseq_memory --output runs/benchmarks
+	$(BIN)/python -m benchmarks.growth --output runs/benchmarks
 
 setup: $(READY)
 
