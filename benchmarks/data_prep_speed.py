@@ -30,9 +30,9 @@ from pathlib import Path
 import psutil
 
 from benchmarks.measuring import figures_of, in_turns, parser, report
+from benchmarks.plain_data_prep import LANGUAGES, SPLITS
 
 ROOT = Path(__file__).resolve().parents[1]
-LANGUAGES = ("en", "de")
 MISSPELT = 0.02
 PLAIN, OURS = "one process", "data_prep"
 
@@ -42,7 +42,7 @@ def make_corpus(text: Path, out: Path, *, pairs: int) -> None:
     sides = [(text / f"train.{lang}").read_text("utf-8").splitlines() for lang in LANGUAGES]
     rng = random.Random(1)
     out.mkdir(parents=True)
-    for split, number in (("train", pairs), ("valid", 1000), ("test", 1000)):
+    for split, number in zip(SPLITS, (pairs, 1000, 1000), strict=True):
         with (
             open(out / f"{split}.{LANGUAGES[0]}", "w", encoding="utf-8") as source,
             open(out / f"{split}.{LANGUAGES[1]}", "w", encoding="utf-8") as target,
@@ -94,8 +94,8 @@ def _memory_of_children() -> int:
 
 def differing(mine: Path, other: Path) -> list[str]:
     """Files that both are to have made, but did not make the same."""
-    names = [f"bpe/{split}.{lang}" for split in ("train", "valid", "test") for lang in LANGUAGES]
-    names += [f"tok/{split}.{lang}" for split in ("train", "valid", "test") for lang in LANGUAGES]
+    texts = [f"{split}.{lang}" for split in SPLITS for lang in LANGUAGES]
+    names = [f"{folder}/{text}" for folder in ("bpe", "tok") for text in texts]
     names += ["bpe/codes"]
     names += [f"bin/{path.name}" for path in (other / "bin").iterdir() if path.suffix != ".log"]
     return [

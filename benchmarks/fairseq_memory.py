@@ -20,9 +20,15 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.fairseq_speed import PLANS
 from benchmarks.measuring import device, parser, save
-from benchmarks.transformer_base import STOCK, build, dictionary, random_batch, training_step
+from benchmarks.transformer_base import (
+    PLANS,
+    STOCK,
+    build_named,
+    dictionary,
+    random_batch,
+    training_step,
+)
 
 STEPS = 2  # from the second on, Adam has its averages
 
@@ -32,8 +38,7 @@ def peak_of_training(name: str, options: argparse.Namespace) -> int:
     torch.set_num_threads(options.threads)
     words = dictionary(options.vocabulary)
     before = _largest_resident_set()
-    autocast = "bf16" if name.endswith("bfloat16") else "none"
-    model = build(PLANS[name], words, autocast=autocast)
+    model = build_named(name, words)
     batch = random_batch(words, sentences=options.sentences, length=options.length)
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(STEPS):

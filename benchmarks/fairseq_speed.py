@@ -26,29 +26,20 @@ from fairseq.data import Dictionary
 from benchmarks.measuring import Figure, device, figures_of, in_turns, parser, report
 from benchmarks.transformer_base import (
     BEAM,
-    SHAPE,
+    FULL,
+    PLANS,
     STOCK,
     beam_search,
     build,
+    build_named,
     dictionary,
     random_batch,
     training_step,
 )
-from headprune import HeadPlan, select
 from headprune.cost import Sizes, forward_flops
 
 MASKS = "masks, against all heads"
 JOBS = ("training step", MASKS, "beam search")
-FULL = "all heads"
-PLANS = {
-    STOCK: None,
-    FULL: HeadPlan.full(SHAPE),
-    "50% pruned": select.at_random(SHAPE, percent=50, seed=1),
-    "75% pruned": select.at_random(SHAPE, percent=75, seed=1),
-    "one head a layer": select.at_random(SHAPE, keep=dict.fromkeys(SHAPE, "111111"), seed=1),
-}
-BFLOAT16 = ", bfloat16"
-PLANS |= {name + BFLOAT16: PLANS[name] for name in (FULL, "75% pruned")}
 MASKED = "75% masked"
 
 CTRANSLATE2 = [
@@ -103,10 +94,7 @@ def main() -> None:
     words = dictionary(options.vocabulary)
     batch = random_batch(words, sentences=options.sentences, length=options.length)
     searched = {key: value[: options.search] for key, value in batch.items()}
-    models = {
-        name: build(plan, words, autocast="bf16" if name.endswith(BFLOAT16) else "none")
-        for name, plan in PLANS.items()
-    }
+    models = {name: build_named(name, words) for name in PLANS}
     masked = build(PLANS["75% pruned"], words, head_form="mask")
     figures: list[Figure] = []
     for job in JOBS if options.only is None else (options.only,):

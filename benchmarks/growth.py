@@ -26,6 +26,7 @@ from rich.table import Table
 from benchmarks import scoring_speed
 from benchmarks.measuring import device, in_turns, parser, save
 from benchmarks.transformer_base import (
+    FULL,
     SHAPE,
     STOCK,
     beam_search,
@@ -49,7 +50,7 @@ BATCHES = (1, 4, 16, 64)
 BEAMS = (1, 2, 4, 8)
 HEADS = (2, 4, 8, 16)  # of each of 6 layers
 BATCH, LENGTH = 8, 24  # where they are not what is changed
-ALL, QUARTER = "all heads", "75% pruned"
+QUARTER = "75% pruned"
 GRADIENT = "gradient of every head"
 
 
@@ -113,7 +114,7 @@ def translation(job: str, *, rounds: int) -> Iterator[Point]:
         turns = {STOCK: partial(work, stock, usual), "headprune": partial(work, model, usual)}
         yield from measured(turns, axis="percent pruned", value=percent)
 
-    models = {STOCK: stock, ALL: pruned[0], QUARTER: pruned[75]}
+    models = {STOCK: stock, FULL: pruned[0], QUARTER: pruned[75]}
 
     def all_models(axis: str, value: float, batch: Any, **options: int) -> Iterator[Point]:
         turns = {name: partial(work, model, batch, **options) for name, model in models.items()}
@@ -166,7 +167,7 @@ def draw(found: Sequence[Point], *, title: str, place: Path) -> None:
     from headprune.report.drawing import BLUE, GREEN, GREY, ORANGE, save_drawing
 
     panels = list(dict.fromkeys((point.job, point.axis) for point in found))
-    colours = {STOCK: GREY, ALL: BLUE, "headprune": BLUE, QUARTER: ORANGE}
+    colours = {STOCK: GREY, FULL: BLUE, "headprune": BLUE, QUARTER: ORANGE}
     colours |= {scoring_speed.PLAIN: GREY, scoring_speed.SHARED: BLUE, GRADIENT: GREEN}
 
     def drawn() -> matplotlib.figure.Figure:

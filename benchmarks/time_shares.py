@@ -22,19 +22,19 @@ from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.fairseq_speed import BFLOAT16, FULL, PLANS
 from benchmarks.measuring import device, parser, save
 from benchmarks.transformer_base import (
     BEAM,
-    SHAPE,
+    BFLOAT16,
+    FULL,
+    PLANS,
     STOCK,
     beam_search,
-    build,
+    build_named,
     dictionary,
     random_batch,
     training_step,
 )
-from headprune import HeadPlan
 from headprune.cost import Sizes, forward_flops
 
 TRAINING, SEARCH = "training step", "beam search"
@@ -100,11 +100,10 @@ def main() -> None:
 
     found = {}
     for name in MODELS:
-        autocast = "bf16" if name.endswith(BFLOAT16) else "none"
-        model = build(PLANS[name], words, autocast=autocast)
+        model = build_named(name, words)
         seconds = shares(partial(work, model, batch))
         flops = passes * forward_flops(
-            PLANS[name] or HeadPlan.full(SHAPE),
+            PLANS[name] or PLANS[FULL],
             Sizes(vocabulary=options.vocabulary),
             source=options.length,
             target=options.length,

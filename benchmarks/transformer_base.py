@@ -14,10 +14,20 @@ from torch import Tensor
 
 import fairseq_plugin  # noqa: F401  (registers the architecture)
 from benchmarks.measuring import device
-from headprune import HeadPlan
+from headprune import HeadPlan, select
 
 SHAPE = dict.fromkeys(("ES", "ED", "DS"), (8,) * 6)
 STOCK = "stock fairseq"
+FULL = "all heads"
+BFLOAT16 = ", bfloat16"
+PLANS = {
+    STOCK: None,
+    FULL: HeadPlan.full(SHAPE),
+    "50% pruned": select.at_random(SHAPE, percent=50, seed=1),
+    "75% pruned": select.at_random(SHAPE, percent=75, seed=1),
+    "one head a layer": select.at_random(SHAPE, keep=dict.fromkeys(SHAPE, "111111"), seed=1),
+}
+PLANS |= {name + BFLOAT16: PLANS[name] for name in (FULL, "75% pruned")}
 BEAM = 4
 
 Sample = dict[str, Tensor]
@@ -47,6 +57,11 @@ def build(plan: HeadPlan | None, words: Dictionary, **options: str) -> Any:
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
     torch.manual_seed(1)
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task).to(device())
+
+
+def build_named(name: str, words: Dictionary) -> Any:
+    """The model of one of ``PLANS``, with ``--autocast bf16`` where its name says so."""
+    return build(PLANS[name], words, autocast="bf16" if name.endswith(BFLOAT16) else "none")
 
 
 def random_batch(words: Dictionary, *, sentences: int, length: int) -> Sample:
