@@ -17,7 +17,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 import hf_plugin
-from benchmarks.measuring import Figure, device, figures_of, in_turns, parser, report
+from benchmarks.measuring import Figure, device, figures_of, in_turns, keep_memory, parser, report
 from headprune import HeadPlan, select
 from headprune.cost import Sizes, forward_flops
 
@@ -34,6 +34,7 @@ UNPRUNED = "transformers, unpruned"
 
 def main() -> None:
     """Measure and print."""
+    keep_memory()
     options = parser(__doc__, rounds=9)
     options.add_argument("--length", type=int, default=128, help="tokens of a sentence")
     options.add_argument("--batches", type=int, nargs="+", default=[32, 1], help="sentences of one")

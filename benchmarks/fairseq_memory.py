@@ -1,19 +1,23 @@
-"""Peak memory of training steps, against stock fairseq.
+"""Peak memory of training steps, against stock fairseq, and what keeping memory gives on a CPU.
 
     python -m benchmarks.fairseq_memory [--sentences 64] [--length 32] [--output FOLDER]
 
 Each model (Transformer-Base's sizes, random weights) trains some steps with Adam in a process of
-its own. On a GPU it is what torch has allocated at the most; on a CPU the largest resident set
-beyond that of the process before the model was made.
+its own. Peak memory on a GPU is what torch has allocated at the most; on a CPU the largest resident
+set beyond that of the process before the model was made. On a CPU each model does so a second time
+in the environment `headprune.memory.KEEP_MEMORY`, and is timed in both.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import resource
 import statistics
 import sys
+import time
+from dataclasses import asdict, dataclass, field
 
 import torch
 from rich.console import Console
@@ -29,24 +33,41 @@ from benchmarks.transformer_base import (
     random_batch,
     training_step,
 )
+from headprune.compare.turns import speedup
+from headprune.memory import KEEP_MEMORY
 
-STEPS = 2  # from the second on, Adam has its averages
+STEPS = 4  # from the second on, Adam has its averages
+DEFAULT, KEPT = "as it is", "kept"
 
 
-def peak_of_training(name: str, options: argparse.Namespace) -> int:
-    """Bytes. To be called in a new process, as a process's peak never falls."""
+@dataclass(frozen=True)
+class Measured:
+    """Of one model: bytes, and seconds of a step, in each round."""
+
+    peaks: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+def train(name: str, options: argparse.Namespace) -> tuple[int, float]:
+    """Peak memory in bytes and the median of a step's seconds.
+
+    To be called in a new process, as a process's peak never falls.
+    """
     torch.set_num_threads(options.threads)
     words = dictionary(options.vocabulary)
     before = _largest_resident_set()
     model = build_named(name, words)
     batch = random_batch(words, sentences=options.sentences, length=options.length)
     optimizer = torch.optim.Adam(model.parameters())
+    seconds = []
     for _ in range(STEPS):
+        began = time.perf_counter()
         training_step(model, batch)
         optimizer.step()
+        seconds.append(time.perf_counter() - began)
     if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    return _largest_resident_set() - before
+        return torch.cuda.max_memory_allocated(), statistics.median(seconds[1:])
+    return _largest_resident_set() - before, statistics.median(seconds[1:])
 
 
 def _largest_resident_set() -> int:
@@ -62,29 +83,48 @@ def main() -> None:
     arguments.add_argument("--vocabulary", type=int, default=32000)
     options = arguments.parse_args()
     context = multiprocessing.get_context("spawn")
-    peaks: dict[str, list[int]] = {name: [] for name in PLANS}
+    environments = {DEFAULT: {}} if torch.cuda.is_available() else {DEFAULT: {}, KEPT: KEEP_MEMORY}
+    found: dict[str, dict[str, Measured]] = {
+        memory: {name: Measured() for name in PLANS} for memory in environments
+    }
     for _ in track(range(options.rounds), "measuring", console=Console(stderr=True)):
-        for name, found in peaks.items():
-            with context.Pool(1) as pool:
-                found.append(pool.apply(peak_of_training, (name, options)))
+        for name in PLANS:
+            for memory, environment in environments.items():
+                os.environ.update(environment)
+                with context.Pool(1) as pool:
+                    size, seconds = pool.apply(train, (name, options))
+                for variable in environment:
+                    del os.environ[variable]
+                found[memory][name].peaks.append(size)
+                found[memory][name].seconds.append(seconds)
 
     title = (
         f"Peak memory of training, Transformer-Base, {options.sentences} x {options.length} tokens,"
-        f" {device()}, {options.rounds} rounds"
+        f" {device()}, {options.threads} threads, {options.rounds} rounds"
     )
-    medians = {name: statistics.median(found) for name, found in peaks.items()}
+    stock = statistics.median(found[DEFAULT][STOCK].peaks)
     table = Table(title=title, title_justify="left")
-    for column in ("model", "median MiB", "lowest", "highest", f"share of {STOCK}"):
-        table.add_column(column, justify="left" if column == "model" else "right")
-    for name, found in peaks.items():
-        table.add_row(
-            name,
-            *(f"{size / 2**20:.0f}" for size in (medians[name], min(found), max(found))),
-            f"{medians[name] / medians[STOCK]:.2f}",
-        )
+    table.add_column("memory")
+    table.add_column("model")
+    for column in ("median MiB", "lowest", "highest", f"share of {STOCK}", "times as fast"):
+        table.add_column(column, justify="right")
+    for memory, models in found.items():
+        for name, measured in models.items():
+            middle, peaks = statistics.median(measured.peaks), measured.peaks
+            table.add_row(
+                memory,
+                name,
+                *(f"{size / 2**20:.0f}" for size in (middle, min(peaks), max(peaks))),
+                f"{middle / stock:.2f}",
+                f"{speedup(found[DEFAULT][name].seconds, measured.seconds)[0]:.2f}",
+            )
     Console(width=max(100, Console().width)).print(table)
     if options.output is not None:
-        save({"bytes": peaks}, title=title, name="fairseq_memory", options=options)
+        content = {
+            memory: {name: asdict(measured) for name, measured in models.items()}
+            for memory, models in found.items()
+        }
+        save(content, title=title, name="fairseq_memory", options=options)
 
 
 if __name__ == "__main__":

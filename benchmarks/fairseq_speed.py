@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary
 
-from benchmarks.measuring import Figure, device, figures_of, in_turns, parser, report
+from benchmarks.measuring import Figure, device, figures_of, in_turns, keep_memory, parser, report
 from benchmarks.transformer_base import (
     BEAM,
     FULL,
@@ -82,6 +82,7 @@ def by_ctranslate2(
 
 def main() -> None:
     """Measure and print."""
+    keep_memory()
     arguments = parser(__doc__, rounds=9)
     arguments.add_argument("--sentences", type=int, default=32, help="of a batch")
     arguments.add_argument("--search", type=int, default=16, help="sentences of a beam search")

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import scoring_speed
-from benchmarks.measuring import device, in_turns, parser, save
+from benchmarks.measuring import device, in_turns, keep_memory, parser, save
 from benchmarks.transformer_base import (
     FULL,
     SHAPE,
@@ -207,6 +207,7 @@ def draw(found: Sequence[Point], *, title: str, place: Path) -> None:
 
 def main() -> None:
     """Measure, print and draw."""
+    keep_memory()
     arguments: argparse.ArgumentParser = parser(__doc__, rounds=3)
     arguments.add_argument("--only", choices=JOBS, help="one of the jobs")
     options = arguments.parse_args()

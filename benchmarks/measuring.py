@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from rich.table import Table
 
 from headprune.compare.turns import speedup, taking_turns
 from headprune.files import write_text_atomically
+from headprune.memory import KEEP_MEMORY
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -54,6 +57,18 @@ def parser(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
     made.add_argument("--threads", type=int, default=torch.get_num_threads())
     made.add_argument("--output", type=Path, help="write NAME.json, .png and .svg to this folder")
     return made
+
+
+def keep_memory() -> None:
+    """Start this program anew with `headprune.memory.KEEP_MEMORY`, unless it was started so.
+
+    Without, a training step's time is the system's, for giving and taking back memory, as much as
+    the model's, and two copies of one model differ by a tenth.
+    """
+    if not KEEP_MEMORY.keys() <= os.environ.keys():
+        os.execve(
+            sys.executable, [sys.executable, *sys.orig_argv[1:]], {**KEEP_MEMORY, **os.environ}
+        )
 
 
 def in_turns(

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
 import hf_plugin
-from benchmarks.measuring import Figure, device, figures_of, in_turns, parser, report
+from benchmarks.measuring import Figure, device, figures_of, in_turns, keep_memory, parser, report
 from headprune import HeadPlan
 from headprune.scores.ablation import cases_of
 from headprune.scores.reuse import masked_outcomes
@@ -95,6 +95,7 @@ def ceiling(model: BertForSequenceClassification, length: int) -> float:
 
 def main() -> None:
     """Measure and print."""
+    keep_memory()
     options = parser(__doc__, rounds=5)
     options.add_argument("--sizes", choices=SIZES, nargs="+", default=["minilm"])
     options.add_argument("--examples", type=int, default=32, help="of a batch")

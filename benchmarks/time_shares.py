@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.measuring import device, parser, save
+from benchmarks.measuring import device, keep_memory, parser, save
 from benchmarks.transformer_base import (
     BEAM,
     BFLOAT16,
@@ -84,6 +84,7 @@ def peak(dtype: torch.dtype) -> float:
 
 def main() -> None:
     """Profile and print."""
+    keep_memory()
     arguments = parser(__doc__, rounds=1)
     arguments.add_argument("--job", choices=(TRAINING, SEARCH), default=SEARCH)
     arguments.add_argument("--sentences", type=int, default=16, help="of a batch")

@@ -1,9 +1,9 @@
-"""Settings for processes that train small models on a CPU."""
+"""Settings for processes that train on a CPU."""
 
 from __future__ import annotations
 
-# Small models on a CPU spend much of a step on memory that is given back to the system and asked
-# for again at the next one. These make torch ask for large pages, and glibc keep what it has.
+# On a CPU much of a training step goes on memory that is given back to the system and asked for
+# again at the next one. These make torch ask for large pages, and glibc keep what it has.
 KEEP_MEMORY = {
     "THP_MEM_ALLOC_ENABLE": "1",
     "MALLOC_MMAP_MAX_": "0",

@@ -96,6 +96,19 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
         values = [getattr(cell(rows, "random", percent), when) for percent in percents]
         means = [value.mean for value in values]
         margins = [2 * (value.sd or 0.0) for value in values]
+        if len(percents) == 1:  # no line, and no band
+            axes.errorbar(
+                percents,
+                means,
+                yerr=margins,
+                marker="o",
+                markersize=9,
+                color=DARK,
+                linewidth=2.5,
+                capsize=6,
+                label="random ± 2 standard deviations",
+            )
+            return
         axes.plot(percents, means, color=DARK, linewidth=2.5, label="random")
         axes.fill_between(
             percents,

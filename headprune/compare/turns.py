@@ -18,6 +18,9 @@ def taking_turns(
 ) -> list[list[float]]:
     """Seconds of each job in each round, in which every job runs once.
 
+    Each round begins with the next job, as the memory that one leaves behind is what the next
+    one finds.
+
     Args:
         jobs: what is timed.
         rounds: how often.
@@ -26,13 +29,14 @@ def taking_turns(
     """
     seconds: list[list[float]] = [[] for _ in jobs]
     for round_ in watch(range(rounds + warm_up)):
-        for job, mine in zip(jobs, seconds, strict=True):
+        for place in range(len(jobs)):
+            number = (round_ + place) % len(jobs)
             _wait()
             began = time.perf_counter()
-            job()
+            jobs[number]()
             _wait()
             if round_ or not warm_up:
-                mine.append(time.perf_counter() - began)
+                seconds[number].append(time.perf_counter() - began)
     return seconds
 
 
