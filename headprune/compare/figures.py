@@ -66,6 +66,7 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
     rows = comparison.rows
     names = [name for name in dict.fromkeys(row.score for row in rows) if name != CONTROL]
     percents = sorted({row.percent for row in rows if row.score != CONTROL})
+    axes.set_xticks(percents, [f"{percent:g}" for percent in percents])
     if when == "before":
         level: Spread | None = Spread(comparison.base, None, 1)
     else:
