@@ -43,9 +43,19 @@ Epochs = Annotated[
         min=0, help="Fine-tune pruned models for so long; 0: not.", rich_help_panel=_CLASSIFIER
     ),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Of fine-tuning.", rich_help_panel=_CLASSIFIER)]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Of fine-tuning. Default: 32.", show_default=False, rich_help_panel=_CLASSIFIER
+    ),
+]
 LearningRate = Annotated[
-    float, typer.Option(help="Highest rate of fine-tuning.", rich_help_panel=_CLASSIFIER)
+    float | None,
+    typer.Option(
+        help="Highest rate of fine-tuning. Default: 2e-5.",
+        show_default=False,
+        rich_help_panel=_CLASSIFIER,
+    ),
 ]
 MaxTrainExamples = Annotated[
     int | None,
@@ -54,10 +64,16 @@ MaxTrainExamples = Annotated[
     ),
 ]
 MaxLength = Annotated[
-    int, typer.Option(min=8, help="Tokens of an example, at most.", rich_help_panel=_CLASSIFIER)
+    int | None,
+    typer.Option(
+        min=8,
+        help="Tokens of an example, at most. Default: 128.",
+        show_default=False,
+        rich_help_panel=_CLASSIFIER,
+    ),
 ]
 Bf16 = Annotated[
-    bool, typer.Option("--bf16", help="Fine-tune in bfloat16.", rich_help_panel=_CLASSIFIER)
+    bool | None, typer.Option("--bf16", help="Fine-tune in bfloat16.", rich_help_panel=_CLASSIFIER)
 ]
 Data = Annotated[
     Path | None,
@@ -89,16 +105,17 @@ AtLeast = Annotated[int, typer.Option(min=0, help="Heads that every layer keeps.
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What tells how a model is scored, measured and fine-tuned."""
+    """What tells how a model is scored, measured and fine-tuned, and where it is written."""
 
+    output: Path
     task: str | None
     data_dir: Path | None
     epochs: float | None
-    batch_size: int
-    learning_rate: float
+    batch_size: int | None
+    learning_rate: float | None
     max_train_examples: int | None
-    max_length: int
-    bf16: bool
+    max_length: int | None
+    bf16: bool | None
     data: Path | None
     finetune: str | None
     metric: str | None
@@ -163,11 +180,11 @@ def compare(
     task: Task = None,
     data_dir: DataDir = None,
     epochs: Epochs = None,
-    batch_size: BatchSize = 32,
-    learning_rate: LearningRate = 2e-5,
+    batch_size: BatchSize = None,
+    learning_rate: LearningRate = None,
     max_train_examples: MaxTrainExamples = None,
-    max_length: MaxLength = 128,
-    bf16: Bf16 = False,
+    max_length: MaxLength = None,
+    bf16: Bf16 = None,
     data: Data = None,
     finetune: Finetune = None,
     metric: Metric = None,
@@ -199,6 +216,7 @@ def compare(
         model,
         epochs_by_default=1,
         options=_Options(
+            output=output,
             task=task,
             data_dir=data_dir,
             epochs=epochs,
@@ -250,11 +268,11 @@ def iterate(
     task: Task = None,
     data_dir: DataDir = None,
     epochs: Epochs = None,
-    batch_size: BatchSize = 32,
-    learning_rate: LearningRate = 2e-5,
+    batch_size: BatchSize = None,
+    learning_rate: LearningRate = None,
     max_train_examples: MaxTrainExamples = None,
-    max_length: MaxLength = 128,
-    bf16: Bf16 = False,
+    max_length: MaxLength = None,
+    bf16: Bf16 = None,
     data: Data = None,
     finetune: Finetune = None,
     metric: Metric = None,
@@ -274,6 +292,7 @@ def iterate(
     from headprune.files import write_text_atomically
 
     options = _Options(
+        output=output,
         task=task,
         data_dir=data_dir,
         epochs=epochs,
@@ -335,6 +354,10 @@ def _subject(model: Path, *, options: _Options, epochs_by_default: float) -> Sub
 def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
     others = ("data", "finetune", "metric", "beam")
     refuse(f"{model} is no fairseq checkpoint", **{n: getattr(options, n) for n in others})
+    if options.output.resolve().is_relative_to(model.resolve()):
+        raise UsageError(
+            f"{options.output}: lies in the model's folder, of which copies are made; give another"
+        )
     if options.task is None:
         raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
     try:
@@ -350,12 +373,12 @@ def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
         task=options.task,
         model=str(model),
         epochs=epochs,
-        batch_size=options.batch_size,
-        learning_rate=options.learning_rate,
-        max_length=options.max_length,
+        batch_size=options.batch_size or 32,
+        learning_rate=2e-5 if options.learning_rate is None else options.learning_rate,
+        max_length=options.max_length or 128,
         data_dir=options.data_dir,
         max_train_examples=options.max_train_examples,
-        bf16=options.bf16,
+        bf16=bool(options.bf16),
     )
     settings.check()
     return Classifier(
@@ -364,7 +387,10 @@ def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
 
 
 def _translator(model: Path, options: _Options) -> Subject:
-    others = ("task", "data_dir", "epochs", "max_train_examples")
+    others = (
+        *("task", "data_dir", "epochs", "batch_size", "learning_rate", "max_train_examples"),
+        *("max_length", "bf16"),
+    )
     refuse(f"{model} is a fairseq checkpoint", **{n: getattr(options, n) for n in others})
     try:
         finetuning = tuple(shlex.split(options.finetune or ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,11 +96,11 @@ def scores(
     By one pass of gradients: gradient, |d loss / d gate| of each example (Michel et al. 2019);
     taylor, |output x gradient| of each token (Molchanov et al. 2017).
 
-    By one pass over attention weights: confidence, the largest weight (Voita et al. 2019);
-    entropy; sparsity, the share of weights below 0.01; hoyer, Hoyer's sparsity; distribution, the
-    divergence from the layer's mean; and roles, the share of queries whose largest weight is on
-    the token before (previous), on the query itself (same), on the token after (next), on the
-    sentence's rarest token (rare), on a separator (separator).
+    By one pass over attention weights: confidence, the largest weight on a token that is no
+    separator (Voita et al. 2019); entropy; sparsity, the share of weights below 0.01; hoyer,
+    Hoyer's sparsity; distribution, the divergence from the layer's mean; and roles, the share of
+    queries whose largest weight is on the token before (previous), on the query itself (same), on
+    the token after (next), on the sentence's rarest token (rare), on a separator (separator).
 
     By trying: ablation, the metric's drop without the head, with its significance; alone, its
     drop when the head is the only one of its layer.
@@ -138,8 +139,7 @@ def scores(
             beam=beam,
             **options,
         )
-        if conllu is not None:
-            found |= _syntax("fairseq_plugin.scores.run", Path(model), conllu, data=data)
+        syntax = partial(_syntax, "fairseq_plugin.scores.run", Path(model), data=data)
     else:
         if model.endswith(".pt") and not Path(model).exists():
             raise UsageError(f"{model}: no such checkpoint")
@@ -155,9 +155,10 @@ def scores(
             max_length=max_length,
             **options,
         )
-        if conllu is not None:
-            found |= _syntax("hf_plugin.scores.run", model, conllu, max_length=max_length)
-    _write({name: made.normalised() if normalise else made for name, made in found.items()}, output)
+        syntax = partial(_syntax, "hf_plugin.scores.run", model, max_length=max_length)
+    _write(found, output, normalise=normalise)
+    if conllu is not None:
+        _write(syntax(conllu), output, normalise=normalise)
 
 
 def read_weights(text: str) -> dict[str, float]:
@@ -231,10 +232,11 @@ def progress(batches: Any, total: int, purpose: str) -> Any:
     return iter(track(batches, description=purpose, total=total, console=Console(stderr=True)))
 
 
-def _write(found: Mapping[str, HeadScores], output: Path) -> None:
+def _write(found: Mapping[str, HeadScores], output: Path, *, normalise: bool) -> None:
     from headprune.report.heat_map import save_heat_maps
 
-    for name, made in found.items():
+    for name, scored in found.items():
+        made = scored.normalised() if normalise else scored
         made.save(output / f"{name}.json")
         save_heat_maps(
             list(made.values.items()),

@@ -175,8 +175,11 @@ class Pruned:
         The folder appears whole or not at all.
 
         Raises:
+            UsageError: ``path`` lies in the source's folder.
             DataError: ``path`` exists and is not empty, or cannot be written.
         """
+        if path.resolve().is_relative_to(self.source.resolve()):
+            raise UsageError(f"{path}: lies in the folder that is pruned; give another place")
         with new_folder(path) as temporary:
             unwanted = shutil.ignore_patterns(*_NOT_COPIED)
             shutil.copytree(self.source, temporary, ignore=unwanted, dirs_exist_ok=True)

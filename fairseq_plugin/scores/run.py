@@ -27,10 +27,10 @@ from headprune.scores.compute import (
     Watch,
     compute_scores,
     needs_data,
-    require_known,
     syntactic_scores,
 )
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import require_known
 from headprune.scores.syntax import Parse, ParsedBatch, read_parses
 
 METRICS = ("loss", "bleu")

@@ -13,14 +13,14 @@ from headprune.report.record import json_object
 
 
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write what the folder is for, if nothing says so yet.
+    """Write what the folder is for, if nothing says so yet, or nothing else is in it.
 
     Raises:
         UsageError: it is for something else.
     """
     path = folder / "settings.json"
     wanted = json.loads(json.dumps(dict(settings)))
-    if not path.exists():
+    if not path.exists() or list(folder.iterdir()) == [path]:
         write_text_atomically(path, json.dumps(wanted, indent=1) + "\n")
         return
     there = json_object(path)

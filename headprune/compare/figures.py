@@ -107,10 +107,12 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
                 color=DARK,
                 linewidth=2.5,
                 capsize=6,
-                label="random ± 2 standard deviations",
+                label="random ± 2 standard deviations" if any(margins) else "random",
             )
             return
         axes.plot(percents, means, color=DARK, linewidth=2.5, label="random")
+        if not any(margins):  # of one seed
+            return
         axes.fill_between(
             percents,
             [mean - margin for mean, margin in zip(means, margins, strict=True)],

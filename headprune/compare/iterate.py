@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,12 @@ from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.plan import HeadPlan
 from headprune.report.record import json_object
-from headprune.scores.names import keep_of
+from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import keep_of, require_known
 from headprune.select.random import at_random
 from headprune.select.score import by_score
+
+_RECORD = "step.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,7 @@ def iterate(
             run.
         DataError: files in ``folder`` that cannot be read, or numbers that are not finite.
     """
+    require_known([score])
     if steps < 1:
         raise UsageError(f"{steps} steps: give one or more")
     start = subject.plan.percent_pruned
@@ -102,11 +106,10 @@ def iterate(
     done = []
     for number in range(1, steps + 1):
         place = folder / f"step{number}"
-        record = place / "step.json"
+        record = place / _RECORD
         if not record.exists():
             goal = start + (percent - start) * number / steps
-            made = _step(subject, number, score, goal, place=place, seed=seed, at_least=at_least)
-            write_text_atomically(record, json.dumps(asdict(made), indent=1) + "\n")
+            _step(subject, number, score, goal, place=place, seed=seed, at_least=at_least)
         try:
             step = Step(**json_object(record))
         except TypeError as problem:
@@ -126,25 +129,33 @@ def _step(
     place: Path,
     seed: int,
     at_least: int,
-) -> Step:
-    scores = subject.scores([score], seed=seed)[score]
-    scores.save(place.parent / "scores" / f"step{number}.json")
+) -> None:
+    """Leave the step's model, and its record, in ``place``."""
+    path = place.parent / "scores" / f"step{number}.json"
+    if not path.exists():
+        subject.scores([score], seed=seed)[score].save(path)
+    scores = HeadScores.load(path)
     plan = by_score(scores, percent=percent, keep=keep_of(score), at_least=at_least)
     work = place.parent / "work"
     shutil.rmtree(work, ignore_errors=True)
     pruned = subject.pruned(plan, work)
-    before = pruned.measure()
-    after = None
-    if subject.can_finetune:
-        shutil.rmtree(work)
-        after = subject.finetuned(plan, seed=seed, folder=place).measure()
-    else:
-        shutil.rmtree(place, ignore_errors=True)
-        work.rename(place)
-    return Step(
+    step = Step(
         number=number,
         percent=plan.percent_pruned,
         plan=json.loads(plan.to_json()),
-        before=before,
-        after=after,
+        before=pruned.measure(),
+        after=None,
     )
+    if subject.can_finetune:
+        shutil.rmtree(work)
+        after = subject.finetuned(plan, seed=seed, folder=place).measure()
+        _write(replace(step, after=after), place)
+    else:
+        # The record first: what lies in the model's folder was copied from the step before.
+        _write(step, work)
+        shutil.rmtree(place, ignore_errors=True)
+        work.rename(place)
+
+
+def _write(step: Step, folder: Path) -> None:
+    write_text_atomically(folder / _RECORD, json.dumps(asdict(step), indent=1) + "\n")

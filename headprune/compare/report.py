@@ -39,16 +39,20 @@ class Report:
     @classmethod
     def of(cls, comparison: Comparison) -> Report:
         """Work out what follows."""
-        ablation = comparison.scores["ablation"]
-        correlations = {
-            name: correlation(made, ablation)
+        component = comparison.component
+        scores = {
+            name: made if component is None else made.of_component(component)
             for name, made in comparison.scores.items()
+        }
+        correlations = {
+            name: correlation(made, scores["ablation"])
+            for name, made in scores.items()
             if name != "ablation"
         }
         return cls(
             comparison=comparison,
             correlations=correlations,
-            among=(list(comparison.scores), matrix(comparison.scores)),
+            among=(list(scores), matrix(scores)),
             claims=claims(comparison.rows, correlations, metric=comparison.metric),
         )
 
@@ -157,7 +161,10 @@ class Report:
         fair = ""
         if any(row.after is not None for row in self.comparison.rows):
             fair = "; after fine-tuning, what is fine-tuned for as long as the pruned ones"
-        which = f"- Percentages are of the heads of {component}; all others stay."
+        which = (
+            f"- Percentages are of the heads of {component}, and so are correlations; all other "
+            "heads stay."
+        )
         return [
             *([] if component is None else [which]),
             f"- Mean ± sample standard deviation over {seeds} seeds. A seed draws the random heads "
@@ -181,7 +188,7 @@ class Report:
                 select="none" if row.score == CONTROL else row.score,
                 seed=row.seed,
                 form="none" if plan.is_full else "remove",
-                finetune=self.comparison.finetune_name,
+                finetune="none" if row.after is None else self.comparison.finetune_name,
                 data=self.comparison.data_name,
             )
             found.setdefault(row.score, []).append(line)

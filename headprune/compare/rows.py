@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headprune.errors import DataError
 from headprune.stats import Spread, spread
 
 CONTROL = "control"
@@ -41,14 +40,6 @@ class Row:
     def as_json(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)
-
-    @classmethod
-    def of_json(cls, values: Any) -> Row:
-        """Raises a DataError where the values are no row."""
-        try:
-            return cls(**values)
-        except TypeError as problem:
-            raise DataError(f"not a row of a comparison ({problem})") from None
 
 
 @dataclass(frozen=True, kw_only=True)

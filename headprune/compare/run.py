@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from headprune.files import write_text_atomically
 from headprune.plan import HeadPlan
 from headprune.report.record import json_object
 from headprune.scores.head_scores import HeadScores
-from headprune.scores.names import ABLATIONS, ROLES, WITHOUT_DATA, keep_of
+from headprune.scores.names import ABLATIONS, ROLES, WITHOUT_DATA, keep_of, require_known
 from headprune.scores.roles import roles_of
 from headprune.select.random import at_random
 from headprune.select.score import by_score
@@ -95,8 +95,9 @@ def compare(
             comparison.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
+    require_known(scores)
     for name in tuned or ():
-        if name not in scores:
+        if name not in (*scores, "random"):
             raise UsageError(f"{name} is to be fine-tuned, but is not among the scores compared")
     tuned = [*(scores if tuned is None else tuned), CONTROL, "random"]
     names = list(dict.fromkeys([*scores, "ablation", "random"]))
@@ -107,6 +108,7 @@ def compare(
     of_one = {} if component is None else {"component": component}
     claim(folder, {**subject.settings, "at_least": at_least, **of_one})
     store = _Store(folder, subject)
+    base = store.before(full)  # first, as it shows whether there are data to measure on
     found = store.scores(names)
     plans: list[tuple[str, float, int, HeadPlan]] = []
     choose = partial(_plan, full=full, at_least=at_least, component=component)
@@ -117,7 +119,6 @@ def compare(
         for name in compared:
             for seed in seeds:
                 plans.append((name, percent, seed, choose(found[name], percent, seed)))
-    base = store.before(full)
     rows = []
     for number, (name, percent, seed, plan) in enumerate(plans):
         say(f"{name} {percent:g}% seed {seed}", number, len(plans))
@@ -186,8 +187,7 @@ def _plan(
     component: str | None,
 ) -> HeadPlan:
     if component is not None:
-        values = {component: scores.values[component]}
-        part = replace(scores, values=values, p_values={})
+        part = scores.of_component(component)
         chosen = _plan(part, percent, seed, full=full, at_least=at_least, component=None)
         return HeadPlan(kept={**full.kept, component: chosen.kept[component]}, heads=full.heads)
     if scores.name == "random":

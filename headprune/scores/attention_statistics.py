@@ -3,7 +3,8 @@
 All are means over queries that are real tokens; weights on padding are zero, and keys that are
 padding do not count.
 
-- confidence: the largest weight (Voita et al. 2019).
+- confidence: the largest weight on a token that stands for text (Voita et al. 2019, section 4:
+  "excluding the end of sentence symbol").
 - entropy: of the weights, in nats.
 - sparsity: share of the keys with a weight below the threshold.
 - hoyer: Hoyer's sparsity of the weights (2004), 0 where they are even to 1 where one has all.
@@ -59,10 +60,10 @@ def attention_statistics(
         weights = weights.float()
         attention = scored.attentions[name][layer]
         kept = [place for place, head in enumerate(attention.present) if head in attention.kept]
-        of_batch = statistics(weights, real, kept=kept)
-        of_batch |= roles(
-            weights, keys, component=name, special=scored.special_tokens, rarity=rarity
-        )
+        special = torch.tensor(sorted(scored.special_tokens), device=keys.device)
+        separators = torch.isin(keys, special)  # B x S
+        of_batch = statistics(weights, real, separators, kept=kept)
+        of_batch |= roles(weights, keys, separators, component=name, rarity=rarity)
         for kind, values in of_batch.items():  # B x H' x T
             sums[kind][name][layer] += (values * queries.unsqueeze(1)).sum((0, 2)).double().cpu()
 
@@ -83,12 +84,15 @@ def attention_statistics(
     }
 
 
-def statistics(weights: Tensor, real: Tensor, *, kept: Sequence[int]) -> dict[str, Tensor]:
+def statistics(
+    weights: Tensor, real: Tensor, separators: Tensor, *, kept: Sequence[int]
+) -> dict[str, Tensor]:
     """Each of ``STATISTICS`` for each query, B x H' x T.
 
     Args:
         weights: B x H' x T x S.
         real: B x T x S, the keys that a query may attend to.
+        separators: B x S, the keys that stand for no text.
         kept: places of the heads that count for the layer's mean: masked ones do not.
     """
     real = real.unsqueeze(1)  # B x 1 x T x S
@@ -97,7 +101,7 @@ def statistics(weights: Tensor, real: Tensor, *, kept: Sequence[int]) -> dict[st
     length = weights.square().sum(-1).sqrt()  # the weights' l2 norm; their l1 norm is 1
     root = number.sqrt()
     return {
-        "confidence": weights.amax(-1),
+        "confidence": weights.masked_fill(separators[:, None, None], 0).amax(-1),
         "entropy": -torch.special.xlogy(weights, weights).sum(-1),
         "sparsity": ((weights < THRESHOLD) & real).sum(-1) / number,
         "hoyer": torch.where(number > 1, (root - 1 / length) / (root - 1).clamp(min=1e-6), 1.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headprune.errors import DataError, UsageError
@@ -81,12 +81,8 @@ def _standardised(scores: HeadScores) -> dict[tuple[str, int, int], float]:
     numbers = flat(scores)
     if not numbers:
         raise DataError("the model has no head left to score")
-    mean, deviation = statistics.fmean(numbers.values()), _deviation(list(numbers.values()))
+    mean, deviation = statistics.fmean(numbers.values()), statistics.pstdev(numbers.values())
     return {
         place: (number - mean) / deviation if deviation else 0.0
         for place, number in numbers.items()
     }
-
-
-def _deviation(numbers: Sequence[float]) -> float:
-    return statistics.pstdev(numbers)

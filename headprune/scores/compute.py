@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headprune.errors import UsageError
 from headprune.plan import HeadPlan
 from headprune.scores.ablation import Ablation, ablation
 from headprune.scores.attention_statistics import attention_statistics
@@ -19,9 +18,9 @@ from headprune.scores.names import (
     COMBINATION,
     GRADIENTS,
     ROLES,
-    SCORES,
     STATISTICS,
     WITHOUT_DATA,
+    require_known,
 )
 from headprune.scores.roles import Rarity, rarity_of
 from headprune.scores.scored_model import Batch, ScoredModel
@@ -49,15 +48,6 @@ class Origin:
     fingerprint: str
     data: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-def require_known(names: Sequence[str]) -> None:
-    """Raise a UsageError where there is no such score."""
-    for name in names:
-        if name not in (*SCORES, COMBINATION):
-            raise UsageError(
-                f"there is no score {name!r}; there are {', '.join((*SCORES, COMBINATION))}"
-            )
 
 
 def needs_data(names: Sequence[str]) -> bool:

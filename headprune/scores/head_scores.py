@@ -114,6 +114,11 @@ class HeadScores:
             self, values=values, settings={**self.settings, "normalised": "l2 per layer"}
         )
 
+    def of_component(self, component: str) -> HeadScores:
+        """The numbers of one component's heads alone."""
+        p_values = {name: rows for name, rows in self.p_values.items() if name == component}
+        return replace(self, values={component: self.values[component]}, p_values=p_values)
+
     def save(self, path: str | Path) -> None:
         """Write the scores as JSON, whole or not at all."""
         content = {

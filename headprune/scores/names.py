@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from headprune.errors import UsageError
+
 GRADIENTS = ("gradient", "taylor")
 ABLATIONS = ("ablation", "alone")
 STATISTICS = ("confidence", "entropy", "sparsity", "hoyer", "distribution")
@@ -25,3 +29,12 @@ def keep_of(score: str) -> str:
     in their layers the best is the one with the smallest drop. Of all other scores, high is good.
     """
     return "low" if score in _KEEP_LOW else "high"
+
+
+def require_known(names: Sequence[str]) -> None:
+    """Raise a UsageError where there is no such score."""
+    for name in names:
+        if name not in (*SCORES, COMBINATION):
+            raise UsageError(
+                f"there is no score {name!r}; there are {', '.join((*SCORES, COMBINATION))}"
+            )

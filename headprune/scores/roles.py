@@ -59,9 +59,9 @@ def rarity_of(sentences: Iterable[Tensor], *, special: frozenset[int]) -> Rarity
 def roles(
     weights: Tensor,
     keys: Tensor,
+    separators: Tensor,
     *,
     component: str,
-    special: frozenset[int],
     rarity: Rarity | None,
 ) -> dict[str, Tensor]:
     """Whether each query's largest weight is where the role says: B x H' x T, 0 or 1.
@@ -71,8 +71,8 @@ def roles(
     Args:
         weights: B x H' x T x S.
         keys: B x S, their token numbers, -1 where there is padding.
+        separators: B x S, the keys that stand for no text.
         component: whose weights they are.
-        special: tokens that stand for no text.
         rarity: how often tokens are in the data.
     """
     largest = weights.argmax(-1)  # B x H' x T
@@ -85,7 +85,6 @@ def roles(
     if rarity is not None and "rare" in mine:
         rarest = rarity(keys).argmin(-1)  # B
         found["rare"] = (largest == rarest[:, None, None]).float()
-    separators = torch.isin(keys, torch.tensor(sorted(special), device=keys.device))  # B x S
     by_head = separators[:, None, :].expand(-1, weights.size(1), -1)  # B x H' x S
     found["separator"] = by_head.gather(2, largest).float()
     return found

@@ -2,14 +2,15 @@
 
 For a relation such as nsubj, a head's score is the share of dependents whose largest attention
 weight is on their head word (`nsubj-to-head`), or of head words whose largest weight is on the
-dependent (`nsubj-from-head`). Where words are split, attention to a word is the sum over its tokens
-and attention from it the mean (Clark et al. 2019, section 4.1). Encoder self-attention only.
+dependent (`nsubj-from-head`). Separators do not count ("excluding EOS"), the word itself does.
+Where words are split, attention to a word is the sum over its tokens and attention from it the mean
+(Clark et al. 2019, section 4.1). Encoder self-attention only.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,28 +119,23 @@ def syntactic_roles(
     sums = {f"{name}-{way}": no_sums(found) for name in relations for way in DIRECTIONS}
     counted: Counter[str] = Counter()
     parsed: ParsedBatch
+    arcs: list[tuple[int, Arc]]
 
     def see(component: str, layer: int, weights: Tensor) -> None:
         if component != "ES":
             return
         largest = largest_words(weights.float(), parsed.words)  # B x H' x N
-        for number, parse in enumerate(parsed.parses):
-            for arc in parse.arcs:
-                if arc.relation in relations and _is_there(arc, parsed.words[number]):
-                    pairs = ((arc.dependent, arc.head), (arc.head, arc.dependent))
-                    for way, (one, other) in zip(DIRECTIONS, pairs, strict=True):
-                        hit = largest[number, :, one] == other  # H'
-                        sums[f"{arc.relation}-{way}"]["ES"][layer] += hit.double().cpu()
+        for number, arc in arcs:
+            pairs = ((arc.dependent, arc.head), (arc.head, arc.dependent))
+            for way, (one, other) in zip(DIRECTIONS, pairs, strict=True):
+                hit = largest[number, :, one] == other  # H'
+                sums[f"{arc.relation}-{way}"]["ES"][layer] += hit.double().cpu()
 
     with scored.evaluating(), scored.attending(), torch.no_grad():
         for parsed in batches:
+            arcs = list(_arcs(parsed, relations))
+            counted.update(arc.relation for _, arc in arcs)
             scored.attend(parsed.batch, see)
-            for number, parse in enumerate(parsed.parses):
-                counted.update(
-                    arc.relation
-                    for arc in parse.arcs
-                    if arc.relation in relations and _is_there(arc, parsed.words[number])
-                )
     if not counted:
         raise DataError(f"none of the relations {', '.join(relations)} is in the parses")
     return {
@@ -166,7 +162,7 @@ def positional_baselines(parses: Iterable[Parse], relations: Sequence[str]) -> d
 
 
 def largest_words(weights: Tensor, words: Tensor) -> Tensor:
-    """The word that each word attends to most: B x H' x N; -1 where that is a token of no word.
+    """The word that each word attends to most: B x H' x N.
 
     Args:
         weights: B x H' x S x S.
@@ -176,15 +172,14 @@ def largest_words(weights: Tensor, words: Tensor) -> Tensor:
     member = torch.nn.functional.one_hot(words.clamp(min=0), max(number, 1)).to(weights)
     member = member * (words >= 0).unsqueeze(-1)  # B x S x N
     to_words = weights @ member.unsqueeze(1)  # B x H' x S x N
-    outside = weights.masked_fill((words >= 0)[:, None, None, :], 0).amax(-1, keepdim=True)
-    each = torch.cat([to_words, outside], dim=-1)  # B x H' x S x N + 1
-    tokens = member.sum(1).clamp(min=1)  # B x N, how many each word has
-    of_words = member.transpose(1, 2).unsqueeze(1) @ each / tokens[:, None, :, None]
-    largest = of_words.argmax(-1)  # B x H' x N
-    return largest.masked_fill(largest == number, -1)
+    # The mean over a word's tokens has its largest place where their sum has it.
+    return (member.transpose(1, 2).unsqueeze(1) @ to_words).argmax(-1)
 
 
-def _is_there(arc: Arc, words: Tensor) -> bool:
-    """Whether both words have tokens: long sentences are cut."""
-    there = words.tolist()
-    return arc.dependent in there and arc.head in there
+def _arcs(parsed: ParsedBatch, relations: Sequence[str]) -> Iterator[tuple[int, Arc]]:
+    """The sentence's number and the arc, of arcs whose words are there: long sentences are cut."""
+    for number, (parse, words) in enumerate(zip(parsed.parses, parsed.words.tolist(), strict=True)):
+        there = set(words)
+        for arc in parse.arcs:
+            if arc.relation in relations and {arc.dependent, arc.head} <= there:
+                yield number, arc

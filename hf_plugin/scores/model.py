@@ -119,7 +119,10 @@ class HuggingFaceModel:
 
     def skipped(self, component: str, layer: int) -> Sequence[nn.Module]:
         """All layers below the one below."""
-        return self._layers(component)[: max(layer - 1, 0)]
+        skipped = self._layers(component)[: max(layer - 1, 0)]
+        # DeBERTa-v2's larger models have a convolution beside their lowest layer.
+        convolution = getattr(getattr(self.model.base_model, "encoder", None), "conv", None)
+        return [*skipped, convolution] if skipped and convolution is not None else skipped
 
     def reused(self, component: str, layer: int) -> Sequence[nn.Module]:
         """The layer below; for a decoder the encoder, for ED the self-attention before it."""

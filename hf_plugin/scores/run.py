@@ -18,10 +18,10 @@ from headprune.scores.compute import (
     Watch,
     compute_scores,
     needs_data,
-    require_known,
     syntactic_scores,
 )
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import require_known
 from headprune.scores.syntax import ParsedBatch, read_parses
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
@@ -82,7 +82,8 @@ def score_heads(
         if max_examples is not None:
             examples = examples.subset(max_examples)
         encoded = encode(examples, tokenizer, max_length=max_length)
-        special = frozenset(tokenizer.all_special_ids)
+        # The unknown word does stand for text.
+        special = frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
         data = f"{chosen.data_name}.{split}[{len(examples)}]"
         settings = {"max_length": max_length}
         settings |= {"subset_seed": SUBSET_SEED} if max_examples is not None else {}

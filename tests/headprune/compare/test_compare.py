@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from headprune import HeadPlan, UsageError
+from headprune.compare.claimed_folder import claim
 from headprune.compare.claims import against_random, claims
 from headprune.compare.correlations import Correlation, correlation
 from headprune.compare.iterate import iterate
@@ -209,6 +210,13 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
         compared(subject(settings={"model": "another"}), tmp_path)
     with pytest.raises(UsageError, match=r"other settings \(at_least\)"):
         compared(subject(), tmp_path, at_least=0)
+
+
+def test_a_folder_in_which_nothing_was_done_yet_takes_other_settings(tmp_path):
+    claim(tmp_path, {"model": "mistyped"})
+    compared(subject(), tmp_path)
+    with pytest.raises(UsageError, match="other settings"):
+        claim(tmp_path, {"model": "another"})
 
 
 def test_the_report_has_tables_claims_and_figures(tmp_path):

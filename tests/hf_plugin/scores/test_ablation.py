@@ -64,6 +64,17 @@ def test_every_mask_gives_what_the_plain_loop_gives(family, pruned):
         assert differing  # masks do something
 
 
+def test_a_convolution_beside_the_lowest_layer_is_no_obstacle():
+    model = build("deberta-v2", AutoModelForSequenceClassification, conv_kernel_size=3)
+    scored = HuggingFaceModel(model)
+    cases = cases_of(scored, "ablation")
+    _, found = masked_outcomes(scored, data("deberta-v2"), cases, at_once=4)
+    for (component, layer), masks in cases.items():
+        for mask, outcome in zip(masks, found[component, layer], strict=True):
+            expected = naive(model, data("deberta-v2"), component, layer, mask)
+            torch.testing.assert_close(outcome.losses, expected.losses, atol=1e-5, rtol=1e-5)
+
+
 def test_the_first_token_goes_on_alone_only_where_nothing_else_is_looked_at():
     seen = []
     for family, auto, alone in (

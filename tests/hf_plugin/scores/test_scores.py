@@ -143,7 +143,9 @@ def test_statistics_are_those_of_the_attention_weights(family):
     model = classifier(family, attn_implementation="eager")
     batch = data(family)
     outputs = model(**batch, output_attentions=True)
-    found = attention_statistics(model, cut_up(batch, 2))
+    separators = frozenset(batch["input_ids"][0, :2].tolist())
+    scored = HuggingFaceModel(model, special_tokens=separators)
+    found = core_statistics.attention_statistics(scored, cut_up(batch, 2))
     for name in shape_of(family):
         maps = outputs.get(
             {"ES": "attentions", "ED": "cross_attentions", "DS": "decoder_attentions"}[name]
@@ -151,6 +153,7 @@ def test_statistics_are_those_of_the_attention_weights(family):
         maps = outputs.encoder_attentions if maps is None else maps
         queries = batch["attention_mask"].bool() if name == "ES" else batch["labels"].ne(-100)
         keys = batch["labels"].ne(-100) if name == "DS" else batch["attention_mask"].bool()
+        text = ~torch.isin(scored.keys(name, batch), torch.tensor(sorted(separators)))
         for layer, weights in enumerate(maps):
             for head in range(HEADS):
                 expected = dict.fromkeys(STATISTICS, 0.0)
@@ -160,7 +163,7 @@ def test_statistics_are_those_of_the_attention_weights(family):
                         allowed[t + 1 :] = False
                     p, mean = weights[b, head, t][allowed], weights[b, :, t].mean(0)[allowed]
                     n = len(p)
-                    expected["confidence"] += p.max().item()
+                    expected["confidence"] += (p * text[b][allowed]).max().item()
                     expected["entropy"] -= torch.special.xlogy(p, p).sum().item()
                     expected["sparsity"] += (p < THRESHOLD).float().mean().item()
                     norm = p.square().sum().sqrt().item()
