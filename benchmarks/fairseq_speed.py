@@ -57,14 +57,17 @@ def by_ctranslate2(
 
     from fairseq_plugin.ctranslate2_spec import make_spec
 
+    # fairseq takes one more step for the </s> of a hypothesis, CTranslate2 ends at the longest;
+    # and it gives the source an </s>.
     length = source.size(1)
-    sentences = [[words[token] for token in row] for row in source.tolist()]
+    steps = length + 1
+    sentences = [[words[token] for token in row] for row in source[:, :-1].tolist()]
 
     def search(translator: ctranslate2.Translator) -> None:
         found = translator.translate_batch(
-            sentences, beam_size=BEAM, min_decoding_length=length, max_decoding_length=length
+            sentences, beam_size=BEAM, min_decoding_length=steps, max_decoding_length=steps
         )
-        assert {len(result.hypotheses[0]) for result in found} == {length}
+        assert {len(result.hypotheses[0]) for result in found} == {steps}
 
     turns = {}
     for name, quantization in CTRANSLATE2:
@@ -117,7 +120,11 @@ def main() -> None:
             turns |= by_ctranslate2(models, words, searched["src_tokens"], threads=options.threads)
         seconds = in_turns(turns, rounds=options.rounds, label=job)
         flops = partial(
-            forward_flops, sizes=Sizes(), source=options.length, target=options.length, beam=beam
+            forward_flops,
+            sizes=Sizes(vocabulary=options.vocabulary),
+            source=options.length,
+            target=options.length,
+            beam=beam,
         )
         ceilings = {
             name: flops(PLANS[FULL]) / flops(plan)

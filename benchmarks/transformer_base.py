@@ -90,6 +90,8 @@ def training_step(model: Any, batch: Sample) -> None:
 def beam_search(model: Any, batch: Sample, words: Dictionary, *, beam: int = BEAM) -> None:
     """Translate a batch, each sentence into as many words as the source has: no step is spared."""
     model.eval()
+    for layer in model.decoder.layers:
+        layer.make_generation_fast_()  # as fairseq-generate does
     length = batch["src_tokens"].size(1)
     search = SequenceGenerator(
         [model], words, beam_size=beam, max_len_b=length, max_len_a=0, min_len=length

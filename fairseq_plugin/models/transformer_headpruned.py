@@ -87,6 +87,14 @@ class HeadPrunedDecoderLayer(TransformerDecoderLayerBase):
             encoder_decoder_attention=True,
         )
 
+    def forward(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None, Any]:
+        x, weights, state = super().forward(*args, **options)
+        if weights is not None and weights.dim() == 4 and self.encoder_attn.form == "mask":
+            # By head, H x B x T x S, to be averaged as alignment: masked heads do not enter it.
+            kept = self.encoder_attn.kept_heads
+            weights = weights[kept] if len(kept) else None
+        return x, weights, state
+
 
 class HeadPrunedEncoder(TransformerEncoderBase):
     """fairseq's Transformer encoder, each layer with its own heads."""
@@ -123,6 +131,8 @@ class HeadPrunedDecoder(TransformerDecoderBase):
         features_only: bool = False,
         **options: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
+        if options.get("alignment_layer") is None:
+            options["alignment_layer"] = self._aligning_layer
         if incremental_state is None or torch.is_grad_enabled():
             with autocast.forward_pass(self.cfg, prev_output_tokens):
                 x, extra = super().forward(
@@ -149,6 +159,19 @@ class HeadPrunedDecoder(TransformerDecoderBase):
         order = BeamOrder(new_order)
         for attention in self._attentions:
             attention.reorder_cache(incremental_state, order)
+
+    @cached_property
+    def _aligning_layer(self) -> int | None:
+        """The topmost layer that has heads of ED; None where none has, and for fairseq's default.
+
+        fairseq takes the top layer, which may have no weights to give here.
+        """
+        having = [
+            number
+            for number, layer in enumerate(self.layers)
+            if layer.encoder_attn is not None and len(layer.encoder_attn.kept_heads)
+        ]
+        return having[-1] if having else None
 
     @cached_property
     def _attentions(self) -> tuple[HeadPrunedAttention, ...]:

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -94,6 +94,10 @@ def test_mask_equals_remove(plan, before):
     mask = build(head_plan=plan.to_json(), head_form="mask", **style).eval()
     remove = build(head_plan=plan.to_json(), **style).eval()
     torch.testing.assert_close(outputs(mask), outputs(remove), atol=1e-5, rtol=1e-5)
+    (masked,), (removed,) = (model(**batch())[1]["attn"] for model in (mask, remove))
+    assert (masked is None) == (removed is None) == (not any(plan.kept["ED"]))
+    if masked is not None:
+        torch.testing.assert_close(masked, removed, atol=1e-5, rtol=1e-5)
     if plan.is_full:
         return
     assert sum(p.numel() for p in remove.parameters()) < sum(p.numel() for p in mask.parameters())
@@ -104,6 +108,20 @@ def test_mask_and_remove_translate_alike(plan):
     mask = build(head_plan=plan.to_json(), head_form="mask").eval()
     remove = build(head_plan=plan.to_json()).eval()
     assert_same_translations(beam_search(mask), beam_search(remove))
+
+
+def test_words_are_aligned_by_the_topmost_layer_that_has_heads():
+    found = []
+    for form in ("remove", "mask"):
+        model = build(head_plan=NO_HEADS_HERE_AND_THERE.to_json(), head_form=form).eval()
+        aligner = SequenceGeneratorWithAlignment(
+            [model], dictionary(), beam_size=2, max_len_b=8, print_alignment="hard"
+        )
+        inputs = batch()
+        target = inputs.pop("prev_output_tokens")
+        hypotheses = aligner.generate([model], {"net_input": inputs, "target": target})
+        found.append([each["alignment"] for sentence in hypotheses for each in sentence])
+    assert found[0] == found[1] and any(len(alignment) for alignment in found[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
