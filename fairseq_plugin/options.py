@@ -114,7 +114,10 @@ def store_plan(args: Any, plan: HeadPlan) -> None:
 
 def _take_layers(plan: HeadPlan, component: str, layers: str) -> HeadPlan:
     depth = len(plan.heads[component])
-    numbers = sorted(int(layer) for layer in layers.split(","))
+    try:
+        numbers = sorted(int(layer) for layer in layers.split(","))
+    except ValueError:
+        raise UsageError(f"layers to keep: {layers!r}; give numbers with commas, 0,2,4") from None
     for number in numbers:
         if not 0 <= number < depth:
             raise UsageError(f"{component}: no layer {number} to keep, the model has {depth}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("output", type=Path)
     options = parser.parse_args(arguments)
 
-    temporary = options.output.with_name(f".{options.output.name}.tmp")
+    # A name of its own: fairseq-preprocess may outlive a run that was killed.
+    temporary = options.output.with_name(f".{options.output.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     command = [sys.executable, "-m", "fairseq_cli.preprocess"]
     command += ["--source-lang", options.source_lang, "--target-lang", options.target_lang]

@@ -145,6 +145,10 @@ begin() {
     # Python packages are found from any folder, and nothing in DIR is taken for one.
     PYTHONPATH=$(cd "$data_prep_dir/.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
     export PYTHONPATH PYTHONSAFEPATH=1 PYTHONUTF8=1
+    local needed="fairseq sacremoses sentencepiece subword_nmt tqdm" lacking
+    lacking=$("$python" -c 'import importlib.util as i, sys
+print(*(name for name in sys.argv[1:] if not i.find_spec(name)))' $needed)
+    [ -z "$lacking" ] || usage_error "$python lacks $lacking; run 'make setup' first"
     if [ -z "$workers" ]; then
         workers=$("$python" -c 'from data_prep.lib.parallel import available_cores as n; print(n())')
     fi
@@ -161,13 +165,12 @@ step() {
     "$python" -m data_prep.lib.steps "$@"
 }
 
-# pair_step SPLIT SOURCE TARGET [OPTIONS...]: checks two parallel files and puts them into raw/.
+# pair_step SPLIT SOURCE TARGET: checks two parallel files and puts them into raw/.
 pair_step() {
     local split=$1 source=$2 target=$3
-    shift 3
     local files=("raw/$split.$source_lang" "raw/$split.$target_lang")
     step "raw.$split" --in "$source" "$target" --out "${files[@]}" \
-        --do data_prep.lib.corpus "$source" "$target" "${files[@]}" "$@"
+        --do data_prep.lib.corpus "$source" "$target" "${files[@]}"
 }
 
 # From raw/ to tok/ (sentencepiece needs none): tokenise_all SPLITS...

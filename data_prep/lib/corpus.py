@@ -168,30 +168,20 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("out_source", type=Path)
     parser.add_argument("out_target", type=Path)
-    parser.add_argument(
-        "--drop-empty", action="store_true", help="leave out pairs of which one side is empty"
-    )
     options = parser.parse_args(arguments)
 
-    dropped = 0
-
-    def kept() -> Iterator[tuple[str, ...]]:
-        nonlocal dropped
+    def pairs() -> Iterator[tuple[str, ...]]:
         empty = True
         for row in read_parallel(options.source, options.target):
-            if options.drop_empty and not all(text.strip() for text in row):
-                dropped += 1
-            else:
-                empty = False
-                yield row
+            empty = False
+            yield row
         if empty:
-            raise DataError(f"{options.source}, {options.target}: no pair has text on both sides")
+            raise DataError(f"{options.source}, {options.target}: there is no pair in them")
 
     count = write(
-        progress(kept(), what=options.out_source.name), options.out_source, options.out_target
+        progress(pairs(), what=options.out_source.name), options.out_source, options.out_target
     )
-    told = f", left out {dropped} with an empty side" if dropped else ""
-    print(f"{options.out_source}, {options.out_target}: {count} pairs{told}", file=sys.stderr)
+    print(f"{options.out_source}, {options.out_target}: {count} pairs", file=sys.stderr)
 
 
 if __name__ == "__main__":

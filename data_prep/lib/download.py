@@ -198,6 +198,8 @@ def download(
     Raises:
         DataError: there is no such file, the connection breaks too often, or a checksum differs.
     """
+    if not url.isascii():
+        raise UsageError(f"{url}: an address has no such letters; write them as %XX")
     name = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
     if not name:
         raise UsageError(f"{url}: the address does not end in the name of a file")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,16 +10,11 @@ from typing import Any
 
 from data_prep.lib.cli import run
 from data_prep.lib.corpus import count_lines
+from data_prep.lib.download import digest
 from data_prep.lib.steps import MANIFEST, tool_versions
 from headprune.files import write_text_atomically
 
 SPLITS = ("train", "valid", "test")
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _dictionary_size(path: Path) -> int:
@@ -54,7 +48,7 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
         "generate_options": [*undo, "--source-lang", source, "--target-lang", target],
         "reference": f"raw/test.{target}",
         "sources": [
-            {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
+            {"file": path.name, "bytes": path.stat().st_size, "sha256": digest(path)}
             for path in options.source
         ],
         "tools": tool_versions(

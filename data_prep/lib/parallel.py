@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -25,7 +26,16 @@ _function: Callable[[Chunk], Any] | None = None
 
 def _prepare(make: Callable[[], Callable[[Chunk], Any]]) -> None:
     global _function
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _function = make()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot stop its workers, which wait for its next chunk."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _apply(chunk: Chunk) -> Any:

@@ -151,7 +151,7 @@ def find_training(folder: Path, target: str) -> list[Found]:
     """The training sources in a folder of the user's: published archives and plain pairs.
 
     Raises:
-        DataError: there are none, or a plain file lacks its other side.
+        DataError: there are none.
     """
     found = []
     for source in training_sources(target):
@@ -162,9 +162,12 @@ def find_training(folder: Path, target: str) -> list[Found]:
         for path in folder.glob("*.en*")
         if path.name.endswith((".en", ".en.gz"))
     }
-    for name in sorted(names):
-        pair = None if _is_held_out(name) else _pair(folder, *_plain(name, target))
-        if pair:
+    for name in sorted(name for name in names if not _is_held_out(name)):
+        pair = _pair(folder, *_plain(name, target))
+        if pair is None:
+            # It may have another language: no mistake, but nothing to be silent about.
+            print(f"note: {name}.en has no {name}.{target}, left out", file=sys.stderr)
+        else:
             found.append(Found(f"plain-{name}", pair))
     if not found:
         archives = ", ".join(source.archive for source in training_sources(target))

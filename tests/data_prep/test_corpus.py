@@ -100,11 +100,3 @@ def test_nothing_is_written_of_a_broken_corpus(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         corpus.main(arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-
-
-def test_drop_empty(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "a", b"1\n\n3\n4\n")
-    write_bytes(tmp_path / "b", b"1\n2\n \n4\n")
-    arguments = [str(tmp_path / name) for name in ("a", "b", "out.a", "out.b")]
-    corpus.main([*arguments, "--drop-empty"])
-    assert (tmp_path / "out.a").read_text() == (tmp_path / "out.b").read_text() == "1\n4\n"

@@ -173,6 +173,8 @@ def test_a_folder_of_plain_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "valid": ["valid.en", "valid.de"],
         "test": ["newstest2014.en-de.en.gz", "newstest2014.en-de.de.gz"],
     }
+    wmt14.find_training(tmp_path, "de")
+    assert capsys.readouterr().err == "note: x.en has no x.de, left out\n"
 
 
 def test_a_folder_of_archives_and_plain_files(
