@@ -156,6 +156,8 @@ def plan(
         raise UsageError("give --shape or --model, not both")
     if scores and (prune or shape):
         raise UsageError("--scores goes with --percent or --keep, and brings the shape along")
+    if best and not scores:
+        raise UsageError("--best goes with --scores, the file that says what the best heads are")
     loaded = _load_model(model) if model else None
     within = loaded.plan if loaded else None
     if scores:
@@ -206,9 +208,17 @@ def show(
         Path, typer.Argument(help="A plan file, a fairseq checkpoint or a Hugging Face folder.")
     ],
     width: Annotated[
-        int, typer.Option(min=1, help="For a plan: width of the model (a model has its own).")
-    ] = 512,
-    feed_forward: Annotated[int, typer.Option(min=0, help="For a plan: inner width.")] = 2048,
+        int | None,
+        typer.Option(
+            min=1,
+            help="For a plan: width of the model (a model has its own).",
+            show_default="64 for each head",
+        ),
+    ] = None,
+    feed_forward: Annotated[
+        int | None,
+        typer.Option(min=0, help="For a plan: inner width.", show_default="4 x width"),
+    ] = None,
     vocabulary: Annotated[
         int, typer.Option(min=0, help="For a plan: size of the vocabulary.")
     ] = 32000,
@@ -225,6 +235,10 @@ def show(
     if not path.is_dir() and not _looks_like_checkpoint(path):
         plan = HeadPlan.load(path)
         heads = {name: layers[0] for name, layers in plan.heads.items()}
+        if width is None:  # as Transformer-Base and -Big, BERT-base and -large have it
+            width = 64 * max(heads.values())
+        if feed_forward is None:
+            feed_forward = 4 * width
         for name, number in heads.items():
             if width % number:
                 raise UsageError(f"{name}: width {width} does not divide into {number} heads")

@@ -220,7 +220,7 @@ def glue(
     except ImportError as error:
         raise UsageError(
             f"headprune glue needs transformers and what goes with it ({error}): "
-            "pip install 'headprune[hf]'"
+            "pip install -e '.[hf]' in headprune's folder"
         ) from None
     import torch
 

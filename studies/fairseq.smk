@@ -72,7 +72,7 @@ rule prepare:
         f"{DATA}/prep.json",
     params:
         script=STUDY.data_script,
-        flags=STUDY.data_args,
+        flags=[*STUDY.data_args, *(["--from-dir", str(Path(DATA_DIR).resolve())] if DATA_DIR else [])],
     log:
         f"{OUT}/logs/prepare.log",
     threads: threads_of("prepare")

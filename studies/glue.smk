@@ -1,6 +1,5 @@
 """A GLUE study: prune the pretrained encoder, fine-tune it on each task, measure, report."""
 
-DATA_DIR = config.get("data_dir", STUDY.data_dir)
 CHANGED = STUDY.changed_runs()
 TARGETS = [f"{OUT}/table.md", f"{OUT}/figure.png", *([f"{OUT}/changes.md"] if CHANGED else [])]
 

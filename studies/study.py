@@ -32,6 +32,7 @@ from studies.yaml_checks import (
 )
 
 PRECISIONS = ("fp32", "fp16", "bf16")
+_PLUGIN = "transformer_headpruned"
 FORMS = ("remove", "mask")
 
 # Everything that a study may leave out, in one place.
@@ -171,7 +172,7 @@ def _study(raw: object) -> Study:
         pair=_pair(data["pair"]),
         data_script=as_text(data["script"], "data.script"),
         data_args=as_flags(data.get("args", {}), "data.args", reserved=RESERVED_DATA_ARGS),
-        arch=as_text(values["arch"], "arch"),
+        arch=_arch(values["arch"]),
         form=as_choice(values["form"], FORMS, "form"),
         precision=as_choice(values["precision"], PRECISIONS, "precision"),
         model_flags=as_flags(values["model"], "model", reserved=RESERVED_FLAGS),
@@ -207,6 +208,13 @@ def _length(finetune: Mapping[str, Any]) -> str:
     if "max-update" in finetune:
         return f"{as_whole(finetune['max-update'], 'finetune.max-update', least=1)}up"
     raise DataError("finetune: max-epoch or max-update is needed, or it would never end")
+
+
+def _arch(value: Any) -> str:
+    arch = as_text(value, "arch")
+    if not arch.startswith(_PLUGIN):
+        raise DataError(f"arch: {arch} is none of the plugin's ({_PLUGIN}, {_PLUGIN}_small, ...)")
+    return arch
 
 
 def _pair(raw: object) -> tuple[str, str]:

@@ -127,6 +127,7 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
     ("arguments", "message"),
     [
         ([], "give one of --percent, --keep and --prune"),
+        (["--percent", 5, "--best", "low"], "--best goes with --scores, the file that says what the best heads are"),
         (["--percent", 5, "--prune", "odd"], "give one of --percent, --keep and --prune"),
         (["--keep", "ES=5", "--percent", 0], "give one of --percent, --keep and --prune"),
         (["--percent", 101], "101.0% is not between 0 and 100"),
@@ -345,7 +346,8 @@ def test_show_takes_the_sizes_of_the_model(plan_file: Path) -> None:
 def test_show_of_a_plan_for_bert(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     select.by_location(BERT, prune="top 3 + bottom 3").save(path)
-    outcome = headprune("show", path, "--width", 768, "--feed-forward", 3072)
+    outcome = headprune("show", path)  # 768 wide, as 12 heads of 64
+    assert outcome == headprune("show", path, "--width", 768, "--feed-forward", 3072)
     assert (outcome.status, outcome.err) == (0, "")
     assert "ES=0,0,0,12,12,12,12,12,12,0,0,0" in outcome.out
     assert "28,348,416 -> 14,178,816" in outcome.out

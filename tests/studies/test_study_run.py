@@ -52,12 +52,19 @@ def test_a_mistake_in_a_study_is_named(tmp_path: Path) -> None:
 
 
 def test_glue_data_can_be_named_on_the_command_line(tmp_path: Path) -> None:
-    done = run("glue", tmp_path / "out", "data_dir=/somewhere/GLUE", "-n", "-p", "--quiet", "host")
+    data = tmp_path / "GLUE"
+    mistaken = run("glue", tmp_path / "out", f"data_dir={data}", "-n")
+    assert mistaken.returncode != 0
+    assert f"data_dir: there is no folder {data}" in mistaken.stdout + mistaken.stderr
+    data.mkdir()
+    done = run("glue", tmp_path / "out", f"data_dir={data}", "-n", "-p", "--quiet", "host")
     assert done.returncode == 0, done.stderr
     commands = [line for line in done.stdout.splitlines() if "headprune glue" in line]
-    assert commands and all("--data-dir=/somewhere/GLUE" in line for line in commands)
+    assert commands and all(f"--data-dir={data}" in line for line in commands)
     control = next(line for line in commands if "--kind=control" in line)
     assert "--select=none" in control and "--form" not in control
+    done = run("multi30k", tmp_path / "out", f"data_dir={data}", "-n", "-p")
+    assert f"--from-dir {data}" in done.stdout + done.stderr
 
 
 @pytest.mark.slow
