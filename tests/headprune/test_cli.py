@@ -127,7 +127,8 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
     ("arguments", "message"),
     [
         ([], "give one of --percent, --keep and --prune"),
-        (["--percent", 5, "--best", "low"], "--best goes with --scores, the file that says what the best heads are"),
+        (["--percent", 5, "--best", "low"],
+         "--best goes with --scores, the file that says what the best heads are"),
         (["--percent", 5, "--prune", "odd"], "give one of --percent, --keep and --prune"),
         (["--keep", "ES=5", "--percent", 0], "give one of --percent, --keep and --prune"),
         (["--percent", 101], "101.0% is not between 0 and 100"),

@@ -63,7 +63,7 @@ def test_glue_data_can_be_named_on_the_command_line(tmp_path: Path) -> None:
     assert commands and all(f"--data-dir={data}" in line for line in commands)
     control = next(line for line in commands if "--kind=control" in line)
     assert "--select=none" in control and "--form" not in control
-    done = run("multi30k", tmp_path / "out", f"data_dir={data}", "-n", "-p")
+    done = run("multi30k", tmp_path / "out", f"data_dir={data}", "-n", "-p", "--quiet", "host")
     assert f"--from-dir {data}" in done.stdout + done.stderr
 
 
