@@ -1,21 +1,35 @@
-"""Linear layers by oneDNN, where no gradient is asked for on a CPU.
+"""Linear layers by the faster library, where no gradient is asked for on a CPU.
 
-PyTorch multiplies float32 matrices on CPUs by MKL, which leaves more than half of the speed of
-some processors (AMD's with AVX-512) unused; oneDNN, that PyTorch also comes with, does not. It
-takes the weights as they are: there is no second copy of them that could grow old.
+PyTorch multiplies float32 matrices on CPUs by MKL, which is made for Intel's processors and leaves
+more than half of the speed of some others (AMD's with AVX-512) unused; oneDNN, that PyTorch also
+comes with, does not. It takes the weights as they are: there is no second copy of them that could
+grow old.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 _AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def _is_intel() -> bool:
+    try:
+        processor = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        processor = platform.processor()
+    return "GenuineIntel" in processor
+
+
+_MKL_IS_FASTER = _is_intel()
 
 _LEAST_PRODUCTS = 2**21
 """Of numbers; for fewer, calling oneDNN takes as long as MKL's computation."""
@@ -129,7 +143,8 @@ def speed_up_linears(model: nn.Module) -> None:
 def by_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether x W^T is for oneDNN."""
     return bool(
-        x.numel() * weight.size(0) >= _LEAST_PRODUCTS
+        not _MKL_IS_FASTER
+        and x.numel() * weight.size(0) >= _LEAST_PRODUCTS
         and _AVAILABLE
         and not torch.is_grad_enabled()
         and x.dtype == weight.dtype == torch.float32

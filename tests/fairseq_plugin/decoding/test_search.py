@@ -21,10 +21,11 @@ from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, NOTHING_LEF
 BOTH_NORMS = pytest.mark.parametrize("before", [False, True], ids=["post-norm", "pre-norm"])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def as_if_large() -> Iterator[None]:
-    """Small models take the ways that are for large ones."""
+@pytest.fixture(scope="module", autouse=True, params=[False, True], ids=["oneDNN", "MKL"])
+def as_if_large(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small models take the ways that are for large ones, on either maker's processors."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear, "_MKL_IS_FASTER", request.param)
         patch.setattr(linear, "_LEAST_PRODUCTS", 1)
         patch.setattr(projection, "_AT_ONCE", 100)
         yield
