@@ -36,7 +36,6 @@ from benchmarks.transformer_base import (
 from headprune.compare.turns import speedup
 from headprune.memory import KEEP_MEMORY
 
-STEPS = 4  # from the second on, Adam has its averages
 DEFAULT, KEPT = "as it is", "kept"
 
 
@@ -49,7 +48,7 @@ class Measured:
 
 
 def train(name: str, options: argparse.Namespace) -> tuple[int, float]:
-    """Peak memory in bytes and the median of a step's seconds.
+    """Peak memory in bytes, and the median of a step's seconds in the later half of the steps.
 
     To be called in a new process, as a process's peak never falls.
     """
@@ -60,14 +59,15 @@ def train(name: str, options: argparse.Namespace) -> tuple[int, float]:
     batch = random_batch(words, sentences=options.sentences, length=options.length)
     optimizer = torch.optim.Adam(model.parameters())
     seconds = []
-    for _ in range(STEPS):
+    for _ in range(options.steps):
         began = time.perf_counter()
         training_step(model, batch)
         optimizer.step()
         seconds.append(time.perf_counter() - began)
+    used = _largest_resident_set() - before
     if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated(), statistics.median(seconds[1:])
-    return _largest_resident_set() - before, statistics.median(seconds[1:])
+        used = torch.cuda.max_memory_allocated()
+    return used, statistics.median(seconds[len(seconds) // 2 :])
 
 
 def _largest_resident_set() -> int:
@@ -80,6 +80,7 @@ def main() -> None:
     arguments = parser(__doc__, rounds=3)
     arguments.add_argument("--sentences", type=int, default=64, help="of a batch")
     arguments.add_argument("--length", type=int, default=32, help="tokens of a sentence")
+    arguments.add_argument("--steps", type=int, default=10, help="of training, two at least")
     arguments.add_argument("--vocabulary", type=int, default=32000)
     options = arguments.parse_args()
     context = multiprocessing.get_context("spawn")
