@@ -88,6 +88,8 @@ def main() -> None:
     found: dict[str, dict[str, Measured]] = {
         memory: {name: Measured() for name in PLANS} for memory in environments
     }
+    for variable in KEEP_MEMORY:
+        os.environ.pop(variable, None)
     for _ in track(range(options.rounds), "measuring", console=Console(stderr=True)):
         for name in PLANS:
             for memory, environment in environments.items():
