@@ -220,7 +220,7 @@ finish() {
     [ "$dictionaries" = joined ] || separate=(--separate-dictionaries)
     step bin --in "${pieces[@]}" --out bin --do data_prep.lib.binarise \
         --source-lang "$source_lang" --target-lang "$target_lang" \
-        ${separate[@]+"${separate[@]}"} bpe bin --workers "$workers"
+        ${separate[@]+"${separate[@]}"} bpe bin
 
     for file in ${source_files[@]+"${source_files[@]}"}; do
         sources+=(--source "$file")
