@@ -107,7 +107,7 @@ def differing(mine: Path, other: Path) -> list[str]:
 
 def main() -> None:
     """Make a corpus, measure and compare."""
-    arguments = parser(__doc__, rounds=3)
+    arguments = parser(__doc__, rounds=3, torch_threads=False)
     arguments.add_argument("--text", type=Path, required=True, help="raw train.en and train.de")
     arguments.add_argument("--pairs", type=int, default=100_000)
     arguments.add_argument("--workers", type=int, default=2)

@@ -50,11 +50,12 @@ class Figure:
     ceiling: float | None = None
 
 
-def parser(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
-    """The options that all benchmarks have."""
+def parser(doc: str | None, *, rounds: int, torch_threads: bool = True) -> argparse.ArgumentParser:
+    """The options that all benchmarks have; ``--threads`` where torch is what is measured."""
     made = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
     made.add_argument("--rounds", type=int, default=rounds, help="how often each job is timed")
-    made.add_argument("--threads", type=int, default=torch.get_num_threads())
+    if torch_threads:
+        made.add_argument("--threads", type=int, default=torch.get_num_threads())
     made.add_argument("--output", type=Path, help="write NAME.json, .png and .svg to this folder")
     return made
 

@@ -49,8 +49,7 @@ begin
 
 if [ -z "$from_dir" ]; then
     url=${url:-$default_url}
-    "$python" -m data_prep.lib.download --to download "$url"
-    list=download/$(basename "${url%%\?*}")
+    list=$("$python" -m data_prep.lib.download --to download "$url")
 else
     list=""
     for name in deu.txt deu.txt.gz deu-eng.zip; do

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune.errors import UsageError
+from headprune.folders import require_outside
 from headprune.scores_cli import progress, refuse
 
 if TYPE_CHECKING:
@@ -354,10 +355,7 @@ def _subject(model: Path, *, options: _Options, epochs_by_default: float) -> Sub
 def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
     others = ("data", "finetune", "metric", "beam")
     refuse(f"{model} is no fairseq checkpoint", **{n: getattr(options, n) for n in others})
-    if options.output.resolve().is_relative_to(model.resolve()):
-        raise UsageError(
-            f"{options.output}: lies in the model's folder, of which copies are made; give another"
-        )
+    require_outside(options.output, model)
     if options.task is None:
         raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
     try:

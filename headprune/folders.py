@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
+
+
+def require_outside(path: Path, model: Path) -> None:
+    """Refuse to write within a model's folder, whose contents are copied with the pruned model.
+
+    Raises:
+        UsageError: ``path`` is the folder ``model``, or lies in it.
+    """
+    if path.resolve().is_relative_to(model.resolve()):
+        raise UsageError(f"{path}: lies in the folder of the model, {model}; give another place")
 
 
 @contextmanager

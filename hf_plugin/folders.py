@@ -13,7 +13,7 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
-from headprune.folders import new_folder
+from headprune.folders import new_folder, require_outside
 from headprune.plan import HeadPlan
 from hf_plugin.families import Attention, attentions, form_of
 from hf_plugin.fingerprints import model_fingerprint
@@ -178,8 +178,7 @@ class Pruned:
             UsageError: ``path`` lies in the source's folder.
             DataError: ``path`` exists and is not empty, or cannot be written.
         """
-        if path.resolve().is_relative_to(self.source.resolve()):
-            raise UsageError(f"{path}: lies in the folder that is pruned; give another place")
+        require_outside(path, self.source)
         with new_folder(path) as temporary:
             unwanted = shutil.ignore_patterns(*_NOT_COPIED)
             shutil.copytree(self.source, temporary, ignore=unwanted, dirs_exist_ok=True)

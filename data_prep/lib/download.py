@@ -255,14 +255,14 @@ def patience_of(options: argparse.Namespace) -> Patience:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Download files."""
+    """Download files, and print where each one is."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.download", description=__doc__)
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")
     add_patience_options(parser)
     parser.add_argument("urls", nargs="+", metavar="URL")
     options = parser.parse_args(arguments)
     for url in options.urls:
-        download(url, options.to, patience=patience_of(options))
+        print(download(url, options.to, patience=patience_of(options)))
 
 
 if __name__ == "__main__":

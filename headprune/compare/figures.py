@@ -94,25 +94,34 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
             label=name,
         )
     if "random" in names:
-        values = [getattr(cell(rows, "random", percent), when) for percent in percents]
-        means = [value.mean for value in values]
-        margins = [2 * (value.sd or 0.0) for value in values]
-        if len(percents) == 1:  # no line, and no band
-            axes.errorbar(
-                percents,
-                means,
-                yerr=margins,
-                marker="o",
-                markersize=9,
-                color=DARK,
-                linewidth=2.5,
-                capsize=6,
-                label="random ± 2 standard deviations" if any(margins) else "random",
-            )
-            return
-        axes.plot(percents, means, color=DARK, linewidth=2.5, label="random")
-        if not any(margins):  # of one seed
-            return
+        _draw_random(
+            axes, percents, [getattr(cell(rows, "random", percent), when) for percent in percents]
+        )
+
+
+def _draw_random(axes: Axes, percents: Sequence[float], values: Sequence[Spread]) -> None:
+    """Two standard deviations about the mean of random heads: a band, or at one percentage a bar.
+
+    Neither of one seed.
+    """
+    means = [value.mean for value in values]
+    margins = [2 * (value.sd or 0.0) for value in values]
+    band = "random ± 2 standard deviations"
+    if len(percents) == 1:
+        axes.errorbar(
+            percents,
+            means,
+            yerr=margins,
+            marker="o",
+            markersize=9,
+            color=DARK,
+            linewidth=2.5,
+            capsize=6,
+            label=band if any(margins) else "random",
+        )
+        return
+    axes.plot(percents, means, color=DARK, linewidth=2.5, label="random")
+    if any(margins):
         axes.fill_between(
             percents,
             [mean - margin for mean, margin in zip(means, margins, strict=True)],
@@ -120,7 +129,7 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
             color=DARK,
             alpha=0.15,
             linewidth=0,
-            label="random ± 2 standard deviations",
+            label=band,
         )
 
 

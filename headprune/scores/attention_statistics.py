@@ -49,6 +49,7 @@ def attention_statistics(
     kinds = (*STATISTICS, *(role for role in ROLES if rarity or role != "rare"))
     sums = {kind: no_sums(found) for kind in kinds}
     counted = dict.fromkeys(found, 0)
+    special = torch.tensor(sorted(scored.special_tokens))
     batch: Batch = None
 
     def see(name: str, layer: int, weights: Tensor) -> None:
@@ -60,8 +61,7 @@ def attention_statistics(
         weights = weights.float()
         attention = scored.attentions[name][layer]
         kept = [place for place, head in enumerate(attention.present) if head in attention.kept]
-        special = torch.tensor(sorted(scored.special_tokens), device=keys.device)
-        separators = torch.isin(keys, special)  # B x S
+        separators = torch.isin(keys, special.to(keys.device))  # B x S
         of_batch = statistics(weights, real, separators, kept=kept)
         of_batch |= roles(weights, keys, separators, component=name, rarity=rarity)
         for kind, values in of_batch.items():  # B x H' x T

@@ -251,12 +251,19 @@ def test_a_killed_preparation_goes_on(script: Script, tmp_path: Path, python: st
 
 
 @pytest.mark.slow
-def test_tatoeba_all_the_way(script: Script, tmp_path: Path, python: str) -> None:
-    (tmp_path / "deu.txt").write_text(
-        "".join(f"sentence number {n // 3}\tSatz Nummer {n // 2}\n" for n in range(200))
-    )
+@pytest.mark.parametrize("downloaded", [False, True])
+def test_tatoeba_all_the_way(
+    script: Script, tmp_path: Path, python: str, site: Site, downloaded: bool
+) -> None:
+    text = "".join(f"sentence number {n // 3}\tSatz Nummer {n // 2}\n" for n in range(200))
+    if downloaded:
+        site.files["/anki/deu%20eng.txt.gz?today"] = gzip.compress(text.encode())
+        source = ["--url", f"{site.url}/anki/deu%20eng.txt.gz?today"]
+    else:
+        (tmp_path / "deu.txt").write_text(text)
+        source = ["--from-dir", "."]
     done = script(
-        "tatoeba.sh", "--out", "out", "--from-dir", ".", "--valid", 5, "--test", 6, "--pair=de-en",
+        "tatoeba.sh", "--out", "out", *source, "--valid", 5, "--test", 6, "--pair=de-en",
         "--merges", 20, "--python", python, "--workers", 1, "--separate-dictionaries",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

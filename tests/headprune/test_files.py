@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, and not where they would be copied."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headprune import DataError
+from headprune import DataError, UsageError
 from headprune.files import atomic_path, write_text_atomically
+from headprune.folders import require_outside
 
 
 def names(folder: Path) -> list[str]:
@@ -90,3 +91,13 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{path}: cannot write (")
     assert names(tmp_path) == ["file"]
     assert (tmp_path / "file").read_text() == "old"
+
+
+@pytest.mark.parametrize("place", ["model", "model/pruned", "other/../model/deep/er", "link"])
+def test_places_in_the_models_folder_are_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    with pytest.raises(UsageError, match=r"lies in the folder of the model, .*model; give another"):
+        require_outside(tmp_path / place, tmp_path / "model")
+    require_outside(tmp_path / "model-pruned", tmp_path / "model")
