@@ -11,8 +11,11 @@ safe_globals.allow()
 distributed.allow_torchrun_without_gpu()
 errors.print_as_one_line()
 
+from fairseq_plugin.decoding import beam_search  # noqa: E402
 from fairseq_plugin.models.transformer_headpruned import (  # noqa: E402  (registers the model)
     HeadPrunedTransformerModel,
 )
+
+beam_search.use_with(HeadPrunedTransformerModel)
 
 __all__ = ["HeadPrunedTransformerModel"]

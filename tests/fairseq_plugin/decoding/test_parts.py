@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fairseq_plugin.decoding import linear, projection
+from fairseq_plugin.decoding import beam_search, linear, projection
 from fairseq_plugin.decoding.beam_order import BeamOrder
 from fairseq_plugin.decoding.encoder_output import OrderedEncoderOutput
 from fairseq_plugin.decoding.key_value_cache import KeyValueCache
@@ -132,3 +132,22 @@ def test_few_numbers_of_rows_reach_onednn() -> None:
     assert all(
         len(linear.pad_rows(torch.zeros(n, 1))) <= max(n + 8, 1.25 * n) for n in range(1, 999)
     )
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_best_words(data: st.DataObject) -> None:
+    """Those of topk, also where many words are equally likely or impossible."""
+    block = data.draw(st.integers(1, 5))
+    number = data.draw(st.integers(1, 4))
+    words = data.draw(st.integers(number * block, 4 * number * block + 3))
+    kinds = data.draw(st.sampled_from([2, 5, 1000]))
+    torch.manual_seed(data.draw(st.integers(0, 1000)))
+    scores = torch.randint(kinds, (3, 2, words)).float()
+    scores = scores.masked_fill(scores == 0, -torch.inf)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam_search, "_BLOCK", block)
+        values, found = beam_search.best_words(scores, number)
+    assert values.equal(scores.topk(number).values)
+    assert scores.gather(-1, found).equal(values)
+    assert all(len(set(row)) == number for row in found.flatten(0, 1).tolist())

@@ -12,7 +12,7 @@ from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from hypothesis import given, settings
 
-from fairseq_plugin.decoding import linear, projection
+from fairseq_plugin.decoding import beam_search, linear, projection
 from fairseq_plugin.decoding.recycling import Recycler
 from headprune import HeadPlan
 from tests.fairseq_plugin.models import batch, build, dictionary
@@ -28,6 +28,7 @@ def as_if_large(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(linear, "_MKL_IS_FASTER", request.param)
         patch.setattr(linear, "_LEAST_PRODUCTS", 1)
         patch.setattr(projection, "_AT_ONCE", 100)
+        patch.setattr(beam_search, "_BLOCK", 2)
         yield
 
 
@@ -192,6 +193,18 @@ def test_ensembles_with_stock_fairseqs_models() -> None:
         attention=False,
     )
     assert_same(translate(mine, mine), translate(stock, stock))
+
+
+def test_which_searches_are_quick() -> None:
+    stock, mine = pair()
+    for models, strategy, expected in (
+        ([mine], None, beam_search.QuickBeamSearch),
+        ([stock, mine], None, beam_search.QuickBeamSearch),
+        ([stock], None, search.BeamSearch),
+        ([mine], search.Sampling(D), search.Sampling),
+    ):
+        generator = SequenceGenerator(models, D, search_strategy=strategy)
+        assert type(generator.search) is expected
 
 
 def test_sentences_that_finish_at_different_steps() -> None:
