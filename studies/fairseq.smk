@@ -7,6 +7,8 @@ DATA = f"{OUT}/data"
 REFERENCE = f"{DATA}/raw/test.{STUDY.pair[1]}"
 JOB = f"{PYTHON} {ROOT}/studies/fairseq_job.py"
 PLUGIN = f"{ROOT}/fairseq_plugin"
+# No parameter of a rule: where the data are taken from is no reason to train again.
+FROM_DIR = ["--from-dir", str(DATA_DIR)] if DATA_DIR else []
 
 # A training depends on the study through its flags alone, so that editing a comment, the seeds or
 # the plans repeats nothing that was done. Programs are no inputs either: a mended script does not
@@ -72,7 +74,7 @@ rule prepare:
         f"{DATA}/prep.json",
     params:
         script=STUDY.data_script,
-        flags=[*STUDY.data_args, *(["--from-dir", str(Path(DATA_DIR).resolve())] if DATA_DIR else [])],
+        flags=STUDY.data_args,
     log:
         f"{OUT}/logs/prepare.log",
     threads: threads_of("prepare")
@@ -81,7 +83,7 @@ rule prepare:
     shell:
         # The preparation goes on where it was, too: only its last file is declared.
         'out=$(realpath -m {DATA:q}); log=$(realpath -m {log:q}); cd {ROOT:q}; '
-        'if ! {params.script:q} --out "$out" --workers {threads} {params.flags:q} >>"$log" 2>&1; then '
+        'if ! {params.script:q} --out "$out" --workers {threads} {params.flags:q} {FROM_DIR:q} >>"$log" 2>&1; then '
         'tail -n 20 "$log" >&2; exit 1; fi'
 
 

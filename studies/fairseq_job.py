@@ -30,6 +30,8 @@ from headprune.memory import KEEP_MEMORY
 
 # A training that only runs for longer is the same training: it goes on.
 LENGTH_FLAGS = ("--max-epoch", "--max-update")
+# What these name is told by its content, wherever it lies.
+PATH_FLAGS = ("--user-dir", "--head-plan", "--finetune-from-model")
 PROGRESS_EVERY_SECONDS = 60.0
 
 
@@ -258,8 +260,12 @@ def _alone_in(folder: Path) -> Iterator[int]:
 
 
 def _identity(options: argparse.Namespace, flags: Sequence[str]) -> str:
-    """What a training is: its flags, data and the files it starts from, but not its length."""
-    kept = [f for f, before in zip(flags, ["", *flags], strict=False) if before not in LENGTH_FLAGS]
+    """What a training is: its flags, data and the files it starts from, but not its length.
+
+    Nor where it lies: the files that flags name are told by their contents.
+    """
+    left_out = {*LENGTH_FLAGS, *PATH_FLAGS}
+    kept = [f for f, before in zip(flags, ["", *flags], strict=False) if before not in left_out]
     data = [p for p in (options.data / "bin").glob("*") if p.suffix in (".bin", ".idx", ".txt")]
     digests: list[str] = []
     for path in [*sorted(data), *options.depends]:

@@ -1,11 +1,13 @@
 """A GLUE study: prune the pretrained encoder, fine-tune it on each task, measure, report."""
 
 CHANGED = STUDY.changed_runs()
+# No parameter of a rule: where the data are taken from is no reason to fine-tune again.
+FROM_DIR = [f"--data-dir={DATA_DIR}"] if DATA_DIR else []
 TARGETS = [f"{OUT}/table.md", f"{OUT}/figure.png", *([f"{OUT}/changes.md"] if CHANGED else [])]
 
 
 def glue_flags(wildcards):
-    """What a run depends on: editing other parts of the study repeats nothing that was done."""
+    """What a run depends on, besides whether its model is kept."""
     row = STUDY.row(wildcards.row)
     flags = {
         "task": wildcards.task,
@@ -20,8 +22,6 @@ def glue_flags(wildcards):
         flags["form"] = wildcards.form
     if row.requested_percent is not None:
         flags["requested-percent"] = f"{row.requested_percent:g}"
-    if DATA_DIR is not None:
-        flags["data-dir"] = DATA_DIR
     return [f"--{name}={value}" for name, value in flags.items()] + list(
         STUDY.tasks[wildcards.task]
     )
@@ -54,7 +54,7 @@ rule glue:
     shell:
         # Killed, it goes on after the last whole epoch.
         "folder=$(dirname {output.result:q}); "
-        "if ! headprune glue {params.flags:q} --plan {input.plan:q} --threads {threads} "
+        "if ! headprune glue {params.flags:q} {FROM_DIR:q} --plan {input.plan:q} --threads {threads} "
         '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
         'if [ {params.keep_model} = False ]; then rm -rf "$folder/model"; fi'
 

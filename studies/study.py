@@ -158,6 +158,9 @@ def _study(raw: object) -> Study:
         if key not in data:
             raise DataError(f"missing key: data.{key}")
 
+    train = as_mapping(values["train"], "train")
+    train_flags = as_flags({**TRAIN_DEFAULTS, **train}, "train", reserved=RESERVED_FLAGS)
+    _length(train, "train")
     finetune = as_mapping(values["finetune"], "finetune")
     shape = parse_shape(values["shape"])
     seeds = as_seeds(values["seeds"])
@@ -176,11 +179,7 @@ def _study(raw: object) -> Study:
         form=as_choice(values["form"], FORMS, "form"),
         precision=as_choice(values["precision"], PRECISIONS, "precision"),
         model_flags=as_flags(values["model"], "model", reserved=RESERVED_FLAGS),
-        train_flags=as_flags(
-            {**TRAIN_DEFAULTS, **as_mapping(values["train"], "train")},
-            "train",
-            reserved=RESERVED_FLAGS,
-        ),
+        train_flags=train_flags,
         finetune_flags=as_flags(
             {**TRAIN_DEFAULTS, **finetune}, "finetune", reserved=RESERVED_FLAGS
         ),
@@ -189,7 +188,7 @@ def _study(raw: object) -> Study:
             "generate",
             reserved=RESERVED_FLAGS,
         ),
-        finetune_length=_length(finetune),
+        finetune_length=_length(finetune, "finetune"),
         shape=shape,
         rows=rows,
         seeds=seeds,
@@ -201,13 +200,13 @@ def _study(raw: object) -> Study:
     )
 
 
-def _length(finetune: Mapping[str, Any]) -> str:
-    """How long fine-tuning goes on, as it stands in signatures: `30ep` or `200up` (updates)."""
-    if "max-epoch" in finetune:
-        return f"{as_whole(finetune['max-epoch'], 'finetune.max-epoch', least=1)}ep"
-    if "max-update" in finetune:
-        return f"{as_whole(finetune['max-update'], 'finetune.max-update', least=1)}up"
-    raise DataError("finetune: max-epoch or max-update is needed, or it would never end")
+def _length(training: Mapping[str, Any], key: str) -> str:
+    """How long a training goes on, as it stands in signatures: `30ep` or `200up` (updates)."""
+    if "max-epoch" in training:
+        return f"{as_whole(training['max-epoch'], f'{key}.max-epoch', least=1)}ep"
+    if "max-update" in training:
+        return f"{as_whole(training['max-update'], f'{key}.max-update', least=1)}up"
+    raise DataError(f"{key}: max-epoch or max-update is needed, or it would never end")
 
 
 def _arch(value: Any) -> str:

@@ -55,6 +55,13 @@ def test_a_longer_training_is_the_same_training(tmp_path: Path) -> None:
     assert short != other
 
 
+def test_a_training_in_another_place_is_the_same_training(tmp_path: Path) -> None:
+    flags = ["--user-dir", "/here/fairseq_plugin", "--head-plan", "/here/plan.json", "--lr", "1"]
+    moved = [flag.replace("/here", "/there") for flag in flags]
+    given = options(tmp_path)
+    assert fairseq_job._identity(given, flags) == fairseq_job._identity(given, moved)
+
+
 def test_other_data_or_another_start_is_another_training(tmp_path: Path) -> None:
     start = tmp_path / "model.pt"
     start.write_bytes(b"one")

@@ -51,13 +51,20 @@ def test_a_mistake_in_a_study_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_mistaken_setting_is_named(tmp_path: Path) -> None:
+    done = run("glue", tmp_path / "out", "data-dir=GLUE", "-n")
+    assert done.returncode != 0
+    assert "--config data-dir: there are study, out and data_dir" in done.stdout + done.stderr
+
+
 def test_glue_data_can_be_named_on_the_command_line(tmp_path: Path) -> None:
     data = tmp_path / "GLUE"
     mistaken = run("glue", tmp_path / "out", f"data_dir={data}", "-n")
     assert mistaken.returncode != 0
     assert f"data_dir: there is no folder {data}" in mistaken.stdout + mistaken.stderr
     data.mkdir()
-    done = run("glue", tmp_path / "out", f"data_dir={data}", "-n", "-p", "--quiet", "host")
+    relative = os.path.relpath(data, ROOT)  # where snakemake is run
+    done = run("glue", tmp_path / "out", f"data_dir={relative}", "-n", "-p", "--quiet", "host")
     assert done.returncode == 0, done.stderr
     commands = [line for line in done.stdout.splitlines() if "headprune glue" in line]
     assert commands and all(f"--data-dir={data}" in line for line in commands)
