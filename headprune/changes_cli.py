@@ -40,7 +40,7 @@ def changes(
     says of BERT; the figure has a heat map for each model. Heads are matched by their numbers in
     the unpruned model; the model before may be pruned too, if less.
     """
-    from headprune.errors import UsageError
+    from headprune.errors import UsageError, needing
     from headprune.files import write_text_atomically
     from headprune.report.changes import Changes, to_csv, to_json, to_markdown
     from headprune.report.heat_map import save_heat_maps
@@ -50,12 +50,8 @@ def changes(
         raise UsageError(
             f"--label: give {len(after)} different ones, one for each fine-tuned model"
         )
-    try:
+    with needing("reading Hugging Face models needs transformers"):
         from hf_plugin.changes import head_changes, load
-    except ImportError as error:
-        raise UsageError(
-            f"reading Hugging Face models needs transformers ({error}); see the README, Install"
-        ) from None
 
     start = load(before)
     found = []

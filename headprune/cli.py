@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +14,7 @@ from headprune import select
 from headprune.changes_cli import app as changes_app
 from headprune.compare_cli import app as compare_app
 from headprune.counts import parse_counts
-from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.errors import DataError, HeadpruneError, UsageError, needing
 from headprune.form import Form
 from headprune.glue_cli import app as glue_app
 from headprune.plan import COMPONENTS, HeadPlan, Shape
@@ -24,6 +22,7 @@ from headprune.report.cli import app as report_app
 from headprune.scores import HeadScores
 from headprune.scores.names import keep_of
 from headprune.scores_cli import app as scores_app
+from headprune.scores_cli import refuse
 from headprune.translate_cli import app as translate_app
 from headprune.version import __version__
 
@@ -111,10 +110,15 @@ def plan(
             show_default="high; low for entropy and alone",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the random choice.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the random choice.", show_default="1")
+    ] = None,
     at_least: Annotated[
         int | None,
-        typer.Option(help="Heads that every layer keeps.", show_default="0; with --scores 1"),
+        typer.Option(
+            help="Heads that every layer keeps.",
+            show_default="0; with --scores 1, or what --keep asks for per layer",
+        ),
     ] = None,
     shape: Annotated[
         list[str] | None,
@@ -156,6 +160,8 @@ def plan(
         raise UsageError("give --shape or --model, not both")
     if scores and (prune or shape):
         raise UsageError("--scores goes with --percent or --keep, and brings the shape along")
+    if seed is not None and (scores or prune):
+        raise UsageError("--seed goes with a random choice: --scores and --prune draw no heads")
     if best and not scores:
         raise UsageError("--best goes with --scores, the file that says what the best heads are")
     loaded = _load_model(model) if model else None
@@ -172,7 +178,7 @@ def plan(
             percent=percent,
             per_layer=_parse_keep(keep, ranked.heads) if keep else None,
             keep=best.value if best else keep_of(ranked.name),
-            at_least=1 if at_least is None else at_least,
+            at_least=at_least,
             within=within,
         )
         _write_plan(chosen, output)
@@ -185,7 +191,7 @@ def plan(
     else:
         chosen = select.at_random(
             heads,
-            seed=seed,
+            seed=1 if seed is None else seed,
             percent=percent,
             keep=_parse_keep(keep, heads) if keep else None,
             at_least=at_least or 0,
@@ -220,8 +226,9 @@ def show(
         typer.Option(min=0, help="For a plan: inner width.", show_default="4 x width"),
     ] = None,
     vocabulary: Annotated[
-        int, typer.Option(min=0, help="For a plan: size of the vocabulary.")
-    ] = 32000,
+        int | None,
+        typer.Option(min=0, help="For a plan: size of the vocabulary.", show_default="32000"),
+    ] = None,
     length: Annotated[int, typer.Option(min=1, help="Tokens of a sentence, for the FLOPs.")] = 30,
 ) -> None:
     """Show which heads are kept, and what that saves.
@@ -249,10 +256,11 @@ def show(
             decoder_feed_forward=feed_forward,
             encoder_head_dim=width // heads.get("ES", 1),
             decoder_head_dim=width // heads.get("DS", heads.get("ED", 1)),
-            vocabulary=vocabulary,
+            vocabulary=32000 if vocabulary is None else vocabulary,
         )
         show_plan(plan, sizes, length=length)
         return
+    refuse(f"{path} is a model", width=width, feed_forward=feed_forward, vocabulary=vocabulary)
     model = _load_model(path)
     show_plan(
         model.plan,
@@ -346,13 +354,16 @@ def export(
     if to is Target.onnx:
         if not model.is_dir():
             raise UsageError(f"{model}: not a folder; --to onnx takes a Hugging Face folder")
-        with _needing("transformers, onnx, onnxscript and onnxruntime"):
+        with needing(
+            "exporting to ONNX needs transformers, onnx, onnxscript and onnxruntime",
+            install="pip install transformers onnx onnxscript onnxruntime",
+        ):
             from hf_plugin.onnx_export import export_to_onnx
         print(f"{output}: {export_to_onnx(model, output)}")
         return
     checkpoint = _load_checkpoint(model)
     if to is Target.ctranslate2:
-        with _needing("ctranslate2"):
+        with needing("this needs the package ctranslate2", install="pip install ctranslate2"):
             from fairseq_plugin.ctranslate2_export import export_to_ctranslate2
         written = export_to_ctranslate2(checkpoint, output, data=data, quantization=quantization)
         print(f"{output}: {written}")
@@ -365,41 +376,22 @@ for part in (report_app, glue_app, changes_app, scores_app, compare_app, transla
     app.registered_commands += part.registered_commands
 
 
-@contextmanager
-def _needing(packages: str) -> Iterator[None]:
-    """Say what to install where an import fails."""
-    try:
-        yield
-    except ImportError as error:
-        raise UsageError(f"this needs {packages} ({error}); see the README, Install") from None
-
-
 def _load_model(path: Path) -> Checkpoint | Folder:
     """A fairseq checkpoint, or what is in a Hugging Face folder."""
     if not path.is_dir():
         return _load_checkpoint(path)
     if not (path / "config.json").is_file():
         raise DataError(f"{path}: a folder without config.json; give a model's folder")
-    try:
+    with needing(f"{path}: reading Hugging Face folders needs transformers"):
         from hf_plugin.folders import Folder
-    except ImportError as error:
-        raise UsageError(
-            f"{path}: reading Hugging Face folders needs transformers ({error}); see the README, "
-            "Install"
-        ) from None
     return Folder.load(path)
 
 
 def _load_checkpoint(path: Path) -> Checkpoint:
     if path.is_dir():
         raise DataError(f"{path}: a folder; give a fairseq checkpoint file")
-    try:
+    with needing(f"{path}: reading checkpoints needs the fairseq plugin"):
         from fairseq_plugin.checkpoints import Checkpoint
-    except ImportError as error:
-        raise UsageError(
-            f"{path}: reading checkpoints needs the fairseq plugin ({error}); see the README, "
-            "Install"
-        ) from None
     return Checkpoint.load(path)
 
 

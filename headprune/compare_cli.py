@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune.errors import UsageError
+from headprune.errors import UsageError, needing
 from headprune.folders import require_outside
 from headprune.scores_cli import progress, refuse
 
@@ -209,8 +209,9 @@ def compare(
       headprune compare runs/demo/baseline/model.pt --score gradient --percent 50 --finetune
       "--arch transformer_headpruned_small ..." -o comparison
     """
-    from headprune.compare.report import Report
-    from headprune.compare.run import compare as run
+    with needing("comparing scores needs scipy", install="pip install scipy"):
+        from headprune.compare.report import Report
+        from headprune.compare.run import compare as run
     from headprune.scores.names import IMPORTANCE
 
     subject = _subject(
@@ -358,14 +359,10 @@ def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
     require_outside(options.output, model)
     if options.task is None:
         raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
-    try:
+    with needing("comparing Hugging Face models needs transformers"):
         from hf_plugin.glue.settings import Settings
         from hf_plugin.quiet import quieten
         from hf_plugin.scores.subject import Classifier
-    except ImportError as error:
-        raise UsageError(
-            f"comparing Hugging Face models needs transformers ({error}); see the README, Install"
-        ) from None
     quieten()
     settings = Settings(
         task=options.task,
@@ -394,14 +391,10 @@ def _translator(model: Path, options: _Options) -> Subject:
         finetuning = tuple(shlex.split(options.finetune or ""))
     except ValueError as problem:
         raise UsageError(f"--finetune: {problem} in {options.finetune!r}") from None
-    try:
+    with needing("comparing checkpoints needs fairseq"):
         from fairseq_plugin.checkpoints import Checkpoint
         from fairseq_plugin.loading import trained_on
         from fairseq_plugin.scores.subject import TranslationModel
-    except ImportError as error:
-        raise UsageError(
-            f"comparing checkpoints needs fairseq ({error}); see the README, Install"
-        ) from None
     data = options.data or trained_on(Checkpoint.load(model))
     return TranslationModel(
         path=model,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class HeadpruneError(Exception):
     """A mistake in what the user gave. Commands print it as one line, without a traceback."""
@@ -23,3 +26,16 @@ class DataError(HeadpruneError):
     """A file that is broken, or does not fit the others (exit status 1)."""
 
     exit_status = 1
+
+
+@contextmanager
+def needing(what: str, *, install: str = "see the README, Install") -> Iterator[None]:
+    """A context for imports that may fail; ``what`` says who needs what.
+
+    Raises:
+        UsageError: an import failed; the message says how to ``install`` what is missing.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{what} ({error}); {install}") from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune.errors import UsageError
+from headprune.errors import UsageError, needing
 from headprune.form import Form
 
 if TYPE_CHECKING:
@@ -211,17 +211,15 @@ def glue(
         _numbers(grid_learning_rates, of="--grid-learning-rates"),
     )
     heads = None if plan is None else HeadPlan.load(plan)
-    try:
+    with needing(
+        "headprune glue needs transformers and what goes with it",
+        install="pip install -e '.[hf]' in headprune's folder",
+    ):
         from hf_plugin.glue.grid import search
         from hf_plugin.glue.run import run
         from hf_plugin.glue.settings import Labels, Settings
         from hf_plugin.glue.tasks import task_named
         from hf_plugin.quiet import quieten
-    except ImportError as error:
-        raise UsageError(
-            f"headprune glue needs transformers and what goes with it ({error}): "
-            "pip install -e '.[hf]' in headprune's folder"
-        ) from None
     import torch
 
     if threads is not None:

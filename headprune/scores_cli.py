@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune.errors import UsageError
+from headprune.errors import UsageError, needing
 
 if TYPE_CHECKING:
     from headprune.scores import HeadScores
+    from hf_plugin.glue.tasks import Task
 
 app = typer.Typer(no_args_is_help=True, help="How important is each head?")
 
@@ -63,11 +64,14 @@ def scores(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Of ablation and alone: accuracy (default) or loss for classifiers, loss "
-            "(default) or bleu, by beam search, for checkpoints."
+            help="Of ablation and alone: accuracy (default) or loss for classifiers, loss alone "
+            "for stsb, loss (default) or bleu, by beam search, for checkpoints."
         ),
     ] = None,
-    beam: Annotated[int, typer.Option(min=1, help="Checkpoints: of the search for bleu.")] = 5,
+    beam: Annotated[
+        int | None,
+        typer.Option(min=1, help="Checkpoints: of the search for bleu.", show_default="5"),
+    ] = None,
     combine: Annotated[
         str,
         typer.Option(help="Weights of the score combination; below 0 where low numbers are good."),
@@ -81,8 +85,9 @@ def scores(
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="It does not change the scores.")] = 32,
     max_length: Annotated[
-        int, typer.Option(min=8, help="Classifiers: tokens of an example, at most.")
-    ] = 128,
+        int | None,
+        typer.Option(min=8, help="Classifiers: tokens of an example, at most.", show_default="128"),
+    ] = None,
     normalise: Annotated[
         bool,
         typer.Option(
@@ -129,21 +134,27 @@ def scores(
         "weights": weights,
         "watch": progress,
     }
+    if conllu is not None:
+        from headprune.scores.syntax import read_parses
+
+        read_parses(conllu)  # what is wrong with them is said before the other scores' passes
     if Path(model).is_file():
-        refuse(f"{model} is a fairseq checkpoint", task=task, data_dir=data_dir)
+        refuse(
+            f"{model} is a fairseq checkpoint", task=task, data_dir=data_dir, max_length=max_length
+        )
         found = _of_checkpoint(
             Path(model),
             data=data,
             split=_warned(split or "valid", reported_on="test"),
             metric=metric or "loss",
-            beam=beam,
+            beam=beam or 5,
             **options,
         )
         syntax = partial(_syntax, "fairseq_plugin.scores.run", Path(model), data=data)
     else:
         if model.endswith(".pt") and not Path(model).exists():
             raise UsageError(f"{model}: no such checkpoint")
-        refuse(f"{model} is no fairseq checkpoint", data=data)
+        refuse(f"{model} is no fairseq checkpoint", data=data, beam=beam)
         if task is None:
             raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
         found = _of_classifier(
@@ -151,14 +162,17 @@ def scores(
             task=task,
             data_dir=data_dir,
             split=_warned(split or "train", reported_on="dev"),
-            metric=metric or "accuracy",
-            max_length=max_length,
+            metric=metric,
+            max_length=max_length or 128,
             **options,
         )
-        syntax = partial(_syntax, "hf_plugin.scores.run", model, max_length=max_length)
-    _write(found, output, normalise=normalise)
+        syntax = partial(_syntax, "hf_plugin.scores.run", model, max_length=max_length or 128)
+    made = _save(found, output, normalise=normalise)
     if conllu is not None:
-        _write(syntax(conllu), output, normalise=normalise)
+        made |= _save(syntax(conllu), output, normalise=normalise)
+    _tell(made)
+    _draw(made, output)
+    print(f"{output}: {', '.join(made)}")
 
 
 def read_weights(text: str) -> dict[str, float]:
@@ -179,25 +193,28 @@ def read_weights(text: str) -> dict[str, float]:
     return weights
 
 
-def _of_classifier(model: str, **options: Any) -> dict[str, HeadScores]:
-    try:
+def _of_classifier(
+    model: str, *, task: str, metric: str | None, **options: Any
+) -> dict[str, HeadScores]:
+    with needing("scoring Hugging Face models needs transformers"):
+        from hf_plugin.glue.tasks import task_named
         from hf_plugin.quiet import quieten
         from hf_plugin.scores.run import score_heads
-    except ImportError as error:
-        raise UsageError(
-            f"scoring Hugging Face models needs transformers ({error}); see the README, Install"
-        ) from None
     quieten()
-    return score_heads(model, **options)
+    return score_heads(model, task=task, metric=_metric_of(task_named(task), metric), **options)
+
+
+def _metric_of(task: Task, metric: str | None) -> str:
+    if task.range is None:
+        return metric or "accuracy"
+    if metric == "accuracy":
+        raise UsageError(f"--metric accuracy: {task.name} is to predict a number; give loss")
+    return metric or "loss"
 
 
 def _of_checkpoint(path: Path, **options: Any) -> dict[str, HeadScores]:
-    try:
+    with needing("scoring checkpoints needs fairseq"):
         from fairseq_plugin.scores.run import score_heads
-    except ImportError as error:
-        raise UsageError(
-            f"scoring checkpoints needs fairseq ({error}); see the README, Install"
-        ) from None
     return score_heads(path, **options)
 
 
@@ -232,24 +249,34 @@ def progress(batches: Any, total: int, purpose: str) -> Any:
     return iter(track(batches, description=purpose, total=total, console=Console(stderr=True)))
 
 
-def _write(found: Mapping[str, HeadScores], output: Path, *, normalise: bool) -> None:
+def _save(
+    found: Mapping[str, HeadScores], output: Path, *, normalise: bool
+) -> dict[str, HeadScores]:
+    made = {name: each.normalised() if normalise else each for name, each in found.items()}
+    for name, scores in made.items():
+        scores.save(output / f"{name}.json")
+    return made
+
+
+def _tell(made: Mapping[str, HeadScores]) -> None:
+    for name, scores in made.items():
+        if scores.p_values:
+            print(f"{name}: {significance(scores)}")
+        if name == "alone":
+            print(f"{name}: {one_is_enough(scores)}")
+
+
+def _draw(made: Mapping[str, HeadScores], output: Path) -> None:
     from headprune.report.heat_map import save_heat_maps
 
-    for name, scored in found.items():
-        made = scored.normalised() if normalise else scored
-        made.save(output / f"{name}.json")
+    for name, scores in made.items():
         save_heat_maps(
-            list(made.values.items()),
-            title=f"{name} of each head" + (f", {made.data}" if made.data else ""),
-            label=f"{name}: drop of {made.settings['metric']}" if made.p_values else name,
+            list(scores.values.items()),
+            title=f"{name} of each head" + (f", {scores.data}" if scores.data else ""),
+            label=f"{name}: drop of {scores.settings['metric']}" if scores.p_values else name,
             png=output / f"{name}.png",
             svg=output / f"{name}.svg",
         )
-        if made.p_values:
-            print(f"{name}: {significance(made)}")
-        if name == "alone":
-            print(f"{name}: {one_is_enough(made)}")
-    print(f"{output}: {', '.join(found)}")
 
 
 def significance(scores: HeadScores, level: float = 0.05) -> str:

@@ -61,16 +61,12 @@ def translate(
 
     from data_prep.lib.corpus import decode, open_bytes
     from data_prep.lib.parallel import available_cores
-    from headprune.errors import UsageError
+    from headprune.errors import needing
     from headprune.exported import ExportedModel
     from headprune.files import atomic_path
 
-    try:
+    with needing("translating needs the package ctranslate2", install="pip install ctranslate2"):
         from headprune.translate import LineTranslator, load_translator
-    except ImportError as error:
-        raise UsageError(
-            f"translating needs the package ctranslate2 ({error}); see the README, Install"
-        ) from None
 
     exported = ExportedModel.load(model)
     split, join = _text_functions(exported, model, raw=raw)

@@ -10,7 +10,7 @@ from headprune.compare.rows import CONTROL, Cell, Row, cell
 from headprune.stats import Spread
 
 DEVIATIONS = 2.0
-"""How many standard deviations of random choice a score must be better by."""
+"""How many standard deviations of random choice, over its seeds, a score must be better by."""
 
 
 def claims(
@@ -47,15 +47,12 @@ def against_random(
     moment = "Right after pruning" if when == "before" else "After fine-tuning"
     start = f"{moment}, at {percent:g}%,"
     best = max(values, key=lambda name: values[name].mean)
-    numbers = f"(random {random}, {best} {values[best]} {metric}, {random.n} seeds)"
-    if not better:
-        text = f"{start} no score beats random by more than two standard deviations {numbers}"
-    else:
-        verb = "beat" if len(better) > 1 else "beats"
-        text = (
-            f"{start} {_listed(better)} {verb} random by more than two standard deviations "
-            f"{numbers}"
-        )
+    verb = "beat" if len(better) > 1 else "beats"
+    text = (
+        f"{start} {_listed(better) if better else 'no score'} {verb} random by more than two of "
+        f"random's own standard deviations (random {random}, {best} {values[best]} {metric}, "
+        f"{random.n} seeds; no significance test)"
+    )
     if worse:
         verb = "are" if len(worse) > 1 else "is"
         text += f"; {_listed(worse)} {verb} worse than random by as much"

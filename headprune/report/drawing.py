@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headprune.errors import needing
 from headprune.files import atomic_path
 from headprune.stats import Spread
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
-BLUE, ORANGE, GREEN, PURPLE, DARK, GREY = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
+BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, DARK, GREY = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"),
     *("#333333", "#888888"),
 )
 _STYLE: dict[Any, Any] = {
@@ -30,13 +31,18 @@ _STYLE: dict[Any, Any] = {
 
 
 def save_drawing(draw: Callable[[], Figure], *, png: Path, svg: Path) -> None:
-    """Call `draw` with the common style and write the figure as PNG (150 dots an inch) and SVG."""
+    """Call `draw` with the common style and write the figure as PNG (150 dots an inch) and SVG.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
     # fairseq lets every library say all that it has to say for debugging.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
-    import matplotlib
+    with needing("drawing figures needs matplotlib", install="pip install matplotlib"):
+        import matplotlib
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
 
     with pyplot.style.context("default"), matplotlib.rc_context(_STYLE):
         figure = draw()

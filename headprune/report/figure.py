@@ -50,7 +50,8 @@ def _by_percent(table: Table) -> Figure:
         figure, above = pyplot.subplots(figsize=(8, 6), layout="constrained")
         lowest = above
     _levels(above, table)
-    _curve(above, table.rows, TUNED, _tuned(table), marker="o")
+    if table.rows:
+        _curve(above, table.rows, TUNED, _tuned(table), marker="o")
     known = [row for row in table.rows if row.paper_delta is not None]
     if known and table.compared_with:
         start = table.compared_with.bleu.mean

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headprune.report.drawing import (
+    AMBER,
     BLUE,
     GREEN,
     GREY,
     ORANGE,
     PURPLE,
+    SKY,
     draw_level,
     over_seeds,
     save_drawing,
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_STYLES = (("o", BLUE), ("s", ORANGE), ("^", GREEN), ("v", PURPLE))
+_MARKERS = "os^vPX<>*h"
+_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
+_WAYS = 4
+"""So many ways to prune have room in the legend of a figure that is as high as its panels."""
 _PAPER_LABEL = "change that the paper reports (BERT-base),\nfrom the control's level here"
 
 
@@ -40,10 +45,11 @@ def draw(table: GlueTable) -> Figure:
     named = [row for row in table.rows if row.requested_percent is None]
     labels = list(dict.fromkeys(row.label for row in named))
     heights = [*([4.0] if drawn else []), *([0.8 + 0.32 * len(labels)] if named else [])] or [4.0]
+    more_ways = max(0, len(_series(table, table.rows)) - _WAYS)
     figure, panels = pyplot.subplots(
         len(heights),
         len(table.tasks),
-        figsize=(2.2 + 4.0 * len(table.tasks), 1.8 + sum(heights)),
+        figsize=(2.2 + 4.0 * len(table.tasks), 1.8 + sum(heights) + 0.6 * more_ways),
         height_ratios=heights,
         squeeze=False,
         layout="constrained",
@@ -76,7 +82,8 @@ def draw(table: GlueTable) -> Figure:
 
 def _by_percent(axes: Axes, table: GlueTable, rows: Sequence[Row], *, task: str) -> None:
     _control(axes, table, task=task)
-    for (name, mine), (marker, colour) in zip(_series(table, rows), _STYLES, strict=False):
+    for number, (name, mine) in enumerate(_series(table, rows)):
+        marker, colour = _style(number)
         there = [(row.percent, row.cells[task]) for row in mine if task in row.cells]
         if not there:
             continue
@@ -125,7 +132,8 @@ def _by_label(
     axes.set_xlabel(_metric(table, task))
     _control(axes, table, task=task, upright=True)
     series = _series(table, rows)
-    for number, ((name, mine), (marker, colour)) in enumerate(zip(series, _STYLES, strict=False)):
+    for number, (name, mine) in enumerate(series):
+        marker, colour = _style(number)
         # Side by side, so that none hides another.
         shift = 0.4 * ((number + 0.5) / len(series) - 0.5)
         there = [
@@ -171,6 +179,11 @@ def _series(table: GlueTable, rows: Sequence[Row]) -> list[tuple[str, list[Row]]
         )
         for kind, form in ways
     ]
+
+
+def _style(number: int) -> tuple[str, str]:
+    """The marker and colour of a way to prune."""
+    return _MARKERS[number % len(_MARKERS)], _COLOURS[number % len(_COLOURS)]
 
 
 def _metric(table: GlueTable, task: str) -> str:

@@ -246,14 +246,19 @@ def to_json(table: GlueTable) -> str:
 def _require_comparable(results: Sequence[Found]) -> None:
     first_path, first = results[0]
     of_task: dict[str, Found] = {}
+    of_split: dict[tuple[str, str], tuple[Path, int]] = {}
     for path, result in results:
         task_path, same_task = of_task.setdefault(result.task, (path, result))
-        for what, mine, theirs, other in (
+        same: list[tuple[str, object, object, Path]] = [
             ("study", first.study, result.study, first_path),
             ("model", first.model, result.model, first_path),
             (f"the metric of {result.task}", same_task.metric, result.metric, task_path),
-            (f"examples of {result.task}", same_task.examples, result.examples, task_path),
-        ):
+        ]
+        # A model that is measured as it is has no training set.
+        for split, number in result.examples.items():
+            other, known = of_split.setdefault((result.task, split), (path, number))
+            same.append((f"number of {split} examples of {result.task}", known, number, other))
+        for what, mine, theirs, other in same:
             if mine != theirs:
                 raise DataError(
                     f"{path}: {what} is {theirs!r}, but {mine!r} in {other}: not for one table"
@@ -348,6 +353,7 @@ def _paper_delta(result: GlueResult, tables: Sequence[PaperGlueTable]) -> float 
 def _task(name: str, results: Sequence[Found], *, paper: Sequence[PaperGlueTable]) -> Task:
     mine = [result for _, result in results if result.task == name]
     tuned = [result for result in mine if result.kind != "before-finetune"]
+    examples = max((result.examples for result in mine), key=len)
 
     def varying(what: str, read: Callable[[GlueResult], float]) -> list[str]:
         values = sorted({read(result) for result in tuned})
@@ -357,7 +363,7 @@ def _task(name: str, results: Sequence[Found], *, paper: Sequence[PaperGlueTable
         metric=mine[0].metric,
         settings=", ".join(
             [
-                *(f"{split} {number:,}" for split, number in mine[0].examples.items()),
+                *(f"{split} {number:,}" for split, number in examples.items()),
                 *varying("epochs", lambda result: result.epochs),
                 *varying("batch size", lambda result: result.batch_size),
                 *varying("learning rate", lambda result: result.learning_rate),

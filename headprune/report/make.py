@@ -25,10 +25,10 @@ class Report:
 
     def save(self, folder: Path) -> None:
         """Write table.md, table.csv, table.json, figure.png and figure.svg."""
-        self.save_figures(folder / "figure.png", folder / "figure.svg")
         write_text_atomically(folder / "table.csv", self.csv)
         write_text_atomically(folder / "table.json", self.json)
         write_text_atomically(folder / "table.md", self.markdown)
+        self.save_figures(folder / "figure.png", folder / "figure.svg")
 
 
 def make_report(

@@ -63,10 +63,10 @@ def show_plan(
     before, after = (
         forward_flops(p, sizes, source=length, target=length) for p in (full, computed)
     )
-    ceiling = f"; at most {before / after:.2f}x as fast" if after else ""
+    alone = f"; by these alone {before / after:.2f}x as fast" if after else ""
     console.print(
         _change("FLOPs", before, after)
-        + f"  (a forward pass, {length} tokens a side, matrix products{ceiling})",
+        + f"  (a forward pass, {length} tokens a side, matrix products{alone})",
         soft_wrap=True,
     )
     if whole:

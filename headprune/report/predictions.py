@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from headprune.errors import DataError
+from headprune.errors import DataError, needing
 
 _COLUMNS = ("index", "prediction", "label")
 
@@ -45,11 +45,13 @@ def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> float:
 
     Raises:
         DataError: sets of different length.
+        UsageError: scipy is not installed.
 
     >>> mcnemar([True] * 10, [True] * 4 + [False] * 6)
     0.03125
     """
-    from scipy.stats import binomtest
+    with needing("McNemar's test needs scipy", install="pip install scipy"):
+        from scipy.stats import binomtest
 
     if len(one) != len(other):
         raise DataError(f"predictions for {len(one)} examples and for {len(other)}")

@@ -74,7 +74,7 @@ def score(
     Args:
         generation: what fairseq-generate printed.
         reference: the raw reference, one sentence a line.
-        output: the result file; the translations go to the same name with `.hyp.txt`.
+        output: the result file; the translations go to the same name with `.hyp.txt` for `.json`.
         plan: the head plan of the model.
         training: JSON file of facts about the training, such as `parameters`.
         study, kind, row, requested_percent: see `Result`.
@@ -92,7 +92,8 @@ def score(
         scored = bleu_and_chrf(hypotheses, references)
     except DataError as problem:
         raise DataError(f"{generation} against {reference}: {problem}") from None
-    text = output.with_suffix(".hyp.txt")
+    # Not with_suffix: wmt14.en-ru has no suffix to give up.
+    text = output.with_name(output.name.removesuffix(".json") + ".hyp.txt")
     write_text_atomically(text, "".join(f"{line}\n" for line in hypotheses))
     result = Result(
         study=study,

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 from torch import Tensor
 
-from headprune.errors import DataError, UsageError
+from headprune.errors import DataError, UsageError, needing
 from headprune.report.predictions import mcnemar
 from headprune.scores.head_scores import Values
 from headprune.scores.names import ABLATIONS
@@ -77,11 +78,11 @@ def ablation(
         at_once: examples, times masks, that run together; memory grows with it.
 
     Raises:
-        UsageError: an unknown metric, or accuracy of a model that does not predict classes.
+        UsageError: an unknown metric, accuracy of a model that does not predict classes, or scipy
+            is not installed.
         DataError: no data, or no labels in them.
     """
-    if metric not in METRICS:
-        raise UsageError(f"metric {metric}: it is one of {', '.join(METRICS)}")
+    require_possible(metric, kinds)
     by_kind = {kind: cases_of(scored, kind) for kind in kinds}
     cases: Cases = {
         place: [mask for each in by_kind.values() for mask in each[place]]
@@ -119,6 +120,15 @@ def ablation(
             p_values=in_place(scored, p_values),
         )
     return result
+
+
+def require_possible(metric: str, kinds: Sequence[str]) -> None:
+    """Raise a UsageError where there is no such metric, or nothing to test drops with."""
+    if metric not in METRICS:
+        raise UsageError(f"metric {metric}: it is one of {', '.join(METRICS)}")
+    if kinds:
+        with needing("testing what ablation finds needs scipy", install="pip install scipy"):
+            import_module("scipy.stats")
 
 
 def in_place(scored: ScoredModel, numbers: Mapping[tuple[str, int], Sequence[float]]) -> Values:

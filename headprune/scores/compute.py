@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headprune.plan import HeadPlan
-from headprune.scores.ablation import Ablation, ablation
+from headprune.scores.ablation import Ablation, ablation, require_possible
 from headprune.scores.attention_statistics import attention_statistics
 from headprune.scores.combination import ATTENTION_GUIDED, combined
 from headprune.scores.gradients import gradient_scores
@@ -85,6 +85,9 @@ def compute_scores(
     require_known(names)
     wanted = set(names) | (set(weights) if COMBINATION in names else set())
     require_known(list(wanted))
+    kinds = [kind for kind in ABLATIONS if kind in wanted]
+    if ablate is None:
+        require_possible(metric, kinds)  # before the first pass
     values: dict[str, Values] = {}
     ablations: dict[str, Ablation] = {}
     if wanted & {*GRADIENTS}:
@@ -93,7 +96,7 @@ def compute_scores(
     if wanted & {*STATISTICS, *ROLES}:
         rarity = _rarity(scored, batches("counting tokens")) if "rare" in wanted else None
         values |= attention_statistics(scored, batches("attention"), rarity=rarity)
-    if kinds := [kind for kind in ABLATIONS if kind in wanted]:
+    if kinds:
         if ablate is not None:
             ablations |= ablate(kinds)
         else:

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from headprune.errors import DataError, UsageError
+from headprune.errors import DataError, UsageError, needing
 from headprune.scores.head_scores import Values
 from headprune.scores.scored_model import Batch, ScoredModel
 from headprune.scores.values import means, no_sums
@@ -66,10 +66,8 @@ def read_parses(path: Path) -> list[Parse]:
         UsageError: the package conllu is not installed.
         DataError: the file cannot be read, is no CoNLL-U, or has no sentence.
     """
-    try:
+    with needing("reading parses needs the package conllu", install="pip install conllu"):
         import conllu
-    except ImportError:
-        raise UsageError("reading parses needs the package conllu: pip install conllu") from None
     try:
         with path.open(encoding="utf-8") as file:
             sentences = [_parse(sentence) for sentence in conllu.parse_incr(file)]

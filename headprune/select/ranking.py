@@ -28,7 +28,7 @@ def keep_first(
     order: Order,
     percent: float | None = None,
     keep: Keep | None = None,
-    at_least: int = 0,
+    at_least: int | None = 0,
     within: HeadPlan | None = None,
 ) -> HeadPlan:
     """Keep the heads that come first in ``order``. Give one of ``percent`` and ``keep``.
@@ -40,7 +40,8 @@ def keep_first(
             heads (halves are pruned). Table 1 of the paper.
         keep: heads to keep in a component, as one number over all its layers (table 3) or one
             number a layer (table 2). A component that is not named keeps all its heads.
-        at_least: heads that every layer keeps wherever they come.
+        at_least: heads that every layer keeps wherever they come; None: 1 where layers compete for
+            a percentage or a component's number, else 0.
         within: choose among the heads that this plan keeps; for pruning in steps. Percentages
             stay those of the unpruned model.
 
@@ -50,8 +51,9 @@ def keep_first(
     shape = validate_shape(shape)
     if (percent is None) == (keep is None):
         raise UsageError("give either a percentage or the heads to keep, one of the two")
-    if not is_whole(at_least) or at_least < 0:
+    if at_least is not None and (not is_whole(at_least) or at_least < 0):
         raise UsageError(f"at_least is {at_least!r}, it has to be a whole number from 0")
+    competing, given = (1, 0) if at_least is None else (at_least, at_least)
     pool = HeadPlan.full(shape) if within is None else within
     pool.require_shape(shape)
 
@@ -61,7 +63,7 @@ def keep_first(
             raise UsageError(
                 f"{float(percent):g}% pruned keeps {number} heads, only {pool.total_kept} are left"
             )
-        chosen = _choose(pool, tuple(shape), number, order=order, at_least=at_least)
+        chosen = _choose(pool, tuple(shape), number, order=order, at_least=competing)
     else:
         if not isinstance(keep, Mapping):
             raise UsageError(f"give the heads to keep by component, not {keep!r}")
@@ -73,9 +75,10 @@ def keep_first(
         for name in shape:
             wanted = keep.get(name, len(_heads(pool, name)))
             if is_whole(wanted):
-                chosen |= _choose(pool, (name,), wanted, order=order, at_least=at_least)
+                least = competing if name in keep else given
+                chosen |= _choose(pool, (name,), wanted, order=order, at_least=least)
             else:
-                chosen |= _choose_per_layer(pool, name, wanted, order=order, at_least=at_least)
+                chosen |= _choose_per_layer(pool, name, wanted, order=order, at_least=given)
     return HeadPlan(
         kept={
             name: [

@@ -16,7 +16,7 @@ def by_score(
     percent: float | None = None,
     per_layer: int | Keep | None = None,
     keep: str = "high",
-    at_least: int = 1,
+    at_least: int | None = None,
     within: HeadPlan | None = None,
 ) -> HeadPlan:
     """Keep the heads with the best scores. Give one of ``percent`` and ``per_layer``.
@@ -31,8 +31,8 @@ def by_score(
         per_layer: heads that stay in each layer, in which heads compete with those of their layer
             alone; or for each component heads in all its layers or in each, as in ``at_random``.
         keep: ``high``: high scores are good; ``low``: low ones are.
-        at_least: heads that every layer keeps whatever its scores are; with ``per_layer`` no more
-            than what is asked for there.
+        at_least: heads that every layer keeps whatever its scores are (default: 1, or what is
+            asked for in a layer).
         within: choose among the heads that this plan keeps (default: the heads that are scored).
 
     Raises:
@@ -63,6 +63,6 @@ def by_score(
         order=order,
         percent=percent,
         keep=wanted,
-        at_least=at_least if wanted is None else 0,
+        at_least=at_least,
         within=pool,
     )

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headprune import HeadPlan, __version__, cli, select
+from headprune.scores import HeadScores
 
 from .strategies import BASE, BERT
 
@@ -119,6 +120,30 @@ def test_plan_writes_the_plan(arguments: list[object], plan: HeadPlan, tmp_path:
     assert [file.name for file in path.parent.iterdir()] == ["plan.json"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--keep", "ES=3"], "ES=21"),
+        (["--keep", "ES=3", "--at-least", 0], "ES=30"),
+        (["--keep", "ES=4", "--at-least", 2], "ES=22"),
+        (["--keep", "ES=00"], "ES=00"),
+        (["--keep", "ES=3", "--at-least", 2], "at_least=2 keeps 4 heads, but only 3 are to stay"),
+        (["--keep", "ES=30", "--at-least", 1], "layer 1 asks for 0 heads, at_least for 1"),
+    ],
+    ids=str,
+)
+def test_plan_by_scores_keeps_at_least_so_many(
+    arguments: list[object], expected: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "scores.json"
+    HeadScores(name="gradient", values={"ES": [[7.0, 8.0, 9.0], [1.0, 2.0, 3.0]]}).save(path)
+    outcome = headprune("plan", "--scores", path, *arguments)
+    if outcome.status:
+        assert outcome == Outcome(2, "", f"error: ES: {expected}\n")
+    else:
+        assert str(HeadPlan.from_json(outcome.out)) == expected
+
+
 READABLE = "it is 'top k', 'bottom k', 'middle k', 'odd', 'even' or layer numbers such as '0,2-4'"
 COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
 
@@ -129,6 +154,10 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
         ([], "give one of --percent, --keep and --prune"),
         (["--percent", 5, "--best", "low"],
          "--best goes with --scores, the file that says what the best heads are"),
+        (["--prune", "odd", "--seed", 2],
+         "--seed goes with a random choice: --scores and --prune draw no heads"),
+        (["--percent", 5, "--scores", "s.json", "--seed", 1],
+         "--seed goes with a random choice: --scores and --prune draw no heads"),
         (["--percent", 5, "--prune", "odd"], "give one of --percent, --keep and --prune"),
         (["--keep", "ES=5", "--percent", 0], "give one of --percent, --keep and --prune"),
         (["--percent", 101], "101.0% is not between 0 and 100"),
@@ -306,6 +335,15 @@ def test_without_fairseq_a_checkpoint_cannot_be_read() -> None:
     assert outcome.err.endswith("); see the README, Install\n")
 
 
+def test_without_onnx_the_line_names_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "hf_plugin.onnx_export", None)
+    outcome = headprune("export", tmp_path, "--to", "onnx", "-o", tmp_path / "out")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err.endswith("; pip install transformers onnx onnxscript onnxruntime\n")
+
+
 # --- headprune show --------------------------------------------------------------------------
 
 
@@ -325,7 +363,7 @@ def test_show_tells_what_is_kept_and_what_it_saves(plan_file: Path) -> None:
     assert "parameters 18,911,232 -> 4,734,720 (75.0% less) (attention alone)" in lines
     assert (
         "FLOPs 3,658,629,120 -> 2,784,399,360 (23.9% less) "
-        "(a forward pass, 30 tokens a side, matrix products; at most 1.31x as fast)"
+        "(a forward pass, 30 tokens a side, matrix products; by these alone 1.31x as fast)"
     ) in lines
     # The grid has the top layer first; the row of layer 0, for ES, ED and DS side by side.
     (row,) = (line for line in lines if line.startswith("0 "))
@@ -374,6 +412,13 @@ def test_show_refuses(plan_file: Path, tmp_path: Path) -> None:
     assert headprune("show", plan_file, "--width", 500) == Outcome(
         2, "", "error: ES: width 500 does not divide into 8 heads\n"
     )
+
+
+@pytest.mark.parametrize("option", ["--width", "--feed-forward", "--vocabulary"])
+def test_show_takes_no_sizes_for_a_model(option: str, tmp_path: Path) -> None:
+    outcome = headprune("show", tmp_path, option, 64)
+    message = f"error: {tmp_path} is a model, for which there is no {option}\n"
+    assert outcome == Outcome(2, "", message)
 
 
 # --- help, and what is loaded ----------------------------------------------------------------

@@ -41,7 +41,15 @@ def kept(plan: HeadPlan) -> dict[str, tuple[tuple[int, ...], ...]]:
         (dict(per_layer=1), {"ES": ((1,), (0,)), "DS": ((2,), (1,))}),
         (dict(per_layer=0), {"ES": ((), ()), "DS": ((), ())}),
         (dict(per_layer={"ES": "12"}), {"ES": ((1,), (0, 2)), "DS": ((0, 1, 2), (0, 1, 2))}),
-        (dict(per_layer={"DS": 2}), {"ES": ((0, 1, 2), (0, 1, 2)), "DS": ((0, 2), ())}),
+        (dict(per_layer={"DS": 2}), {"ES": ((0, 1, 2), (0, 1, 2)), "DS": ((2,), (1,))}),
+        (
+            dict(per_layer={"DS": 2}, at_least=0),
+            {"ES": ((0, 1, 2), (0, 1, 2)), "DS": ((0, 2), ())},
+        ),
+        (
+            dict(per_layer={"ES": "00", "DS": 3}),
+            {"ES": ((), ()), "DS": ((0, 2), (1,))},
+        ),
         (dict(percent=0), {"ES": ((0, 1, 2), (0, 1, 2)), "DS": ((0, 1, 2), (0, 1, 2))}),
     ],
 )
@@ -53,6 +61,12 @@ def test_equal_scores_stay_in_the_order_of_their_places():
     scores = HeadScores(name="flat", values={"ES": [[1.0] * 4, [1.0] * 4]})
     assert kept(select.by_score(scores, percent=50)) == {"ES": ((0, 1, 2), (0,))}
     assert kept(select.by_score(scores, per_layer=2, keep="low")) == {"ES": ((0, 1), (0, 1))}
+
+
+def test_a_layer_without_heads_stays_so_where_its_component_is_not_named():
+    values = {"ES": [[None] * 3, [0.1, 0.2, 0.3]], "DS": DS}
+    scores = HeadScores(name="gradient", values=values)
+    assert kept(select.by_score(scores, per_layer={"DS": 2}))["ES"] == ((), (0, 1, 2))
 
 
 def test_steps_stay_within_what_is_left():
@@ -103,6 +117,10 @@ def test_no_pruned_head_is_better_than_a_kept_one(rows, percent, keep):
         (dict(percent=50, per_layer=1), "give either a percentage or the heads to keep"),
         (dict(per_layer=4), "ES: layer 0 asks for 4 heads, the model has 3"),
         (dict(percent=90), "at_least=1 keeps 4 heads, but only 1 are to stay"),
+        (dict(per_layer={"DS": 1}), "DS: at_least=1 keeps 2 heads, but only 1 are to stay"),
+        (dict(per_layer={"DS": 3}, at_least=2), "DS: at_least=2 keeps 4 heads, but only 3"),
+        (dict(per_layer={"DS": "31"}, at_least=2), "DS: layer 1 asks for 1 heads, at_least for 2"),
+        (dict(per_layer=1, at_least=2), "ES: layer 0 asks for 1 heads, at_least for 2"),
         (dict(percent=5, within=HeadPlan.full({"ES": (3,)})), "ES: the plan is for 1 layers"),
     ],
 )

@@ -43,6 +43,7 @@ def maker(folder: Path, *, layers: int = 4) -> MakeGlue:
         path = folder / task / kind / row / form / f"seed{seed}" / "result.json"
         path.parent.mkdir(parents=True)
         write_predictions(path.with_name("predictions.tsv"), wrong=wrong)
+        tuned = kind != "before-finetune"
         value = 100 * (EXAMPLES - wrong) / EXAMPLES
         metric = "matthews" if task == "cola" else "accuracy"
         result = GlueResult(
@@ -58,15 +59,15 @@ def maker(folder: Path, *, layers: int = 4) -> MakeGlue:
                     counts=str(plan),
                     heads_kept=plan.total_kept,
                     signature=_signature(plan, kind=kind, form=form, seed=seed, task=task),
-                    finetune="none" if kind == "before-finetune" else "3ep",
+                    finetune="3ep" if tuned else "none",
                     task=task,
                     form=form,
                     model="made-up-bert",
                     metric=metric,
                     value=value,
                     metrics={metric: value},
-                    examples={"train": 8000, "dev": EXAMPLES},
-                    epochs=3.0,
+                    examples={**({"train": 8000} if tuned else {}), "dev": EXAMPLES},
+                    epochs=3.0 if tuned else 0.0,
                     batch_size=32,
                     learning_rate=5e-5,
                     max_length=128,

@@ -6,15 +6,18 @@ import csv
 import io
 import json
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import pyplot
 from scipy.stats import binom
 
 from headprune import DataError, HeadPlan, UsageError
+from headprune.report import glue_figure
 from headprune.report.glue_results import GlueResult
 from headprune.report.glue_table import GlueTable, summarise, to_csv, to_json, to_markdown
 from headprune.report.make import make_report
@@ -189,6 +192,43 @@ def test_a_task_that_a_row_lacks_stays_empty(glue: MakeGlue) -> None:
 def test_models_that_were_not_fine_tuned_have_rows_of_their_own(glue: MakeGlue) -> None:
     table = summary([glue("control"), glue(), glue("before-finetune", wrong=90)])
     assert [row.name for row in table.rows] == ["50%", "50%, not fine-tuned"]
+    table = summary([glue("before-finetune", seed=2), glue(seed=2)])
+    assert table.tasks["sst2"].settings.startswith("train 8,000, dev 200, epochs 3,")
+
+
+def test_models_that_were_not_fine_tuned_hide_no_difference(glue: MakeGlue) -> None:
+    results = [glue("before-finetune"), glue(), glue(seed=2, examples={"train": 9, "dev": 200})]
+    with pytest.raises(DataError, match="number of train examples of sst2 is 9, but 8000 in"):
+        summary(results)
+
+
+@pytest.mark.parametrize("prune", [None, "top 2"])
+def test_the_figure_has_every_way_to_prune(glue: MakeGlue, prune: str | None) -> None:
+    results = [
+        glue(kind, form=form, prune=prune)
+        for kind in ("pruned", "before-finetune")
+        for form in ("remove", "mask", "uniform")
+    ]
+    (axes,) = glue_figure.draw(summary(results)).axes
+    drawn = axes.get_legend_handles_labels()[1]
+    assert sorted(label.removesuffix(" (one seed)") for label in drawn) == [
+        *("mask", "mask, not fine-tuned", "remove", "remove, not fine-tuned"),
+        *("uniform", "uniform, not fine-tuned"),
+    ]
+    pyplot.close("all")
+
+
+def test_the_table_is_written_where_nothing_can_be_drawn(
+    glue: MakeGlue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [glue("control")[0], glue()[0]]
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(UsageError, match="McNemar's test needs scipy .*; pip install scipy$"):
+        make_report(files)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match="figures needs matplotlib .*; pip install matplotlib$"):
+        make_report(files, test=False).save(tmp_path / "out")
+    assert (tmp_path / "out" / "table.md").exists()
 
 
 def test_csv_and_json_hold_the_same_numbers(glue: MakeGlue) -> None:

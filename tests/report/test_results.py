@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headprune import DataError, HeadPlan, __version__
-from headprune.report.results import Result
+from headprune.report.results import Result, score
 from headprune.report.signature import common_part, signature
 from headprune.select import at_random
 
@@ -53,6 +53,27 @@ def test_a_run_folder_can_be_moved(make: Make, tmp_path: Path) -> None:
     path, result = make()
     assert not Path(result.hypotheses).is_absolute()
     assert not Path(result.reference).is_absolute()
+
+
+def test_names_with_dots_have_translations_of_their_own(make: Make, tmp_path: Path) -> None:
+    found = {}
+    for name in ("wmt14.en-ru", "wmt14.en-de", "a.json", "b"):
+        path, _ = make(row=name)
+        found[name] = score(
+            generation=path.parent / "generation.txt",
+            reference=tmp_path / "raw" / "test.de",
+            output=tmp_path / name,
+            plan=path.parent / "plan.json",
+            **dict.fromkeys(("study", "row", "select", "form", "finetune", "data"), "x"),
+            kind="pruned",
+            seed=1,
+        ).hypotheses
+    assert found == {
+        "wmt14.en-ru": "wmt14.en-ru.hyp.txt",
+        "wmt14.en-de": "wmt14.en-de.hyp.txt",
+        "a.json": "a.hyp.txt",
+        "b": "b.hyp.txt",
+    }
 
 
 @pytest.mark.parametrize(

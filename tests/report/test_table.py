@@ -12,6 +12,7 @@ import pytest
 
 from headprune import DataError, UsageError
 from headprune.report.figure import save_figures
+from headprune.report.make import make_report
 from headprune.report.paper import paper_table
 from headprune.report.results import Result
 from headprune.report.table import Table, summarise, to_csv, to_json, to_markdown
@@ -141,6 +142,16 @@ def test_the_papers_numbers_stand_beside_the_row_that_asks_for_them(make: Make) 
     text = to_markdown(table)
     assert "+0.50" in text
     assert "Budhraja" in text
+
+
+@pytest.mark.parametrize("kinds", [("baseline",), ("control",), ("baseline", "control")])
+def test_the_unpruned_models_alone_are_a_report(
+    make: Make, tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    files = [make(kind, row=kind, percent=0)[0] for kind in kinds]
+    make_report(files, test=False).save(tmp_path / "out")
+    assert kinds[-1] in (tmp_path / "out" / "table.md").read_text()
+    assert (tmp_path / "out" / "figure.png").stat().st_size > 1000
 
 
 def read(path: Path) -> bytes:

@@ -263,9 +263,9 @@ def test_cells_are_means_over_seeds_and_one_plan_has_no_spread_before():
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (4.1, "Right after pruning, at 50%, gradient beats random by more than two standard "),
-        (4.0, "Right after pruning, at 50%, no score beats random by more than two standard "),
-        (-0.1, "no score beats random by more than two standard deviations (random 2.00 ± 1.00, "),
+        (4.1, "Right after pruning, at 50%, gradient beats random by more than two of random's "),
+        (4.0, "Right after pruning, at 50%, no score beats random by more than two of random's "),
+        (-0.1, "own standard deviations (random 2.00 ± 1.00, gradient -0.10 points, 3 seeds; no "),
     ],
 )
 def test_what_is_said_follows_from_the_numbers(value, sentence):
