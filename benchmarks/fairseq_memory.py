@@ -63,6 +63,8 @@ def train(name: str, options: argparse.Namespace) -> tuple[int, float]:
         began = time.perf_counter()
         training_step(model, batch)
         optimizer.step()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
     used = _largest_resident_set() - before
     if torch.cuda.is_available():

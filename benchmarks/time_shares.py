@@ -1,6 +1,7 @@
 """Where the time of a training step or a beam search goes, and what bounds it.
 
-    python -m benchmarks.time_shares [--job "beam search"] [--threads 1] [--output FOLDER]
+    python -m benchmarks.time_shares [--job "beam search"] [--threads 1] [--rounds 3]
+        [--output FOLDER]
 
 torch's profiler adds up the time of operators, in kinds: matrix products, softmax and losses,
 choosing hypotheses, copying, and the rest. Beside them stands how fast the matrix products were,
@@ -11,6 +12,7 @@ of 2048 x 2048: no other way of calling them could be faster than that.
 from __future__ import annotations
 
 import re
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -36,6 +38,7 @@ from benchmarks.transformer_base import (
     training_step,
 )
 from fairseq_plugin.decoding.linear import by_onednn, multiply
+from headprune.compare.turns import taking_turns
 from headprune.cost import Sizes, forward_flops
 
 TRAINING, SEARCH = "training step", "beam search"
@@ -56,20 +59,22 @@ def kind_of(operator: str) -> str:
     return next((kind for kind, pattern in KINDS.items() if re.search(pattern, name)), REST)
 
 
-def shares(work: Callable[[], object]) -> dict[str, float]:
-    """Seconds of each kind, in one run of ``work``; the rest is what torch was not busy with."""
-    work()
-    began = time.perf_counter()
-    work()
-    whole = time.perf_counter() - began
+def shares(work: Callable[[], object], *, rounds: int) -> dict[str, float]:
+    """Seconds of each kind, in the median run of ``work``; the rest is what torch was not busy with.
+
+    The profiler makes what calls many operators slower: its shares are of the time without it.
+    """
+    whole = statistics.median(taking_turns([work], rounds=rounds)[0])
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         work()
     found: Counter[str] = Counter()
     for event in profiled.key_averages():
         if "::" in event.key:
             found[kind_of(event.key)] += event.self_cpu_time_total / 1e6
-    found[REST] += max(0.0, whole - sum(found.values()))
-    return dict(found)
+    busy = sum(found.values())
+    scale = min(1.0, whole / busy)
+    found[REST] += max(0.0, whole - busy)
+    return {kind: seconds * scale for kind, seconds in found.items()}
 
 
 def peak(dtype: torch.dtype) -> float:
@@ -89,8 +94,10 @@ def peak(dtype: torch.dtype) -> float:
 
 def main() -> None:
     """Profile and print."""
+    if device() != "cpu":
+        raise SystemExit("time_shares profiles processors; hide the GPU: CUDA_VISIBLE_DEVICES=")
     keep_memory()
-    arguments = parser(__doc__, rounds=1)
+    arguments = parser(__doc__, rounds=3)
     arguments.add_argument("--job", choices=(TRAINING, SEARCH), default=SEARCH)
     arguments.add_argument("--sentences", type=int, default=16, help="of a batch")
     arguments.add_argument("--length", type=int, default=24, help="tokens of a sentence")
@@ -107,7 +114,7 @@ def main() -> None:
     found = {}
     for name in MODELS:
         model = build_named(name, words)
-        seconds = shares(partial(work, model, batch))
+        seconds = shares(partial(work, model, batch), rounds=options.rounds)
         flops = passes * forward_flops(
             PLANS[name] or PLANS[FULL],
             Sizes(vocabulary=options.vocabulary),
