@@ -19,7 +19,7 @@ FAIRSEQ = [
 DATA = ["sacremoses", "subword-nmt", "sentencepiece", "num2words", "babel", "tqdm"]
 STUDIES = ["snakemake>=9", "pyyaml", "sacrebleu>=2.4", "matplotlib>=3.8", "scipy"]
 HF = [
-    "transformers>=5.0",
+    "transformers>=5.6",  # before, the Trainer does not go on exactly where it was killed
     "num2words",
     "accelerate",
     "datasets",

@@ -251,6 +251,11 @@ def form_of(model: PreTrainedModel) -> str:
     return "+".join(name for name, there in forms.items() if there) or "none"
 
 
+def is_decoder_alone(model: PreTrainedModel) -> bool:
+    """Whether ``model`` is a decoder without its encoder, as causal language models are."""
+    return bool(getattr(model.config, "is_decoder", False))
+
+
 def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
     """For each component that ``model`` has, the attention of each layer, the bottom first.
 

@@ -93,6 +93,8 @@ class Folder:
             sizes[f"{name}_width"] = width
             sizes[f"{name}_head_dim"] = attention.head_size
             sizes[f"{name}_feed_forward"] = self._feed_forward(component, attention) // (2 * width)
+        if "ES" not in found:  # ED attends to an encoder as wide as the decoder
+            sizes["encoder_width"] = sizes["decoder_width"]
         head = self.outline.get_output_embeddings()
         return Sizes(**sizes, vocabulary=getattr(head, "out_features", 0) if "DS" in found else 0)
 
@@ -101,11 +103,14 @@ class Folder:
         layers = self.outline.base_model.get_submodule(attention.names.layers)
         layer = layers.get_submodule("0")
         mine = [a.names for a in (found[0] for found in attentions(self.outline).values())]
-        inside = tuple(
-            prefix
-            for names in mine
-            if names.layers == attention.names.layers
-            for prefix in (f"{names.attention}.", names.output)
+        inside = (
+            *(
+                prefix
+                for names in mine
+                if names.layers == attention.names.layers
+                for prefix in (f"{names.attention}.", names.output)
+            ),
+            "crossattention.",  # of a BERT that is a decoder, which is not pruned
         )
         return sum(
             module.weight.numel()
@@ -126,7 +131,7 @@ class Folder:
                 "and in Python there is hf_plugin.masked"
             )
         plan.require_shape(self.plan.heads, of=str(self.path))
-        return Pruned(self.path, prune_heads(self._model(), plan, form=form))
+        return Pruned(self.path, prune_heads(self.load_model(), plan, form=form))
 
     @property
     def fingerprint(self) -> str:
@@ -135,9 +140,14 @@ class Folder:
         Raises:
             DataError: no weights, or not those of the config.
         """
-        return model_fingerprint(self._model())
+        return model_fingerprint(self.load_model())
 
-    def _model(self) -> PreTrainedModel:
+    def load_model(self) -> PreTrainedModel:
+        """The model with its weights, every one of them from the folder's files.
+
+        Raises:
+            DataError: no weights, or not those of the config.
+        """
         with reporting(f"{self.path}: cannot read the weights"):
             loaded: Any = from_pretrained(
                 self.path,

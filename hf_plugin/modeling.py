@@ -9,7 +9,7 @@ transformers says that it does not know the model type ``headpruned-bert``.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from transformers import (
@@ -41,8 +41,8 @@ class HeadPrunedModel:
     def __init__(self, config: PreTrainedConfig, *inputs: Any, **options: Any) -> None:
         super().__init__(config, *inputs, **options)  # type: ignore[call-arg]
         assert isinstance(self, PreTrainedModel)
-        kept, uniform = _configured_plans(config, self)
-        cut_to(self, uniform)
+        kept, present = _configured_plans(config, self)
+        cut_to(self, present)
         make_uniform(self, kept)
 
     @classmethod
@@ -54,6 +54,21 @@ class HeadPrunedModel:
             if not parameter.numel():  # loading makes new parameters; see cut_to
                 parameter.requires_grad_(False)
         return loaded
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """By the class that it is made of: another process may have no pruned class of it yet."""
+        own: Any = type(self)
+        stock = own.__bases__[-1]
+        reduced = super().__reduce_ex__(protocol)
+        if MODELS.get(stock) is not own:  # a class made of a pruned one
+            return reduced
+        return _without_state, (stock,), *reduced[2:]
+
+
+def _without_state(stock: type[PreTrainedModel]) -> PreTrainedModel:
+    """Where unpickling begins: an empty object of the pruned class of ``stock``."""
+    pruned = pruned_class(stock)
+    return pruned.__new__(pruned)
 
 
 def prune_heads(
@@ -209,10 +224,13 @@ def _register(family: str) -> None:
 
 
 def _named(stock: type, namespace: dict[str, Any], *mixins: type) -> Any:
-    """A subclass of ``stock`` with HeadPruned before its name, found in this module by pickle."""
+    """A subclass of ``stock`` with HeadPruned before its name, found in this module by that name.
+
+    The first one of a name stays: a user's own class may be called as a stock one.
+    """
     name = f"HeadPruned{stock.__name__}"
     made = type(name, (*mixins, stock), {"__module__": __name__, **namespace})
-    globals()[name] = made
+    globals().setdefault(name, made)
     return made
 
 

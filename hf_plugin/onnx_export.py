@@ -19,9 +19,8 @@ from transformers import PreTrainedModel
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder
 from headprune.plan import HeadPlan
+from hf_plugin.families import is_decoder_alone
 from hf_plugin.folders import Folder
-from hf_plugin.loading import from_pretrained
-from hf_plugin.places import reporting
 
 TOLERANCE = 1e-4
 """What an output may differ by, relative to the largest of the outputs where that is above 1."""
@@ -69,13 +68,12 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
         DataError: ``output`` is taken, the model cannot be read, or the outputs differ.
     """
     folder = Folder.load(path)
-    if folder.outline.config.is_encoder_decoder:
+    if folder.outline.config.is_encoder_decoder or is_decoder_alone(folder.outline):
         raise UsageError(f"{path}: has a decoder; --to onnx is for encoders such as BERT")
     if "MultipleChoice" in type(folder.outline).__name__:
         raise UsageError(f"{path}: --to onnx is not for multiple choice")
     with new_folder(output) as temporary:
-        with reporting(f"{path}: cannot read the model"):
-            model = from_pretrained(path).float().eval()
+        model = folder.load_model().float().eval()
         batches = [_batch(model, *shape, seed=seed) for seed, shape in enumerate(SHAPES)]
         outputs = tuple(model(**batches[0]).keys())
         file = temporary / "model.onnx"

@@ -60,7 +60,7 @@ def search(
     for model in (output / "grid").glob("*/model"):
         if model.parent != best_cell:
             shutil.rmtree(model)
-    for file in (*best_cell.glob("predictions*.tsv"), *best_cell.glob("plan.json")):
+    for file in best_cell.glob("predictions*.tsv"):
         shutil.copy(file, output)
     result = replace(best, training={**best.training, "grid": cells, "grid_note": NOTE})
     result.save(path)

@@ -34,8 +34,9 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     """The model in the folder, or the hub's model, ``name``, with a classifier for ``task``.
 
     Args:
-        untrained: whether the classifier may be missing, or be that of another task; then its
-            weights are random, so set a seed before.
+        untrained: whether the classifier may be missing, or be that of another task. One with as
+            many labels as ``task`` is taken as it is; otherwise its weights are random, so set a
+            seed before.
 
     Raises:
         DataError: no model, or one without the weights that it should have.

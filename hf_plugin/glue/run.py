@@ -34,6 +34,8 @@ from hf_plugin.surgery import plan_after
 def run(settings: Settings, labels: Labels, output: Path) -> GlueResult:
     """Do one run and write to ``output``: result.json, predictions.tsv and the folder model.
 
+    Heads that were masked are removed from the saved model, which computes the same.
+
     A run that was killed goes on after its last whole epoch; one that is finished is not done
     again, only labelled anew.
 
@@ -113,10 +115,6 @@ def _measure(settings: Settings, output: Path) -> Measured:
         predicted = predictions()
     for split, values in predicted.items():
         _write_predictions(output / _prediction_file(split), task, values, examples[split].labels)
-    model.save_pretrained(output / "model")
-    tokenizer.save_pretrained(output / "model")
-    if form == "mask":
-        plan.save(output / "plan.json")
     facts |= {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "seconds": round(seconds, 1),
@@ -128,6 +126,10 @@ def _measure(settings: Settings, output: Path) -> Measured:
         facts["subset_seed"] = SUBSET_SEED
     if left_out := {split: part.left_out for split, part in examples.items() if part.left_out}:
         facts["left_out"] = left_out
+    if form == "mask":
+        hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked
+    model.save_pretrained(output / "model")
+    tokenizer.save_pretrained(output / "model")
     sizes = {split: len(part) for split, part in examples.items()}
     return Measured(plan, form, _metrics(task, examples, predicted), sizes, facts)
 

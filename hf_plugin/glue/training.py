@@ -7,6 +7,7 @@ longest. What counts is the model after the last epoch: none is chosen on the de
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,9 +43,8 @@ class Schedule:
 def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> Dataset:
     """The examples as token numbers, cut to ``max_length`` tokens, the longer sentence first."""
     columns = [list(column) for column in zip(*examples.texts, strict=True)]
-    encoded = dict(tokenizer(*columns, truncation=True, max_length=max_length))
-    lengths = [len(ids) for ids in encoded["input_ids"]]
-    return Dataset.from_dict({**encoded, "label": list(examples.labels), "length": lengths})
+    encoded = tokenizer(*columns, truncation=True, max_length=max_length)
+    return Dataset.from_dict({**encoded, "label": list(examples.labels)})
 
 
 def fine_tune(
@@ -133,5 +133,15 @@ def _trainer(
 def _last_checkpoint(folder: Path) -> str | None:
     """The newest checkpoint that is whole: the trainer's state is written last."""
     states = folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")
-    whole = sorted((state.parent for state in states), key=lambda path: int(path.name[11:]))
-    return str(whole[-1]) if whole else None
+    whole = [state.parent for state in states if _is_json(state)]
+    newest = max(whole, key=lambda path: int(path.name[11:]), default=None)
+    return None if newest is None else str(newest)
+
+
+def _is_json(path: Path) -> bool:
+    """Whether the file was written to its end."""
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return True

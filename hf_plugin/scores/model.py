@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from headprune.errors import DataError, UsageError
 from headprune.scores.scored_model import Attention, Outcome, See, evaluating
-from hf_plugin.families import FAMILIES, attentions, family_of
+from hf_plugin.families import FAMILIES, attentions, family_of, is_decoder_alone
 from hf_plugin.scores.losses import IGNORED, correct_predictions, example_losses
 
 Batch = Mapping[str, Tensor]
@@ -30,7 +30,8 @@ class HuggingFaceModel:
         special_tokens: numbers of tokens that stand for no text.
 
     Raises:
-        UsageError: a model that cannot be pruned.
+        UsageError: a model that cannot be pruned, a causal language model, or a decoder
+            alone.
     """
 
     batch_dim = 0
@@ -40,6 +41,11 @@ class HuggingFaceModel:
     ) -> None:
         self.model = model
         self.attentions: Mapping[str, Sequence[Attention]] = attentions(model)
+        if _is_causal(model):
+            raise UsageError(
+                f"{type(model).__name__} is a causal language model or a decoder alone, whose "
+                "heads cannot be scored; give an encoder, or an encoder with its decoder"
+            )
         self._special_tokens = special_tokens
         # A cache of keys would be filled by layers that scoring leaves out.
         self._options: dict[str, Any] = {"use_cache": False} if "DS" in self.attentions else {}
@@ -57,6 +63,7 @@ class HuggingFaceModel:
         """Run the model on inputs with ``labels``."""
         if "labels" not in batch:
             raise DataError("the score needs labels, the batches have none")
+        batch = on_device_of(self.model, batch)
         outputs = self.model(**batch, **self._options)
         return Outcome(
             losses=example_losses(outputs, batch["labels"]),
@@ -86,15 +93,16 @@ class HuggingFaceModel:
                     if attention.present:
                         watch = _watch(name, layer, see)
                         hooks.callback(attention.module.register_forward_hook(watch).remove)
-            self.model(**batch, **options, **self._options)
+            self.model(**on_device_of(self.model, batch), **options, **self._options)
 
     def queries(self, component: str, batch: Batch) -> Tensor:
         """Which positions are real tokens, on the side of the component's queries: B x T, bool."""
-        return self._tokens(decoder=component != "ES", batch=batch) >= 0
+        tokens = self._tokens(decoder=component != "ES", batch=batch)
+        return tokens.to(self.model.device) >= 0
 
     def keys(self, component: str, batch: Batch) -> Tensor:
         """Token numbers of the component's keys, B x S; -1 where there is padding."""
-        return self._tokens(decoder=component == "DS", batch=batch)
+        return self._tokens(decoder=component == "DS", batch=batch).to(self.model.device)
 
     def _tokens(self, *, decoder: bool, batch: Batch) -> Tensor:
         if not decoder:
@@ -162,6 +170,17 @@ class HuggingFaceModel:
         if isinstance(output, (tuple, list)):
             return type(output)(self.repeat_output(module, part, times) for part in output)
         return output
+
+
+def _is_causal(model: PreTrainedModel) -> bool:
+    """Whether tokens see those before them alone, or labels are those of the next token."""
+    language_model: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(model.config), ())
+    return is_decoder_alone(model) or isinstance(model, language_model)
+
+
+def on_device_of(model: PreTrainedModel, batch: Batch) -> dict[str, Tensor]:
+    """The batch on the device of the model."""
+    return {name: tensor.to(model.device) for name, tensor in batch.items()}
 
 
 def _watch(name: str, layer: int, see: See) -> Callable[[nn.Module, Any, Any], None]:

@@ -143,12 +143,12 @@ def score_syntax(
                 padding=True,
                 return_tensors="pt",
                 return_offsets_mapping=True,
-            ).to(device())
+            )
             offsets = encoded.pop("offset_mapping").tolist()
             words = [
                 words_of(parse.words, spans) for parse, spans in zip(part, offsets, strict=True)
             ]
-            yield ParsedBatch(dict(encoded), torch.tensor(words, device=device()), part)
+            yield ParsedBatch(dict(encoded), torch.tensor(words, device=model.device), part)
 
     return syntactic_scores(
         HuggingFaceModel(model),
@@ -161,11 +161,6 @@ def score_syntax(
             settings={"max_length": max_length},
         ),
     )
-
-
-def on_device(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """A batch where models are scored."""
-    return {name: tensor.to(device()) for name, tensor in batch.items()}
 
 
 def words_of(words: Sequence[str], spans: Sequence[Sequence[int]]) -> list[int]:
@@ -206,4 +201,4 @@ def batches_of(
     )
     starts = range(0, len(order), size)
     cut = (inputs.select(order[start : start + size]) for start in starts)
-    return watch((on_device(collate(list(part))) for part in cut), len(starts))
+    return watch((collate(list(part)) for part in cut), len(starts))

@@ -33,7 +33,7 @@ from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import encode
 from hf_plugin.modeling import prune_heads
 from hf_plugin.places import device
-from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batches_of, score_heads
 
 _TIMED_BATCHES = 4
@@ -195,4 +195,5 @@ class Classifier:
         length = self.finetuning.max_length
         require_length(length, self._model, tokenizer, name=self.name)
         encoded = encode(examples, tokenizer, max_length=length)
-        return list(batches_of(encoded, tokenizer, size=32))
+        batches = batches_of(encoded, tokenizer, size=32)
+        return [on_device_of(self._model, batch) for batch in batches]

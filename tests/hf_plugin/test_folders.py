@@ -8,7 +8,13 @@ import shutil
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, PreTrainedModel
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+)
 from typer.testing import CliRunner
 
 import hf_plugin
@@ -74,6 +80,18 @@ def test_the_output_projection_counts_where_there_is_a_decoder(tmp_path):
     assert Folder.load(folder).sizes.vocabulary == 40
     build("bert", AutoModelForMaskedLM).save_pretrained(tmp_path / "bert")
     assert Folder.load(tmp_path / "bert").sizes.vocabulary == 0
+
+
+def test_a_decoder_alone_attends_to_an_encoder_as_wide_as_itself(tmp_path):
+    build("bart", AutoModelForCausalLM).save_pretrained(tmp_path)
+    sizes = Folder.load(tmp_path).sizes
+    assert (sizes.encoder_width, sizes.decoder_width, sizes.decoder_feed_forward) == (24, 24, 16)
+
+
+def test_the_cross_attention_of_a_bert_is_no_feed_forward_layer(tmp_path):
+    options = {"is_decoder": True, "add_cross_attention": True}
+    build("bert", AutoModelForCausalLM, **options).save_pretrained(tmp_path)
+    assert Folder.load(tmp_path).sizes.encoder_feed_forward == 16
 
 
 def test_show_and_the_form_uniform(tmp_path):

@@ -237,6 +237,33 @@ def test_a_model_class_of_the_users_own(tmp_path):
         torch.testing.assert_close(first(loaded), first(model))
 
 
+@pytest.mark.slow
+def test_a_pickled_model_of_the_users_own_class_in_another_process(tmp_path):
+    torch.manual_seed(1)
+    model = hf_plugin.prune_heads(Mine(config_of("bert")).eval(), SOME)
+    torch.save(model, tmp_path / "model.pt")
+    code = f"""
+import torch
+model = torch.load({str(tmp_path / "model.pt")!r}, weights_only=False)
+import hf_plugin
+from tests.hf_plugin.models import SOME, first
+assert hf_plugin.head_plan(model) == SOME and type(model).__name__ == "HeadPrunedMine"
+torch.save(first(model), {str(tmp_path / "output.pt")!r})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert torch.equal(torch.load(tmp_path / "output.pt"), first(model))
+
+
+def test_a_class_of_the_users_own_that_is_called_as_a_stock_one(tmp_path):
+    stock = pruned()
+    stock.save_pretrained(tmp_path)
+    mine = type(BertForSequenceClassification.__name__, (Mine,), {})
+    own = hf_plugin.prune_heads(mine(config_of("bert")), SOME)
+    assert isinstance(own, mine) and type(own) is not type(stock)
+    assert type(pickle.loads(pickle.dumps(stock))) is type(stock)
+    assert type(hf_plugin.from_pretrained(tmp_path)) is type(stock)
+
+
 def test_pruning_the_whole_mends_what_pruning_a_part_left_out(tmp_path):
     model = build("bert", AutoModelForSequenceClassification)
     hf_plugin.prune_heads(model.bert, SOME)

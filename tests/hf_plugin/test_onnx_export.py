@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForMultipleChoice,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
@@ -77,6 +80,26 @@ def test_a_wrong_conversion_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_weights_that_are_missing_are_not_drawn_at_random(tmp_path: Path):
+    saved(tmp_path / "model", auto=AutoModelForSequenceClassification)
+    file = tmp_path / "model" / "model.safetensors"
+    state = load_file(file)
+    del state["classifier.weight"]
+    save_file(state, file, metadata={"format": "pt"})
+    with pytest.raises(DataError, match="do not hold classifier.weight"):
+        export_to_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
+
+
+@pytest.mark.slow
+def test_a_folder_that_does_not_say_its_class(tmp_path: Path):
+    saved(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": None}))
+    done = export_to_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert done.outputs == ("last_hidden_state", "pooler_output")
+
+
 @pytest.mark.parametrize(
     ("family", "auto", "message"),
     [
@@ -87,4 +110,11 @@ def test_a_wrong_conversion_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_is_refused(family: str, auto: Any, message: str, tmp_path: Path):
     saved(tmp_path / "model", family, auto)
     with pytest.raises(UsageError, match=message):
+        export_to_onnx(tmp_path / "model", tmp_path / "onnx")
+
+
+@pytest.mark.parametrize(("family", "options"), [("bart", {}), ("bert", {"is_decoder": True})])
+def test_a_decoder_alone_is_refused(family: str, options: dict[str, Any], tmp_path: Path):
+    build(family, AutoModelForCausalLM, **options).save_pretrained(tmp_path / "model")
+    with pytest.raises(UsageError, match="has a decoder"):
         export_to_onnx(tmp_path / "model", tmp_path / "onnx")

@@ -6,7 +6,12 @@ import math
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
 
 import hf_plugin
 from headprune import DataError, UsageError
@@ -239,6 +244,34 @@ def test_what_cannot_be_scored():
     model.bert.encoder.layer[1].attention.self.query.weight.data.fill_(math.nan)
     with pytest.raises(DataError, match="ES: layer . a gradient is not finite|not finite"):
         gradient_scores(model, [data("bert")])
+
+
+@pytest.mark.parametrize(
+    ("family", "auto", "options"),
+    [
+        ("bert", AutoModelForCausalLM, {"is_decoder": True}),
+        ("bert", AutoModelForCausalLM, {}),  # sees all tokens, but its labels are shifted
+        ("bert", AutoModelForSequenceClassification, {"is_decoder": True}),
+        ("bart", AutoModelForCausalLM, {}),
+    ],
+)
+def test_causal_models_are_refused(family, auto, options):
+    model = build(family, auto, **options)
+    with pytest.raises(UsageError, match=f"{type(model).__name__} is a causal language model or"):
+        HuggingFaceModel(model)
+
+
+@pytest.mark.parametrize("family", ["bert", "bart"])
+def test_batches_go_where_the_model_is(family):
+    scored = HuggingFaceModel(classifier(family).to("meta"))  # not where the batch is
+    batch = {name: tensor for name, tensor in data(family).items() if name != "attention_mask"}
+    found = []
+    with torch.no_grad(), scored.attending():
+        found.append(scored.outcome(batch).losses)
+        scored.attend(batch, lambda _, __, weights: found.append(weights))
+    for name in shape_of(family):
+        found += [scored.keys(name, data(family)), scored.queries(name, data(family))]
+    assert {tensor.device.type for tensor in found} == {"meta"}
 
 
 def test_masked_and_uniform_heads_do_not_count_for_the_others():
