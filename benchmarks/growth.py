@@ -109,6 +109,8 @@ def translation(job: str, *, rounds: int) -> Iterator[Point]:
     measured = partial(points, job=job, alternative=STOCK, rounds=rounds)
     batch_of = partial(random_batch, words)
 
+    # Before anything is timed the process takes the memory that it will keep.
+    work(stock, batch_of(sentences=max(BATCHES), length=LENGTH))
     usual = batch_of(sentences=BATCH, length=LENGTH)
     for percent, model in pruned.items():
         turns = {STOCK: partial(work, stock, usual), "headprune": partial(work, model, usual)}

