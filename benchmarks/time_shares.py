@@ -60,7 +60,7 @@ def kind_of(operator: str) -> str:
 
 
 def shares(work: Callable[[], object], *, rounds: int) -> dict[str, float]:
-    """Seconds of each kind, in the median run of ``work``; the rest is what torch was not busy with.
+    """Seconds of each kind, in the median run of ``work``; the rest is what torch did not do.
 
     The profiler makes what calls many operators slower: its shares are of the time without it.
     """
