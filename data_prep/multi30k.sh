@@ -53,7 +53,7 @@ if [ -z "$from_dir" ]; then
     for name in train val test_2016_flickr; do
         addresses+=("${url:-$default_url}/$name.$source_lang.gz" "${url:-$default_url}/$name.$target_lang.gz")
     done
-    "$python" -m data_prep.lib.download --to download "${addresses[@]}"
+    "$python" -m data_prep.lib.download --to download "${addresses[@]}" >/dev/null
 fi
 
 for names in train:train valid:val test:test_2016_flickr; do

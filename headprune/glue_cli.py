@@ -82,8 +82,8 @@ def glue(
         Form,
         typer.Option(
             help="remove: the heads' weights are gone. mask: their outputs are multiplied by 0, "
-            "which computes the same. uniform: their attention is even over all tokens, as in "
-            "the paper's released code for BERT.",
+            "which computes the same; in the saved model they are removed. uniform: their "
+            "attention is even over all tokens, as in the paper's released code for BERT.",
             rich_help_panel=_PRUNING,
         ),
     ] = Form.remove,
