@@ -117,7 +117,7 @@ def plan(
         int | None,
         typer.Option(
             help="Heads that every layer keeps.",
-            show_default="0; with --scores 1, or what --keep asks for per layer",
+            show_default="0; with --scores 1, unless --keep gives a number for each layer",
         ),
     ] = None,
     shape: Annotated[

@@ -210,8 +210,9 @@ def compare(
       "--arch transformer_headpruned_small ..." -o comparison
     """
     with needing("comparing scores needs scipy", install="pip install scipy"):
-        from headprune.compare.report import Report
-        from headprune.compare.run import compare as run
+        import scipy.stats  # noqa: F401
+    from headprune.compare.report import Report
+    from headprune.compare.run import compare as run
     from headprune.scores.names import IMPORTANCE
 
     subject = _subject(

@@ -105,7 +105,7 @@ rule baseline:
         **resource_of("baseline"),
     shell:
         "{JOB} train --data {DATA:q} --save-dir {OUT:q}/baseline/training --keep-checkpoints "
-        "--model {output.model:q} --log {log:q} --label baseline --threads {threads} "
+        "--model {output.model:q} --depends {input.plan:q} --log {log:q} --label baseline --threads {threads} "
         "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
         "--head-plan {input.plan:q}"
 

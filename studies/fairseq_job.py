@@ -30,7 +30,7 @@ from headprune.memory import KEEP_MEMORY
 
 # A training that only runs for longer is the same training: it goes on.
 LENGTH_FLAGS = ("--max-epoch", "--max-update")
-# What these name is told by its content, wherever it lies.
+# Wherever the plugin lies; and what the other two name is told by its content, with --depends.
 PATH_FLAGS = ("--user-dir", "--head-plan", "--finetune-from-model")
 PROGRESS_EVERY_SECONDS = 60.0
 
@@ -262,7 +262,7 @@ def _alone_in(folder: Path) -> Iterator[int]:
 def _identity(options: argparse.Namespace, flags: Sequence[str]) -> str:
     """What a training is: its flags, data and the files it starts from, but not its length.
 
-    Nor where it lies: the files that flags name are told by their contents.
+    Nor where it lies: what is trained from is told by its contents.
     """
     left_out = {*LENGTH_FLAGS, *PATH_FLAGS}
     kept = [f for f, before in zip(flags, ["", *flags], strict=False) if before not in left_out]

@@ -54,12 +54,13 @@ def write_dataset(text: Path, prefix: Path, *, dictionary: Dictionary) -> str:
     number_of, unknown = dictionary.indices.get, dictionary.unk()
     sentences = tokens = replaced = 0
     for line in progress(read(text), what=f"binarise {text.name}"):
-        ids = [number_of(token, unknown) for token in line.split()]
+        line_tokens = line.split()
+        ids = [number_of(token, unknown) for token in line_tokens]
         ids.append(dictionary.eos())
         builder.add_item(torch.tensor(ids, dtype=torch.int32))  # (tokens of the line + 1,)
         sentences += 1
         tokens += len(ids)
-        replaced += ids.count(unknown)
+        replaced += ids.count(unknown) - line_tokens.count(dictionary.unk_word)
     builder.finalize(indexed_dataset.index_file_path(str(prefix)))
     return (
         f"{text}: {sentences} sents, {tokens} tokens, "

@@ -40,8 +40,8 @@ def keep_first(
             heads (halves are pruned). Table 1 of the paper.
         keep: heads to keep in a component, as one number over all its layers (table 3) or one
             number a layer (table 2). A component that is not named keeps all its heads.
-        at_least: heads that every layer keeps wherever they come; None: 1 where layers compete for
-            a percentage or a component's number, else 0.
+        at_least: heads that every layer keeps wherever they come; None: one, if it has any, where
+            layers compete for a percentage or a component's number, else 0.
         within: choose among the heads that this plan keeps; for pruning in steps. Percentages
             stay those of the unpruned model.
 
@@ -53,7 +53,7 @@ def keep_first(
         raise UsageError("give either a percentage or the heads to keep, one of the two")
     if at_least is not None and (not is_whole(at_least) or at_least < 0):
         raise UsageError(f"at_least is {at_least!r}, it has to be a whole number from 0")
-    competing, given = (1, 0) if at_least is None else (at_least, at_least)
+    alone = at_least or 0  # where layers do not compete
     pool = HeadPlan.full(shape) if within is None else within
     pool.require_shape(shape)
 
@@ -63,7 +63,7 @@ def keep_first(
             raise UsageError(
                 f"{float(percent):g}% pruned keeps {number} heads, only {pool.total_kept} are left"
             )
-        chosen = _choose(pool, tuple(shape), number, order=order, at_least=competing)
+        chosen = _choose(pool, tuple(shape), number, order=order, at_least=at_least)
     else:
         if not isinstance(keep, Mapping):
             raise UsageError(f"give the heads to keep by component, not {keep!r}")
@@ -75,10 +75,10 @@ def keep_first(
         for name in shape:
             wanted = keep.get(name, len(_heads(pool, name)))
             if is_whole(wanted):
-                least = competing if name in keep else given
+                least = at_least if name in keep else alone
                 chosen |= _choose(pool, (name,), wanted, order=order, at_least=least)
             else:
-                chosen |= _choose_per_layer(pool, name, wanted, order=order, at_least=given)
+                chosen |= _choose_per_layer(pool, name, wanted, order=order, at_least=alone)
     return HeadPlan(
         kept={
             name: [
@@ -108,9 +108,12 @@ def _number_kept(percent: float, *, total: int) -> int:
 
 
 def _choose(
-    pool: HeadPlan, components: Sequence[str], number: int, *, order: Order, at_least: int
+    pool: HeadPlan, components: Sequence[str], number: int, *, order: Order, at_least: int | None
 ) -> set[Head]:
-    """The ``number`` heads of ``components`` that come first, ``at_least`` in each layer."""
+    """The ``number`` heads of ``components`` that come first, ``at_least`` in each layer.
+
+    None: one in each layer that has any.
+    """
     candidates = list(chain.from_iterable(_heads(pool, name) for name in components))
     where = components[0] if len(components) == 1 else "all components"
     if not 0 <= number <= len(candidates):
@@ -120,11 +123,17 @@ def _choose(
     chosen: set[Head] = set()
     for name in components:
         for layer, kept in enumerate(pool.kept[name]):
-            if at_least > len(kept):
+            least = min(1, len(kept)) if at_least is None else at_least
+            if least > len(kept):
                 raise UsageError(
-                    f"{name}: layer {layer} has {len(kept)} heads, at_least asks for {at_least}"
+                    f"{name}: layer {layer} has {len(kept)} heads, at_least asks for {least}"
                 )
-            chosen.update([h for h in candidates if h[0] == name and h[1] == layer][:at_least])
+            chosen.update([h for h in candidates if h[0] == name and h[1] == layer][:least])
+    if len(chosen) > number and at_least is None:
+        raise UsageError(
+            f"{where}: one head in every layer makes {len(chosen)}, but only {number} are to stay; "
+            "at_least 0 allows layers without heads"
+        )
     if len(chosen) > number:
         raise UsageError(
             f"{where}: at_least={at_least} keeps {len(chosen)} heads, but only {number} are to stay"

@@ -58,6 +58,7 @@ def test_the_log_counts_unknown_tokens(texts: Path, tmp_path: Path) -> None:
     binarise.main(arguments)
     log = (tmp_path / "out" / "preprocess.log").read_text("utf-8").splitlines()
     assert len(log) == 8
+    assert log[1].endswith("0.000% replaced (by <unk>)")  # a token <unk> is no other's place
     # "never" and "seen"; three of the nine are ends of sentences
     assert log[2] == f"[en] {texts / 'valid.en'}: 3 sents, 9 tokens, 22.222% replaced (by <unk>)"
 

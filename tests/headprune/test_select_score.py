@@ -69,6 +69,14 @@ def test_a_layer_without_heads_stays_so_where_its_component_is_not_named():
     assert kept(select.by_score(scores, per_layer={"DS": 2}))["ES"] == ((), (0, 1, 2))
 
 
+def test_a_layer_without_heads_is_not_asked_for_one() -> None:
+    values = {"ES": [[None] * 3, [0.1, 0.2, 0.3]], "DS": DS}
+    scores = HeadScores(name="gradient", values=values)
+    assert kept(select.by_score(scores, per_layer={"ES": 2}))["ES"] == ((), (1, 2))
+    with pytest.raises(UsageError, match="ES: layer 0 has 0 heads, at_least asks for 1"):
+        select.by_score(scores, per_layer={"ES": 2}, at_least=1)
+
+
 def test_steps_stay_within_what_is_left():
     first = select.by_score(SCORES, percent=25)
     values = {
@@ -116,8 +124,11 @@ def test_no_pruned_head_is_better_than_a_kept_one(rows, percent, keep):
         (dict(), "give either a percentage or the heads to keep"),
         (dict(percent=50, per_layer=1), "give either a percentage or the heads to keep"),
         (dict(per_layer=4), "ES: layer 0 asks for 4 heads, the model has 3"),
-        (dict(percent=90), "at_least=1 keeps 4 heads, but only 1 are to stay"),
-        (dict(per_layer={"DS": 1}), "DS: at_least=1 keeps 2 heads, but only 1 are to stay"),
+        (dict(percent=90), "all components: one head in every layer makes 4, but only 1 are to stay"),
+        (
+            dict(per_layer={"DS": 1}),
+            "DS: one head in every layer makes 2, but only 1 are to stay; at_least 0",
+        ),
         (dict(per_layer={"DS": 3}, at_least=2), "DS: at_least=2 keeps 4 heads, but only 3"),
         (dict(per_layer={"DS": "31"}, at_least=2), "DS: layer 1 asks for 1 heads, at_least for 2"),
         (dict(per_layer=1, at_least=2), "ES: layer 0 asks for 1 heads, at_least for 2"),
