@@ -124,7 +124,7 @@ def test_no_pruned_head_is_better_than_a_kept_one(rows, percent, keep):
         (dict(), "give either a percentage or the heads to keep"),
         (dict(percent=50, per_layer=1), "give either a percentage or the heads to keep"),
         (dict(per_layer=4), "ES: layer 0 asks for 4 heads, the model has 3"),
-        (dict(percent=90), "all components: one head in every layer makes 4, but only 1 are to stay"),
+        (dict(percent=90), "one head in every layer makes 4, but only 1 are to stay"),
         (
             dict(per_layer={"DS": 1}),
             "DS: one head in every layer makes 2, but only 1 are to stay; at_least 0",
