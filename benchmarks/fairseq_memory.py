@@ -16,7 +16,6 @@ import os
 import resource
 import statistics
 import sys
-import time
 from dataclasses import asdict, dataclass, field
 
 import torch
@@ -33,7 +32,7 @@ from benchmarks.transformer_base import (
     random_batch,
     training_step,
 )
-from headprune.compare.turns import speedup
+from headprune.compare.turns import speedup, taking_turns
 from headprune.memory import KEEP_MEMORY
 
 DEFAULT, KEPT = "as it is", "kept"
@@ -58,14 +57,12 @@ def train(name: str, options: argparse.Namespace) -> tuple[int, float]:
     model = build_named(name, words)
     batch = random_batch(words, sentences=options.sentences, length=options.length)
     optimizer = torch.optim.Adam(model.parameters())
-    seconds = []
-    for _ in range(options.steps):
-        began = time.perf_counter()
+
+    def step() -> None:
         training_step(model, batch)
         optimizer.step()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - began)
+
+    seconds = taking_turns([step], rounds=options.steps, warm_up=False)[0]
     used = _largest_resident_set() - before
     if torch.cuda.is_available():
         used = torch.cuda.max_memory_allocated()

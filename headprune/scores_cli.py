@@ -14,6 +14,7 @@ from headprune.errors import UsageError, needing
 
 if TYPE_CHECKING:
     from headprune.scores import HeadScores
+    from headprune.scores.syntax import Parse
     from hf_plugin.glue.tasks import Task
 
 app = typer.Typer(no_args_is_help=True, help="How important is each head?")
@@ -134,10 +135,11 @@ def scores(
         "weights": weights,
         "watch": progress,
     }
+    parses: list[Parse] = []
     if conllu is not None:
         from headprune.scores.syntax import read_parses
 
-        read_parses(conllu)  # what is wrong with them is said before the other scores' passes
+        parses = read_parses(conllu)  # what is wrong with them is said before the other passes
     if Path(model).is_file():
         refuse(
             f"{model} is a fairseq checkpoint", task=task, data_dir=data_dir, max_length=max_length
@@ -157,19 +159,20 @@ def scores(
         refuse(f"{model} is no fairseq checkpoint", data=data, beam=beam)
         if task is None:
             raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
+        longest = max_length or 128
         found = _of_classifier(
             model,
             task=task,
             data_dir=data_dir,
             split=_warned(split or "train", reported_on="dev"),
             metric=metric,
-            max_length=max_length or 128,
+            max_length=longest,
             **options,
         )
-        syntax = partial(_syntax, "hf_plugin.scores.run", model, max_length=max_length or 128)
+        syntax = partial(_syntax, "hf_plugin.scores.run", model, max_length=longest)
     made = _save(found, output, normalise=normalise)
     if conllu is not None:
-        made |= _save(syntax(conllu), output, normalise=normalise)
+        made |= _save(syntax(parses, file_name=conllu.name), output, normalise=normalise)
     _tell(made)
     _draw(made, output)
     print(f"{output}: {', '.join(made)}")
@@ -205,11 +208,9 @@ def _of_classifier(
 
 
 def _metric_of(task: Task, metric: str | None) -> str:
-    if task.range is None:
-        return metric or "accuracy"
-    if metric == "accuracy":
+    if metric == "accuracy" and task.range is not None:
         raise UsageError(f"--metric accuracy: {task.name} is to predict a number; give loss")
-    return metric or "loss"
+    return metric or task.metric_of_ablation
 
 
 def _of_checkpoint(path: Path, **options: Any) -> dict[str, HeadScores]:
@@ -218,10 +219,12 @@ def _of_checkpoint(path: Path, **options: Any) -> dict[str, HeadScores]:
     return score_heads(path, **options)
 
 
-def _syntax(module: str, model: str | Path, conllu: Path, **options: Any) -> dict[str, HeadScores]:
+def _syntax(
+    module: str, model: str | Path, parses: Sequence[Parse], **options: Any
+) -> dict[str, HeadScores]:
     from importlib import import_module
 
-    found: dict[str, HeadScores] = import_module(module).score_syntax(model, conllu, **options)
+    found: dict[str, HeadScores] = import_module(module).score_syntax(model, parses, **options)
     return found
 
 

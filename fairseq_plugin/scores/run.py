@@ -31,7 +31,7 @@ from headprune.scores.compute import (
 )
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import require_known
-from headprune.scores.syntax import Parse, ParsedBatch, read_parses
+from headprune.scores.syntax import Parse, ParsedBatch
 
 METRICS = ("loss", "bleu")
 SUBSET_SEED = 1
@@ -109,13 +109,19 @@ def score_heads(
 
 
 def score_syntax(
-    path: Path, conllu: Path, *, data: Path | None = None, batch_size: int = 32
+    path: Path,
+    parses: Sequence[Parse],
+    *,
+    file_name: str,
+    data: Path | None = None,
+    batch_size: int = 32,
 ) -> dict[str, HeadScores]:
     """The syntactic roles of the encoder's heads, on parsed sentences of the source language.
 
     Args:
         path: the checkpoint.
-        conllu: a CoNLL-U file.
+        parses: the sentences.
+        file_name: of the file that they come from, for the signature.
         data: the binarised data folder, prepared by data_prep; default: the one that the
             checkpoint was trained on.
 
@@ -123,7 +129,6 @@ def score_syntax(
         UsageError: nothing says how the data's text was prepared, or a model of another task.
         DataError: files that cannot be read, or none of the relations in them.
     """
-    parses = read_parses(conllu)
     checkpoint = Checkpoint.load(path)
     folder = data or trained_on(checkpoint)
     with fairseq_silent():
@@ -153,7 +158,7 @@ def score_syntax(
             origin=Origin(
                 model=str(path),
                 fingerprint=checkpoint.fingerprint,
-                data=f"{conllu.name}[{len(parses)}]",
+                data=f"{file_name}[{len(parses)}]",
             ),
         )
 

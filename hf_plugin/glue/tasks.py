@@ -62,6 +62,11 @@ class Task:
         return f"glue.{self.name}" if self.hub_text else f"generated.{self.name}"
 
     @property
+    def metric_of_ablation(self) -> str:
+        """What ablation measures: accuracy, or the loss where a number is to be predicted."""
+        return "loss" if self.range else "accuracy"
+
+    @property
     def dev_splits(self) -> tuple[str, ...]:
         """The splits to measure on: ``dev``, for MNLI also ``dev_mismatched``."""
         return tuple(split for split in self.files if split != "train")

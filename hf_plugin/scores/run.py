@@ -22,7 +22,7 @@ from headprune.scores.compute import (
 )
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import require_known
-from headprune.scores.syntax import ParsedBatch, read_parses
+from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
 from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
@@ -112,19 +112,24 @@ def score_heads(
 
 
 def score_syntax(
-    model_name: str, conllu: Path, *, batch_size: int = 32, max_length: int = 128
+    model_name: str,
+    parses: Sequence[Parse],
+    *,
+    file_name: str,
+    batch_size: int = 32,
+    max_length: int = 128,
 ) -> dict[str, HeadScores]:
     """The syntactic roles of the heads of a model, on parsed sentences.
 
     Args:
         model_name: a Hugging Face folder, or a name on the hub.
-        conllu: a CoNLL-U file.
+        parses: the sentences.
+        file_name: of the file that they come from, for the signature.
 
     Raises:
         UsageError: a model that cannot be pruned, or a tokenizer that does not tell words.
         DataError: a model or file that cannot be read, or none of the relations in it.
     """
-    parses = read_parses(conllu)
     config, _ = read_config(model_name)
     # The class that saved it, as its weights are to be told from others'.
     model = from_pretrained(model_name, None if config.architectures else AutoModel)
@@ -157,7 +162,7 @@ def score_syntax(
         origin=Origin(
             model=model_name,
             fingerprint=model_fingerprint(model),
-            data=f"{conllu.name}[{len(parses)}]",
+            data=f"{file_name}[{len(parses)}]",
             settings={"max_length": max_length},
         ),
     )

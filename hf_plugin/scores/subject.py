@@ -117,7 +117,7 @@ class Classifier:
             max_examples=self.max_examples,
             max_length=self.finetuning.max_length,
             seed=seed,
-            metric="loss" if self._task.range else "accuracy",
+            metric=self._task.metric_of_ablation,
             watch=self.watch,
         )
 
