@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import subprocess
 import sys
@@ -18,34 +16,9 @@ from hypothesis import strategies as st
 
 from headprune import HeadPlan, __version__, cli, select
 from headprune.scores import HeadScores
+from tests.command import Outcome, headprune
 
 from .strategies import BASE, BERT
-
-
-@dataclass(frozen=True)
-class Outcome:
-    status: int
-    out: str
-    err: str
-
-
-def headprune(*arguments: object) -> Outcome:
-    """Run the command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    argv = ["headprune", *map(str, arguments)]
-    status = 0
-    with (
-        mock.patch.object(sys, "argv", argv),
-        mock.patch.dict("os.environ", {"COLUMNS": "200", "TERM": "dumb"}),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        try:
-            cli.main()
-        except SystemExit as error:
-            status = int(error.code or 0)
-    return Outcome(status, out.getvalue(), err.getvalue())
-
 
 # --- headprune plan --------------------------------------------------------------------------
 

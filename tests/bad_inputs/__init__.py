@@ -1,0 +1,1 @@
+"""A table of bad inputs: for each command, what users get wrong and the one line they are told."""
