@@ -285,7 +285,8 @@ def prune(
         Form,
         typer.Option(
             help="remove: the weights are gone; mask: they stay, outputs times 0 (fairseq); "
-            "uniform: attention scores times 0 (Hugging Face), as in the paper's BERT code."
+            "uniform: attention scores times 0 (Hugging Face), as in the first version (October "
+            "2020) of the paper's BERT code."
         ),
     ] = Form.remove,
 ) -> None:

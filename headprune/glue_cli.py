@@ -83,7 +83,9 @@ def glue(
         typer.Option(
             help="remove: the heads' weights are gone. mask: their outputs are multiplied by 0, "
             "which computes the same; in the saved model they are removed. uniform: their "
-            "attention is even over all tokens, as in the paper's released code for BERT.",
+            "attention is even over all tokens, as in the first version (October 2020) of the "
+            "paper's released code for BERT; its second (November 2021) is equation 2, which is "
+            "what remove and mask compute.",
             rich_help_panel=_PRUNING,
         ),
     ] = Form.remove,

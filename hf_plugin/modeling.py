@@ -88,9 +88,10 @@ def prune_heads(
             unpruned model. To remove heads that are uniform, give a plan.
         form: ``remove``: the heads' weights are gone, the outputs are as with ``masked`` (Budhraja
             et al. 2020, equation 2). ``uniform``: the weights stay, and the heads' attention
-            scores are multiplied by 0 before the softmax, as in that paper's released BERT code:
-            each averages the values of all tokens evenly. (Adapters on the queries' projections,
-            such as LoRA's, get round this; put them on other projections.)
+            scores are multiplied by 0 before the softmax, as in the first version of that paper's
+            released BERT code (October 2020; since November 2021 it follows equation 2): each
+            averages the values of all tokens evenly. (Adapters on the queries' projections, such
+            as LoRA's, get round this; put them on other projections.)
 
     Returns:
         ``model`` itself.

@@ -2,8 +2,11 @@
 
 ``cut_to`` leaves out the weights of heads, ``masked`` multiplies their outputs by xi (Budhraja et
 al. 2020, equation 2); with the same heads at 0 the two give the same outputs. ``make_uniform``
-does what that paper's released code for BERT does instead: it multiplies the attention *scores*
-by 0, so that a pruned head averages the values of all tokens evenly, and still contributes.
+multiplies the attention *scores* by 0 before the softmax, so that a pruned head averages the values
+of all tokens evenly, and still contributes. That paper's released code for BERT exists in two
+versions: the upload of October 2020 (commit fce4ec0 of its repository) does what ``make_uniform``
+does, the one of 1 November 2021 (commit ede5793) multiplies the probabilities after the softmax,
+which is equation 2.
 """
 
 from __future__ import annotations

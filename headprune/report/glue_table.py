@@ -469,8 +469,10 @@ def _notes(table: GlueTable) -> list[str]:
         )
         notes.append(
             f"paper's Δ: {SOURCE}, {', '.join(table.paper)}: accuracy less that of its unpruned "
-            f"BERT-base ({unpruned}), after 10 epochs of fine-tuning. The code that the paper "
-            "released prunes in form `uniform`, its equation 2 in forms `remove` and `mask`."
+            f"BERT-base ({unpruned}), after 10 epochs of fine-tuning. The paper's "
+            "equation 2 prunes in forms `remove` and `mask`. Its released code exists in two "
+            "versions: that of October 2020 prunes in form `uniform`, that of November 2021 by "
+            "equation 2; which of them its numbers come from is not said."
         )
         by_layers = any(row.requested_percent is None for row in table.rows)
         if by_layers and table.layers != BERT_LAYERS:

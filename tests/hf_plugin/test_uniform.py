@@ -1,4 +1,4 @@
-"""The form uniform: attention scores times 0, as in the paper's released BERT code."""
+"""The form uniform: attention scores times 0, as in the first version of the paper's code."""
 
 from __future__ import annotations
 

@@ -177,6 +177,7 @@ def test_markdown_has_one_table_of_values_and_one_of_differences(glue: MakeGlue)
     assert "cola (matthews)" in rows[0]
     assert "sst2 paper's Δ" in differences
     assert "cola paper's Δ" not in differences
+    assert "October 2020" in text and "November 2021" in text
     assert "form `uniform`" in differences
     assert "this model has 4, and its sets are scaled" in differences
     assert "top 2|plan:ES=4400|" in differences

@@ -91,6 +91,19 @@ def test_the_paper_has_its_sets_of_layers_in_the_study_of_its_setup() -> None:
     assert len(labels) == 1 + 9 + 16 + 2
 
 
+def test_the_paper_is_repeated_by_its_equation_2_first() -> None:
+    study = load_any(STUDIES / "glue-paper.yaml")
+    assert isinstance(study, GlueStudy)
+    assert study.forms["50pct"] == ("remove", "uniform")
+    assert study.changed_runs() and not any("uniform" in run for run in study.changed_runs())
+
+
+@pytest.mark.parametrize("name", ["README.md", "glue.yaml", "glue-paper.yaml"])
+def test_both_versions_of_the_papers_code_are_named(name: str) -> None:
+    text = (STUDIES / name).read_text()
+    assert "October 2020" in text and "November 2021" in text
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
