@@ -166,7 +166,9 @@ class Attention:
     @property
     def heads(self) -> int:
         """How many heads the attention had before anything was pruned."""
-        return int(getattr(self.module, "unpruned_heads", len(self.kept)))
+        return int(
+            getattr(self.module, "unpruned_heads", self.output.in_features // self.head_size)
+        )
 
     @property
     def kept(self) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from headprune.errors import DataError, UsageError
 from hf_plugin import modeling
 from hf_plugin.families import require_family
 from hf_plugin.modeling import CONFIGS, kept_lists, pruned_class
-from hf_plugin.surgery import plan_after
+from hf_plugin.surgery import head_plan, plan_after
 
 
 def from_pretrained(
@@ -74,16 +75,35 @@ def _adopt(config: PreTrainedConfig, *, where: str) -> None:
     with torch.device("meta"):
         whole = AutoModel.from_config(config)
     pruned = config.pruned_heads
-    if isinstance(pruned, dict):  # JSON has no keys but text
-        pruned = {int(key) if key.isdecimal() else key: heads for key, heads in pruned.items()}
     try:
+        if isinstance(pruned, dict):
+            layers = {len(layers) for layers in head_plan(whole).kept.values()}
+            pruned = _by_layer(pruned, layers=min(layers))
         plan = plan_after(whole, pruned)
     except UsageError as error:
         raise DataError(f"{where}: pruned_heads of its config: {error}") from None
     config.__class__ = CONFIGS[type(config)]
+    vars(config).pop("model_type", None)
     config.kept_heads = kept_lists(plan)
     config.uniform_heads = None
     config.pruned_heads = {}
+
+
+def _by_layer(pruned: dict[Any, Any], *, layers: int) -> dict[Any, Any]:
+    """``pruned_heads`` with each layer named once, by its number from the bottom.
+
+    transformers 4 wrote down layers as they were named in each call of ``prune_heads``, so that one
+    layer may be there as 11 and as -1; it pruned the heads of both. JSON has no keys but text.
+    """
+    merged: dict[Any, Any] = {}
+    for key, heads in pruned.items():
+        layer = int(key) if re.fullmatch(r"-?[0-9]+", str(key)) else key
+        if isinstance(layer, int) and -layers <= layer < layers:
+            layer %= layers
+        if layer in merged and isinstance(heads, list) and isinstance(merged[layer], list):
+            heads = [*merged[layer], *heads]
+        merged[layer] = heads
+    return merged
 
 
 def _hub_options(options: dict[str, Any]) -> dict[str, Any]:

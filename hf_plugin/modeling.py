@@ -84,8 +84,9 @@ def prune_heads(
     Args:
         model: a base model or one with a task head. Pruning a second time adds up.
         request: a ``HeadPlan`` with the heads to keep, or a dict with the heads to prune,
-            ``{layer: [heads]}``, where layer -1 is the top. Head numbers are always those of the
-            unpruned model. To remove heads that are uniform, give a plan.
+            ``{layer: [heads]}``, where layer -1 is the top; heads as any iterable of integers, a
+            tensor or an array. Head numbers are always those of the unpruned model. Heads that
+            are gone already stay gone. To remove heads that are uniform, give a plan.
         form: ``remove``: the heads' weights are gone, the outputs are as with ``masked`` (Budhraja
             et al. 2020, equation 2). ``uniform``: the weights stay, and the heads' attention
             scores are multiplied by 0 before the softmax, as in the first version of that paper's
@@ -98,12 +99,11 @@ def prune_heads(
 
     Raises:
         UsageError: a family that cannot be pruned, a plan of another shape, a layer or head that
-            does not exist, a head that is gone already, or no such form. The model is then as it
-            was.
+            does not exist, a uniform head to remove, or no such form. The model is then as it was.
     """
     if form not in FORMS:
         raise UsageError(f"form: {form!r} is not one of {', '.join(FORMS)}")
-    plan = plan_after(model, request)
+    plan = plan_after(model, request, form=form)
     if form == "remove":
         cut_to(model, plan, spare_uniform=not isinstance(request, HeadPlan))
     else:
@@ -113,6 +113,7 @@ def prune_heads(
     stock = model.config
     config = copy.deepcopy(stock)
     config.__class__ = CONFIGS.get(type(stock), type(stock))
+    vars(config).pop("model_type", None)  # a config that was read from JSON has one of its own
     config.kept_heads, config.uniform_heads = _as_json(model)
     for module in model.modules():
         if getattr(module, "config", None) is stock:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -46,16 +47,20 @@ def head_plan(model: PreTrainedModel) -> HeadPlan:
     )
 
 
-def plan_after(model: PreTrainedModel, request: HeadPlan | Heads) -> HeadPlan:
-    """What is left of ``model`` when ``request`` has been carried out.
+def plan_after(
+    model: PreTrainedModel, request: HeadPlan | Heads, *, form: str = "remove"
+) -> HeadPlan:
+    """The heads that ``model`` keeps when ``request`` has been carried out.
 
     Args:
         model: any that can be pruned; it may have been pruned before.
         request: the plan to arrive at, or the heads to take away besides those that are gone.
+            Heads that are gone already may be among them, as in transformers 4.
+        form: ``remove`` or ``uniform``, the form in which it will be carried out.
 
     Raises:
-        UsageError: a plan of another shape, a layer or head that does not exist, a head that is
-            gone already, or a dict for a model with more components than one.
+        UsageError: a plan of another shape, a layer or head that does not exist, a head to remove
+            that is uniform, or a dict for a model with more components than one.
     """
     now = head_plan(model)
     if isinstance(request, HeadPlan):
@@ -89,7 +94,13 @@ def plan_after(model: PreTrainedModel, request: HeadPlan | Heads) -> HeadPlan:
             )
         seen[layer] = given
         total = now.heads[component][layer]
-        pruned = _heads(heads, total=total, left=left[layer], where=f"{component}: layer {layer}")
+        where = f"{component}: layer {layer}"
+        pruned = _heads(heads, total=total, where=where)
+        uniform = pruned.intersection(attentions(model)[component][layer].uniform)
+        if uniform and form == "remove":
+            raise UsageError(
+                f"{where}: head {min(uniform)} is uniform; to remove uniform heads give a HeadPlan"
+            )
         left[layer] = tuple(head for head in left[layer] if head not in pruned)
     return HeadPlan(kept={component: left}, heads=now.heads)
 
@@ -204,6 +215,14 @@ def masked(
         yield model
 
 
+def masked_heads(attention: Attention) -> frozenset[int]:
+    """The heads whose outputs are multiplied by 0 at the moment, within ``masked``."""
+    gates = [hook for hook in attention.output._forward_pre_hooks.values() if type(hook) is _Gate]
+    return frozenset(
+        head for gate in gates for head in (gate.xi.detach() == 0).nonzero().flatten().tolist()
+    )
+
+
 @dataclass(frozen=True)
 class _Gate:
     """A hook on an output projection: multiplies each head's part of the input by its xi."""
@@ -265,18 +284,18 @@ def _layer(given: object, *, layers: int, component: str) -> int:
     return int(given) % layers
 
 
-def _heads(given: object, *, total: int, left: Sequence[int], where: str) -> set[int]:
-    """The heads to prune, each of which must exist and be left."""
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+def _heads(given: object, *, total: int, where: str) -> set[int]:
+    """The heads to prune, each of which must exist in the unpruned model."""
+    numbers = given.tolist() if isinstance(given, (Tensor, np.ndarray)) else given
+    if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
         raise UsageError(f"{where}: give heads as a list, not {given!r}")
     heads = set()
-    for head in given:
+    for number in numbers:
+        head = number.item() if isinstance(number, Tensor) and number.numel() == 1 else number
         if not is_whole(head) or not 0 <= head < total:
             raise UsageError(
                 f"{where} has no head {head!r}, the unpruned model has {total} (0 to {total - 1})"
             )
-        if head not in left:
-            raise UsageError(f"{where}: head {head} is gone already, it was pruned before")
         heads.add(int(head))
     return heads
 

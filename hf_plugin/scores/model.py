@@ -12,9 +12,10 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from headprune.errors import DataError, UsageError
-from headprune.scores.scored_model import Attention, Outcome, See, evaluating
-from hf_plugin.families import FAMILIES, attentions, family_of, is_decoder_alone
+from headprune.scores.scored_model import Outcome, See, evaluating
+from hf_plugin.families import FAMILIES, Attention, attentions, family_of, is_decoder_alone
 from hf_plugin.scores.losses import IGNORED, correct_predictions, example_losses
+from hf_plugin.surgery import masked_heads
 
 Batch = Mapping[str, Tensor]
 
@@ -22,11 +23,27 @@ _ON_REQUEST = ("deberta-v2",)
 """Families whose attention modules return their weights only when the model is asked for them."""
 
 
+class _ScoredAttention(Attention):
+    """An attention without the heads that are masked at the moment."""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The heads that are neither pruned nor masked, by their numbers in the unpruned model."""
+        masked = masked_heads(self)
+        return tuple(head for head in super().kept if head not in masked)
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The heads that have weights, masked ones included."""
+        return tuple(sorted((*super().kept, *self.uniform)))
+
+
 class HuggingFaceModel:
     """Implements ``headprune.scores.scored_model.ScoredModel``.
 
     Args:
-        model: any that can be pruned, with a task head where scores need labels.
+        model: any that can be pruned, with a task head where scores need labels. Within
+            ``hf_plugin.masked``, heads whose gate is 0 count as pruned.
         special_tokens: numbers of tokens that stand for no text.
 
     Raises:
@@ -40,7 +57,10 @@ class HuggingFaceModel:
         self, model: PreTrainedModel, *, special_tokens: frozenset[int] = frozenset()
     ) -> None:
         self.model = model
-        self.attentions: Mapping[str, Sequence[Attention]] = attentions(model)
+        self.attentions: Mapping[str, Sequence[Attention]] = {
+            name: [_ScoredAttention(**vars(attention)) for attention in layers]
+            for name, layers in attentions(model).items()
+        }
         if _is_causal(model):
             raise UsageError(
                 f"{type(model).__name__} is a causal language model or a decoder alone, whose "

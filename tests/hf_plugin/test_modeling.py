@@ -139,6 +139,18 @@ def test_config_round_trip(tmp_path):
     assert loaded.num_attention_heads == 4  # of the unpruned model
 
 
+@families
+def test_the_model_type_in_memory_is_that_of_the_file(family, tmp_path):
+    build(family).save_pretrained(tmp_path / "stock")
+    model = AutoModel.from_pretrained(tmp_path / "stock")
+    hf_plugin.prune_heads(model, plan_for(family, SOME)).save_pretrained(tmp_path / "pruned")
+    loaded = AutoModel.from_pretrained(tmp_path / "pruned")
+    hf_plugin.prune_heads(loaded, plan_for(family, NONE))
+    types = {c.model_type for c in (model.config, loaded.config)}
+    types |= {c.to_dict()["model_type"] for c in (model.config, loaded.config)}
+    assert types == {f"headpruned-{family}"}
+
+
 def test_nothing_pruned_stays_stock(tmp_path):
     model = hf_plugin.prune_heads(build("bert"), {})
     assert type(model) is BertModel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -195,6 +196,8 @@ def test_every_head_of_a_layer_in_two_steps():
         ({0: [-1]}, "ES: layer 0 has no head -1"),
         ({0: [True]}, "ES: layer 0 has no head True"),
         ({0: 2}, "ES: layer 0: give heads as a list, not 2"),
+        ({0: torch.tensor(2)}, "ES: layer 0: give heads as a list, not tensor(2)"),
+        ({0: torch.tensor([1.0])}, "ES: layer 0 has no head 1.0"),
         ({2: [0], -1: [1]}, "ES: layer 2 is given twice, as 2 and -1"),
         ([(0, [1])], "give a HeadPlan or a dict {layer: [heads]}, not list"),
         (
@@ -217,14 +220,35 @@ def test_mistakes_are_one_clear_line_and_change_nothing(request_, message):
     assert torch.equal(first(model), before) and model.config.model_type == "bert"
 
 
-def test_a_head_that_is_gone():
+def test_a_head_that_is_gone_stays_gone():
     model = hf_plugin.prune_heads(build("bert"), {0: [1, 2]})
     before = first(model)
-    with pytest.raises(UsageError, match="ES: layer 0: head 2 is gone already"):
-        hf_plugin.prune_heads(model, {1: [0], 0: [3, 2]})
+    assert torch.equal(first(hf_plugin.prune_heads(model, {0: [2]})), before)
     with pytest.raises(UsageError, match="ES: layer 0: the plan keeps head 2, which was pruned"):
         hf_plugin.prune_heads(model, SOME)
     assert torch.equal(first(model), before)
+    hf_plugin.prune_heads(model, {1: [0], 0: [3, 2]})  # as transformers 4's integration test does
+    assert hf_plugin.head_plan(model).kept["ES"] == ((0,), (1, 2, 3), (0, 1, 2, 3))
+    once = hf_plugin.prune_heads(build("bert"), {0: [1, 2, 3], 1: [0]})
+    close(first(model), first(once))
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        torch.tensor([1, 3]),
+        np.array([1, 3]),
+        np.array([1, 3], dtype=np.uint8),
+        [np.int64(1), torch.tensor(3)],
+        {1, 3},
+        range(1, 4, 2),
+        (head for head in (1, 3)),
+    ],
+    ids=lambda heads: type(heads).__name__,
+)
+def test_heads_in_every_kind_of_list(heads):
+    model = hf_plugin.prune_heads(build("bert"), {np.int64(0): heads})
+    assert hf_plugin.head_plan(model).kept["ES"][0] == (0, 2)
 
 
 def test_gradients_reach_xi_and_equal_differences():

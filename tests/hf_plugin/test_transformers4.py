@@ -82,8 +82,13 @@ def as_transformers_4_wrote(folder, model, heads) -> None:
         config.pop(key, None)
     config["model_type"] = config["model_type"].removeprefix("headpruned-")
     config["architectures"] = [name.removeprefix("HeadPruned") for name in config["architectures"]]
-    config["pruned_heads"] = {str(layer): numbers for layer, numbers in heads.items()}
+    config["pruned_heads"] = {str(layer): [*numbers] for layer, numbers in heads.items()}
     path.write_text(json.dumps(config))
+
+
+def edit_config(folder, **changes) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 @pytest.mark.parametrize("auto", [AutoModelForSequenceClassification, None])
@@ -99,6 +104,23 @@ def test_a_checkpoint_of_transformers_4(family, auto, tmp_path):
     loaded.save_pretrained(tmp_path / "new")
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "new")
     assert torch.equal(first(again), first(model))
+
+
+@pytest.mark.parametrize(
+    ("written", "heads"),
+    [
+        ({"-1": [0, 2]}, {2: [0, 2]}),
+        ({"-1": [0], "2": [1]}, {2: [0, 1]}),
+        ({"2": [1, 0], "-1": [0, 3], "-3": [2]}, {2: [0, 1, 3], 0: [2]}),
+        ({"-2": [0, 1, 2, 3], "0": []}, {1: range(4)}),
+    ],
+)
+@families
+def test_layers_that_were_counted_from_the_top(family, written, heads, tmp_path):
+    model = build(family)
+    as_transformers_4_wrote(tmp_path, model, heads)
+    edit_config(tmp_path, pruned_heads=written)
+    assert torch.equal(first(hf_plugin.from_pretrained(tmp_path)), first(model))
 
 
 def test_its_names_for_weights_of_long_ago(tmp_path):
@@ -129,6 +151,7 @@ def test_from_pretrained_reads_every_other_folder_as_transformers_does(tmp_path)
 @pytest.mark.parametrize(
     ("heads", "message"),
     [
+        ({"-4": [0]}, "ES: there is no layer -4, the model has 3"),
         ({"7": [0]}, "ES: there is no layer 7, the model has 3"),
         ({"0": [4]}, "ES: layer 0 has no head 4, the unpruned model has 4"),
         ({"first": [0]}, "ES: 'first' is no layer number"),
@@ -137,8 +160,7 @@ def test_from_pretrained_reads_every_other_folder_as_transformers_does(tmp_path)
 )
 def test_a_config_that_makes_no_sense(heads, message, tmp_path):
     as_transformers_4_wrote(tmp_path, build("bert"), {0: [1]})
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "pruned_heads": heads}))
+    edit_config(tmp_path, pruned_heads=heads)
     with pytest.raises(DataError) as caught:
         hf_plugin.from_pretrained(tmp_path)
     line = str(caught.value)

@@ -132,12 +132,15 @@ def test_uniform_twice_and_then_removal_add_up(tmp_path):
     assert loaded.config.uniform_heads == {"ES": [[1, 3], [], [0]]}
 
 
-def test_an_unknown_form_and_a_head_that_is_uniform_already():
+def test_an_unknown_form_and_a_uniform_head_to_remove():
     model = hf_plugin.prune_heads(build("bert"), {0: [1]}, form="uniform")
     with pytest.raises(UsageError, match="form: 'gone' is not one of remove, uniform"):
         hf_plugin.prune_heads(model, {0: [0]}, form="gone")
-    with pytest.raises(UsageError, match="ES: layer 0: head 1 is gone already"):
-        hf_plugin.prune_heads(model, {0: [1]})
+    with pytest.raises(UsageError, match="ES: layer 0: head 1 is uniform; to remove"):
+        hf_plugin.prune_heads(model, {0: [0, 1]})
+    before = first(model)
+    hf_plugin.prune_heads(model, {0: [1]}, form="uniform")
+    assert torch.equal(first(model), before)
 
 
 def test_a_full_plan_leaves_the_model_as_it_is():

@@ -19,6 +19,7 @@ from headprune.scores import HeadScores
 from headprune.scores import attention_statistics as core_statistics
 from headprune.scores import gradients as core_gradients
 from headprune.scores import magnitude as core_magnitude
+from headprune.scores.ablation import ablation
 from headprune.scores.attention_statistics import THRESHOLD
 from headprune.scores.names import STATISTICS
 from hf_plugin.fingerprints import model_fingerprint
@@ -308,3 +309,31 @@ def test_a_fingerprint_tells_uniform_heads_and_not_the_precision():
     assert model_fingerprint(model) != model_fingerprint(uniform)
     half = classifier("bert").bfloat16()
     assert model_fingerprint(half) == model_fingerprint(classifier("bert").bfloat16().float())
+
+
+@families
+def test_masked_heads_count_as_pruned_ones(family):
+    plan = plan_for(family, SOME)
+    model = classifier(family, attn_implementation="eager")
+    batches = cut_up(data(family), 2)
+    with hf_plugin.masked(model, plan):
+        masked = all_scores(model, batches)
+    whole = all_scores(model, batches)
+    pruned = all_scores(hf_plugin.prune_heads(model, plan), batches)
+    assert set(masked) == set(pruned)
+    for name, values in pruned.items():
+        for component in shape_of(family):
+            close(tensor(masked[name], component), tensor(values, component))
+            assert not tensor(whole[name], component).isnan().any()
+
+
+def all_scores(model, batches):
+    found = gradient_scores(model, batches)
+    by_loss = ablation(HuggingFaceModel(model), batches, metric="loss")
+    return {
+        **attention_statistics(model, batches),
+        "gradient": found.gradient,
+        "taylor": found.taylor,
+        "magnitude": magnitude(model),
+        **{kind: each.drops for kind, each in by_loss.items()},
+    }
