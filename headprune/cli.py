@@ -6,7 +6,7 @@ import re
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -15,6 +15,7 @@ from headprune.changes_cli import app as changes_app
 from headprune.compare_cli import app as compare_app
 from headprune.counts import parse_counts
 from headprune.errors import DataError, HeadpruneError, UsageError, needing
+from headprune.files import disk_problem, flush_standard_output, require_standard_output
 from headprune.form import Form
 from headprune.glue_cli import app as glue_app
 from headprune.plan import COMPONENTS, HeadPlan, Shape
@@ -59,12 +60,27 @@ class Target(StrEnum):
 
 
 def main() -> None:
-    """Run the command; the user's mistakes end it with one line."""
+    """Run the command; the user's mistakes, and what the disk refuses, end it with one line."""
     try:
-        app(prog_name="headprune")
+        try:
+            app(prog_name="headprune")
+        finally:
+            flush_standard_output()
     except HeadpruneError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
+        _fail(str(error), error.exit_status)
+    except UnicodeEncodeError as error:
+        _fail(f"standard output: {error.object[error.start : error.end]!r} is no valid text", 1)
+    except Exception as error:
+        reason = disk_problem(error)
+        if reason is None:
+            raise
+        name = getattr(error, "filename", None)
+        _fail(f"{name or 'standard output, or a file'}: cannot write ({reason})", 1)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    print(f"error: {' '.join(message.splitlines())}", file=sys.stderr)
+    sys.exit(status)
 
 
 @app.callback(invoke_without_command=True)
@@ -202,6 +218,7 @@ def plan(
 
 def _write_plan(chosen: HeadPlan, output: Path | None) -> None:
     if output is None:
+        require_standard_output()
         print(chosen.to_json(indent=1))
         return
     chosen.save(output)
@@ -239,6 +256,7 @@ def show(
     from headprune.cost import Sizes
     from headprune.report.plan_view import show_plan
 
+    require_standard_output()
     if not path.is_dir() and not _looks_like_checkpoint(path):
         plan = HeadPlan.load(path)
         heads = {name: layers[0] for name, layers in plan.heads.items()}
@@ -443,3 +461,7 @@ def _parse_prune(items: list[str]) -> str | dict[str, str]:
     if len(items) == 1 and "=" not in items[0]:
         return items[0]
     return _assignments(items, "--prune")
+
+
+if __name__ == "__main__":
+    main()

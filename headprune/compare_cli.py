@@ -13,6 +13,7 @@ import typer
 
 from headprune.errors import UsageError, needing
 from headprune.folders import require_outside
+from headprune.locks import locked_folder
 from headprune.scores_cli import progress, refuse
 
 if TYPE_CHECKING:
@@ -215,43 +216,44 @@ def compare(
     from headprune.compare.run import compare as run
     from headprune.scores.names import IMPORTANCE
 
-    subject = _subject(
-        model,
-        epochs_by_default=1,
-        options=_Options(
-            output=output,
-            task=task,
-            data_dir=data_dir,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            max_train_examples=max_train_examples,
-            max_length=max_length,
-            bf16=bf16,
-            data=data,
-            finetune=finetune,
-            metric=metric,
-            beam=beam,
-            max_examples=max_examples,
-        ),
-    )
-    comparison = run(
-        subject,
-        scores=score or [name for name in IMPORTANCE if name != "random"],
-        percents=sorted(set(percent or (25.0, 50.0, 75.0))),
-        seeds=range(1, seeds + 1),
-        folder=output,
-        tuned=tune,
-        at_least=at_least,
-        component=component,
-        rounds=rounds,
-        say=_say,
-    )
-    report = Report.of(comparison)
-    report.save(output, title=title or f"Scores compared on {model}")
-    for sentence in report.claims:
-        print(sentence)
-    print(f"{output / 'compare.md'}, {output / 'curves.png'}, {output / 'correlations.png'}")
+    with locked_folder(output):
+        subject = _subject(
+            model,
+            epochs_by_default=1,
+            options=_Options(
+                output=output,
+                task=task,
+                data_dir=data_dir,
+                epochs=epochs,
+                batch_size=batch_size,
+                learning_rate=learning_rate,
+                max_train_examples=max_train_examples,
+                max_length=max_length,
+                bf16=bf16,
+                data=data,
+                finetune=finetune,
+                metric=metric,
+                beam=beam,
+                max_examples=max_examples,
+            ),
+        )
+        comparison = run(
+            subject,
+            scores=score or [name for name in IMPORTANCE if name != "random"],
+            percents=sorted(set(percent or (25.0, 50.0, 75.0))),
+            seeds=range(1, seeds + 1),
+            folder=output,
+            tuned=tune,
+            at_least=at_least,
+            component=component,
+            rounds=rounds,
+            say=_say,
+        )
+        report = Report.of(comparison)
+        report.save(output, title=title or f"Scores compared on {model}")
+        for sentence in report.claims:
+            print(sentence)
+        print(f"{output / 'compare.md'}, {output / 'curves.png'}, {output / 'correlations.png'}")
 
 
 @app.command()
@@ -310,31 +312,32 @@ def iterate(
         beam=beam,
         max_examples=max_examples,
     )
-    subject = _subject(model, options=options, epochs_by_default=0)
+    with locked_folder(output):
+        subject = _subject(model, options=options, epochs_by_default=0)
 
-    def told(step: Step) -> None:
-        after = "" if step.after is None else f", {step.after:.2f} after fine-tuning"
-        print(
-            f"step {step.number} of {steps}: {step.percent:.1f}% pruned, {subject.metric} "
-            f"{step.before:.2f} right after pruning{after}",
-            flush=True,
+        def told(step: Step) -> None:
+            after = "" if step.after is None else f", {step.after:.2f} after fine-tuning"
+            print(
+                f"step {step.number} of {steps}: {step.percent:.1f}% pruned, {subject.metric} "
+                f"{step.before:.2f} right after pruning{after}",
+                flush=True,
+            )
+
+        done = run(
+            subject,
+            score=score,
+            percent=percent,
+            steps=steps,
+            folder=output,
+            resume=lambda place: _subject(_model_in(place), options=options, epochs_by_default=0),
+            seed=seed,
+            at_least=at_least,
+            say=told,
         )
-
-    done = run(
-        subject,
-        score=score,
-        percent=percent,
-        steps=steps,
-        folder=output,
-        resume=lambda place: _subject(_model_in(place), options=options, epochs_by_default=0),
-        seed=seed,
-        at_least=at_least,
-        say=told,
-    )
-    done[-1].head_plan.save(output / "plan.json")
-    content = json.dumps([asdict(step) for step in done], indent=1)
-    write_text_atomically(output / "steps.json", content + "\n")
-    print(f"{output / f'step{steps}'}, {output / 'plan.json'}")
+        done[-1].head_plan.save(output / "plan.json")
+        content = json.dumps([asdict(step) for step in done], indent=1)
+        write_text_atomically(output / "steps.json", content + "\n")
+        print(f"{output / f'step{steps}'}, {output / 'plan.json'}")
 
 
 def _model_in(place: Path) -> Path:

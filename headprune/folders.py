@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from headprune.errors import DataError, UsageError
+from headprune.files import parent_folders, temporary_name, write_errors
+from headprune.locks import lock_file
+
+_SCRATCH = "work."
 
 
 def require_outside(path: Path, model: Path) -> None:
@@ -25,21 +30,41 @@ def require_outside(path: Path, model: Path) -> None:
 def new_folder(path: str | Path) -> Iterator[Path]:
     """A temporary folder beside ``path`` to write to; renamed to it when the block ends well.
 
+    The folder has a name of its own and is created exclusively. If the block fails, it and the
+    folders that were made for it are removed.
+
     Raises:
         DataError: ``path`` exists and is not an empty folder, or cannot be written.
+        UsageError: another command is writing ``path`` now.
     """
     target = Path(path).resolve()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    temporary = temporary_name(target)
+    with write_errors(path), parent_folders(target):
         if target.exists() and not (target.is_dir() and not any(target.iterdir())):
             raise DataError(f"{path}: exists already; choose another folder")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        yield temporary
-        if target.exists():
-            target.rmdir()
-        os.replace(temporary, target)
-    except OSError as error:
-        raise DataError(f"{path}: cannot write ({error.strerror or error})") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with lock_file(target.with_name(f".{target.name}.lock"), of=str(path)):
+            try:
+                temporary.mkdir()
+                yield temporary
+                if target.exists():
+                    target.rmdir()
+                os.replace(temporary, target)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """A path within ``parent`` at which nothing is yet, in a folder with a name of its own.
+
+    The folder is removed at the end. Those of processes that were killed are removed too, so the
+    caller holds ``parent``'s lock.
+    """
+    for left in (parent / "work", *parent.glob(f"{_SCRATCH}*")):
+        shutil.rmtree(left, ignore_errors=True)
+    with parent_folders(parent / _SCRATCH):
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=parent))
+        try:
+            yield folder / "model"
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -11,6 +11,7 @@ import typer
 
 from headprune.errors import UsageError, needing
 from headprune.form import Form
+from headprune.locks import locked_folder
 
 if TYPE_CHECKING:
     from headprune.report.glue_results import GlueResult
@@ -248,16 +249,17 @@ def glue(
         study=study, kind=kind, row=row, requested_percent=requested_percent, select=select
     )
     folder = output or Path("runs/glue") / task
-    if grid:
-        result = search(
-            settings,
-            labels,
-            folder,
-            batch_sizes=[int(size) for size in cells[0]],
-            learning_rates=cells[1],
-        )
-    else:
-        result = run(settings, labels, folder)
+    with locked_folder(folder):
+        if grid:
+            result = search(
+                settings,
+                labels,
+                folder,
+                batch_sizes=[int(size) for size in cells[0]],
+                learning_rates=cells[1],
+            )
+        else:
+            result = run(settings, labels, folder)
     _show(result, folder)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headprune.errors import UsageError, needing
+from headprune.locks import locked_folder
 
 if TYPE_CHECKING:
     from headprune.scores import HeadScores
@@ -135,47 +136,51 @@ def scores(
         "weights": weights,
         "watch": progress,
     }
-    parses: list[Parse] = []
-    if conllu is not None:
-        from headprune.scores.syntax import read_parses
+    with locked_folder(output):  # what cannot be written to is found before any pass
+        parses: list[Parse] = []
+        if conllu is not None:
+            from headprune.scores.syntax import read_parses
 
-        parses = read_parses(conllu)  # what is wrong with them is said before the other passes
-    if Path(model).is_file():
-        refuse(
-            f"{model} is a fairseq checkpoint", task=task, data_dir=data_dir, max_length=max_length
-        )
-        found = _of_checkpoint(
-            Path(model),
-            data=data,
-            split=_warned(split or "valid", reported_on="test"),
-            metric=metric or "loss",
-            beam=beam or 5,
-            **options,
-        )
-        syntax = partial(_syntax, "fairseq_plugin.scores.run", Path(model), data=data)
-    else:
-        if model.endswith(".pt") and not Path(model).exists():
-            raise UsageError(f"{model}: no such checkpoint")
-        refuse(f"{model} is no fairseq checkpoint", data=data, beam=beam)
-        if task is None:
-            raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
-        longest = max_length or 128
-        found = _of_classifier(
-            model,
-            task=task,
-            data_dir=data_dir,
-            split=_warned(split or "train", reported_on="dev"),
-            metric=metric,
-            max_length=longest,
-            **options,
-        )
-        syntax = partial(_syntax, "hf_plugin.scores.run", model, max_length=longest)
-    made = _save(found, output, normalise=normalise)
-    if conllu is not None:
-        made |= _save(syntax(parses, file_name=conllu.name), output, normalise=normalise)
-    _tell(made)
-    _draw(made, output)
-    print(f"{output}: {', '.join(made)}")
+            parses = read_parses(conllu)  # what is wrong with them is said before the other passes
+        if Path(model).is_file():
+            refuse(
+                f"{model} is a fairseq checkpoint",
+                task=task,
+                data_dir=data_dir,
+                max_length=max_length,
+            )
+            found = _of_checkpoint(
+                Path(model),
+                data=data,
+                split=_warned(split or "valid", reported_on="test"),
+                metric=metric or "loss",
+                beam=beam or 5,
+                **options,
+            )
+            syntax = partial(_syntax, "fairseq_plugin.scores.run", Path(model), data=data)
+        else:
+            if model.endswith(".pt") and not Path(model).exists():
+                raise UsageError(f"{model}: no such checkpoint")
+            refuse(f"{model} is no fairseq checkpoint", data=data, beam=beam)
+            if task is None:
+                raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
+            longest = max_length or 128
+            found = _of_classifier(
+                model,
+                task=task,
+                data_dir=data_dir,
+                split=_warned(split or "train", reported_on="dev"),
+                metric=metric,
+                max_length=longest,
+                **options,
+            )
+            syntax = partial(_syntax, "hf_plugin.scores.run", model, max_length=longest)
+        made = _save(found, output, normalise=normalise)
+        if conllu is not None:
+            made |= _save(syntax(parses, file_name=conllu.name), output, normalise=normalise)
+        _tell(made)
+        _draw(made, output)
+        print(f"{output}: {', '.join(made)}")
 
 
 def read_weights(text: str) -> dict[str, float]:

@@ -63,8 +63,10 @@ def translate(
     from data_prep.lib.parallel import available_cores
     from headprune.errors import needing
     from headprune.exported import ExportedModel
-    from headprune.files import atomic_path
+    from headprune.files import atomic_path, require_standard_output
 
+    if output is None:
+        require_standard_output()
     with needing("translating needs the package ctranslate2", install="pip install ctranslate2"):
         from headprune.translate import LineTranslator, load_translator
 

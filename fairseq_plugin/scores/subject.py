@@ -33,6 +33,7 @@ from headprune.compare.turns import taking_turns
 from headprune.cost import forward_flops, pruned_parameters
 from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
+from headprune.locks import locked_folder
 from headprune.memory import KEEP_MEMORY
 from headprune.plan import HeadPlan
 from headprune.report.bleu import read_lines
@@ -188,9 +189,11 @@ class TranslationModel:
             *("--no-epoch-checkpoints", "--no-progress-bar"),
             *([] if torch.cuda.is_available() else ["--cpu"]),
         ]
-        with log.open("a", encoding="utf-8") as file:
+        # The training holds the lock too, for it goes on if this process alone is killed.
+        with locked_folder(folder) as lock, log.open("a", encoding="utf-8") as file:
             status = subprocess.run(
                 command,
+                pass_fds=(lock,),
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

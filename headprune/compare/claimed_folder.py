@@ -9,6 +9,7 @@ from typing import Any
 
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
+from headprune.locks import NAME as LOCK
 from headprune.report.record import json_object
 
 
@@ -20,7 +21,7 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
     """
     path = folder / "settings.json"
     wanted = json.loads(json.dumps(dict(settings)))
-    if not path.exists() or list(folder.iterdir()) == [path]:
+    if not path.exists() or all(each.name in (path.name, LOCK) for each in folder.iterdir()):
         write_text_atomically(path, json.dumps(wanted, indent=1) + "\n")
         return
     there = json_object(path)

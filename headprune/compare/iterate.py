@@ -17,6 +17,7 @@ from headprune.compare.claimed_folder import claim
 from headprune.compare.subject import Subject
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
+from headprune.folders import scratch_folder
 from headprune.plan import HeadPlan
 from headprune.report.record import json_object
 from headprune.scores.head_scores import HeadScores
@@ -136,25 +137,23 @@ def _step(
         subject.scores([score], seed=seed)[score].save(path)
     scores = HeadScores.load(path)
     plan = by_score(scores, percent=percent, keep=keep_of(score), at_least=at_least)
-    work = place.parent / "work"
-    shutil.rmtree(work, ignore_errors=True)
-    pruned = subject.pruned(plan, work)
-    step = Step(
-        number=number,
-        percent=plan.percent_pruned,
-        plan=json.loads(plan.to_json()),
-        before=pruned.measure(),
-        after=None,
-    )
-    if subject.can_finetune:
-        shutil.rmtree(work)
-        after = subject.finetuned(plan, seed=seed, folder=place).measure()
-        _write(replace(step, after=after), place)
-    else:
-        # The record first: what lies in the model's folder was copied from the step before.
-        _write(step, work)
-        shutil.rmtree(place, ignore_errors=True)
-        work.rename(place)
+    with scratch_folder(place.parent) as work:
+        pruned = subject.pruned(plan, work)
+        step = Step(
+            number=number,
+            percent=plan.percent_pruned,
+            plan=json.loads(plan.to_json()),
+            before=pruned.measure(),
+            after=None,
+        )
+        if not subject.can_finetune:
+            # The record first: what lies in the model's folder was copied from the step before.
+            _write(step, work)
+            shutil.rmtree(place, ignore_errors=True)
+            work.rename(place)
+            return
+    after = subject.finetuned(plan, seed=seed, folder=place).measure()
+    _write(replace(step, after=after), place)
 
 
 def _write(step: Step, folder: Path) -> None:

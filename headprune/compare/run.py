@@ -21,6 +21,7 @@ from headprune.compare.subject import Subject
 from headprune.compare.turns import speedup
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
+from headprune.folders import scratch_folder
 from headprune.plan import HeadPlan
 from headprune.report.record import json_object
 from headprune.scores.head_scores import HeadScores
@@ -221,7 +222,8 @@ class _Store:
         def measure() -> float:
             if plan == self.subject.plan:
                 return self.subject.measure()
-            return self._measured(self.subject.pruned(plan, self._work()))
+            with scratch_folder(self.folder) as work:
+                return self.subject.pruned(plan, work).measure()
 
         return self._number(self.folder / "before" / f"{_name(plan)}.json", measure)
 
@@ -247,16 +249,6 @@ class _Store:
             write_text_atomically(path, json.dumps(content) + "\n")
         first, *others = json_object(path)["seconds"]
         return [speedup(first, mine) for mine in others]
-
-    def _work(self) -> Path:
-        folder = self.folder / "work"
-        shutil.rmtree(folder, ignore_errors=True)
-        return folder
-
-    def _measured(self, pruned: Subject) -> float:
-        value = pruned.measure()
-        shutil.rmtree(self.folder / "work", ignore_errors=True)
-        return value
 
     def _number(self, path: Path, measure: Callable[[], float]) -> float:
         if not path.exists():

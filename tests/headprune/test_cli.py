@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -440,3 +441,27 @@ def test_help_and_plan_load_no_heavy_library(arguments: list[str]) -> None:
     )
     assert done.stdout
     assert done.stderr == "0\n"
+
+
+@pytest.mark.parametrize(
+    ("redirection", "message"),
+    [
+        (">/dev/full", r"error: standard output.*: cannot write \(No space left on device\)"),
+        (">&-", r"error: standard output is closed; leave it open"),
+        ("| head -c 1 >/dev/null", None),
+    ],
+)
+def test_a_standard_output_that_takes_no_more(redirection: str, message: str | None) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m headprune.cli plan --percent 50 {redirection}",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stderr.splitlines()
+    if message is None:
+        assert lines == []
+    else:
+        assert done.returncode != 0
+        assert len(lines) == 1
+        assert re.fullmatch(message, lines[0])

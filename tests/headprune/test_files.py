@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from headprune import DataError, UsageError
-from headprune.files import atomic_path, write_text_atomically
-from headprune.folders import require_outside
+from headprune.files import atomic_path, temporary_name, write_text_atomically
+from headprune.folders import new_folder, require_outside
 
 
 def names(folder: Path) -> list[str]:
@@ -101,3 +104,85 @@ def test_places_in_the_models_folder_are_refused(tmp_path: Path, place: str) -> 
     with pytest.raises(UsageError, match=r"lies in the folder of the model, .*model; give another"):
         require_outside(tmp_path / place, tmp_path / "model")
     require_outside(tmp_path / "model-pruned", tmp_path / "model")
+
+
+def test_temporary_files_follow_no_link_and_have_the_umasks_permissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "precious").write_text("old")
+    monkeypatch.setattr(os, "urandom", lambda number: bytes(number))
+    planted = temporary_name(tmp_path / "text")
+    planted.symlink_to("precious")
+    with pytest.raises(DataError, match=r"text: cannot write \(File exists\)"):
+        write_text_atomically(tmp_path / "text", "new")
+    assert (tmp_path / "precious").read_text() == "old"
+    planted.unlink()
+    before = os.umask(0o027)
+    try:
+        write_text_atomically(tmp_path / "text", "new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "text").stat().st_mode & 0o777 == 0o640
+
+
+def test_two_writers_of_one_file_do_not_share_a_temporary_file(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "text") as one:
+        with atomic_path(tmp_path / "text") as other:
+            assert one != other
+            other.write_text("other")
+        one.write_text("one")
+    assert (tmp_path / "text").read_text() == "one"
+    assert names(tmp_path) == ["text"]
+
+
+def test_a_failed_write_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), atomic_path(tmp_path / "a" / "b" / "text"):
+        raise RuntimeError
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "c" / "d"):
+        raise RuntimeError
+    assert names(tmp_path) == []
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+import torch
+from safetensors.torch import save_file
+from headprune.errors import DataError
+from headprune.files import atomic_path
+from headprune.folders import new_folder
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+tensors = {"weight": torch.zeros(100_000)}
+writers = {
+    "torch": lambda path: torch.save(tensors, path),
+    "safetensors": lambda path: save_file(tensors, path),
+    "text": lambda path: path.write_text("a" * 400_000),
+}
+for name, write in writers.items():
+    for place in (atomic_path, new_folder):
+        try:
+            with place(Path(sys.argv[1]) / "out" / name) as path:
+                write(path / name if path.is_dir() else path)
+        except DataError as error:
+            print(error)
+"""
+
+
+def test_a_disk_that_takes_no_more_is_told_in_one_line(tmp_path: Path) -> None:
+    # Python, torch and safetensors each have errors of their own for it.
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6
+    told = re.compile(r"/out/\w+: cannot write \((File too large|the disk .*)\)$")
+    assert all(told.search(line) for line in lines), lines
+    assert names(tmp_path) == []
+
+
+def test_text_that_is_no_unicode(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"text: cannot write \('\\udcff' is no text"):
+        write_text_atomically(tmp_path / "text", "caf\udcff")
+    assert names(tmp_path) == []

@@ -1,0 +1,100 @@
+"""Locks: one command at a time works in a folder."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from headprune.errors import UsageError
+from headprune.files import parent_folders, write_errors
+
+NAME = ".headprune.lock"
+"""The file in a folder that commands lock."""
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[int]:
+    """Make a folder, and lock it for as long as the block runs.
+
+    The system releases the lock when the process ends, however it ends. The file of the lock is
+    removed at the end of the block, and so is the folder if the block fails with nothing in it.
+
+    Yields:
+        the file descriptor of the lock. A child process that inherits it holds the lock too.
+
+    Raises:
+        UsageError: another process works in the folder.
+        DataError: the folder cannot be made, or no file can be made in it.
+    """
+    path = folder / NAME
+    with ExitStack() as stack:
+        with write_errors(folder):
+            stack.enter_context(parent_folders(Path(os.path.realpath(folder)) / NAME))
+            descriptor = stack.enter_context(lock_file(path, of=str(folder)))
+        yield descriptor
+
+
+@contextmanager
+def lock_file(path: Path, *, of: str) -> Iterator[int]:
+    """Lock the file ``path``, which is made and removed; ``of`` names what it stands for.
+
+    Raises:
+        UsageError: another process holds the lock.
+        OSError: the file cannot be made.
+    """
+    descriptor = _locked(path, of)
+    try:
+        yield descriptor
+    finally:
+        # Before the lock is released: a process that opened the file meanwhile makes another.
+        with suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _locked(path: Path, of: str) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            _lock(descriptor, of)
+            if _is_still(path, descriptor):
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}".encode())
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, of: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 200, 0).decode("utf-8", errors="replace")
+        raise UsageError(
+            f"{of}: another command is working there ({holder or 'it has just begun'}); wait until "
+            "it ends, or choose another place"
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        print(
+            f"warning: {of}: the file system has no locks; run one command at a time there",
+            file=sys.stderr,
+        )
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Whether ``path`` is the file that was opened: its holder may have removed it meanwhile."""
+    try:
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

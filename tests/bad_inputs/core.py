@@ -1,0 +1,46 @@
+"""Bad input to the commands of the core: places that cannot be written to, broken JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.bad_inputs.table import BadInput
+
+LONG = "n" * 300
+
+
+def _file(folder: Path) -> None:
+    (folder / "file").write_text("", encoding="utf-8")
+    (folder / "model.pt").write_text("not read before the output is looked at", encoding="utf-8")
+
+
+ROWS = [
+    BadInput(
+        label="plan: a name that is too long",
+        command=("headprune", "plan", "--percent", "50", "-o", f"{{folder}}/new/{LONG}"),
+        message=r"^error: .*n: cannot write \(File name too long\)$",
+        status=1,
+    ),
+    BadInput(
+        label="plan: an output below a file",
+        command=("headprune", "plan", "--percent", "50", "-o", "{folder}/file/plan.json"),
+        message=r"^error: .*plan\.json: cannot write \(Not a directory\)$",
+        prepare=_file,
+        status=1,
+    ),
+    *(
+        BadInput(
+            label=f"{command[0]}: an output below a file, found before the model is read",
+            command=("headprune", *command, "-o", "{folder}/file/out"),
+            message=r"^error: .*file/out: cannot write \(Not a directory\)$",
+            prepare=_file,
+            status=1,
+        )
+        for command in (
+            ("scores", "{folder}/model.pt"),
+            ("compare", "{folder}/model.pt"),
+            ("iterate", "{folder}/model.pt", "--percent", "50"),
+            ("glue",),
+        )
+    ),
+]
