@@ -18,10 +18,10 @@ from headprune.scores.ablation import Ablation, cases_of, in_place
 from headprune.scores.compute import Watch
 from headprune.scores.scored_model import Attention
 
-LEAST_SAMPLES = 1000
-SAMPLES_A_TEST = 50
-"""Of the bootstrap. Its smallest p-value is one over the number of samples; with Holm's correction
-that must stay below a level of 0.05 for as many tests as there are masks.
+LEAST_TRIALS = 10_000
+TRIALS_PER_TEST = 50
+"""Trials of the randomisation test. Its smallest p-value is about one over their number; with
+Holm's correction that must stay below 0.05 for one test per mask.
 """
 
 _UNKNOWN = "UNKNOWN_IN_REFERENCE"
@@ -81,7 +81,7 @@ def bleu_ablation(
     kinds: Sequence[str],
     watch: Watch = lambda steps, *_: steps,
 ) -> dict[str, Ablation]:
-    """What masking does to BLEU, with paired bootstrap resampling (Koehn 2004) by sacreBLEU.
+    """Measure the drop in BLEU for each mask, tested by paired approximate randomisation.
 
     BLEU is of detokenised text, against the data's own target sides.
 
@@ -89,7 +89,7 @@ def bleu_ablation(
         translator: its model is evaluated without dropout.
         batches: with targets.
         kinds: of ``headprune.scores.names.ABLATIONS``.
-        watch: wraps the masks, of which there are so many; for a progress bar.
+        watch: wraps the masks, for a progress bar; it is given their number.
 
     Raises:
         DataError: no data.
@@ -170,10 +170,10 @@ def _compare(
     references: list[str],
     cases: Mapping[tuple[str, int], Sequence[frozenset[int]]],
 ) -> Ablation:
-    from headprune.stats import paired_bootstrap
+    from headprune.stats import paired_randomisation
 
-    samples = max(LEAST_SAMPLES, SAMPLES_A_TEST * len(translations))
-    test = paired_bootstrap(base, translations, references, samples=samples)
+    trials = max(LEAST_TRIALS, TRIALS_PER_TEST * len(translations))
+    test = paired_randomisation(base, translations, references, trials=trials)
     drops: dict[tuple[str, int], list[float]] = {}
     p_values: dict[tuple[str, int], list[float]] = {}
     done = 0

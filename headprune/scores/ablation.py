@@ -4,7 +4,7 @@
 - alone: its drop with no other head left in the layer (section 3.3).
 
 Each drop has its p-value: of McNemar's exact test for accuracy, of a paired t-test over examples
-for the loss, of paired bootstrap resampling for BLEU. There is a test for every head, so the
+for the loss, of paired approximate randomisation for BLEU. There is a test for every head, so the
 p-values must be corrected for their number (``HeadScores.adjusted_p_values``).
 """
 

@@ -92,7 +92,12 @@ def compute_scores(
     ablations: dict[str, Ablation] = {}
     if wanted & {*GRADIENTS}:
         found = gradient_scores(scored, batches("gradients"))
-        values |= {"gradient": found.gradient, "taylor": found.taylor}
+        values |= {
+            "gradient": found.gradient_raw,  # normalised below, and signed as such
+            "gradient-raw": found.gradient_raw,
+            "taylor": found.taylor,
+            "taylor-molchanov": found.taylor_molchanov,
+        }
     if wanted & {*STATISTICS, *ROLES}:
         rarity = _rarity(scored, batches("counting tokens")) if "rare" in wanted else None
         values |= attention_statistics(scored, batches("attention"), rarity=rarity)
@@ -122,6 +127,8 @@ def compute_scores(
             settings=settings,
             p_values=ablations[name].p_values if name in ablations else {},
         )
+    if "gradient" in made:
+        made["gradient"] = made["gradient"].normalised()
     if COMBINATION in names:
         made[COMBINATION] = combined(made, weights)
     return {name: made[name] for name in names}

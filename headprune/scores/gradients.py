@@ -16,26 +16,36 @@ import torch
 from torch import Tensor, nn
 
 from headprune.errors import DataError, UsageError
-from headprune.scores.head_scores import Values
+from headprune.scores.head_scores import Values, normalised_by_layer
 from headprune.scores.scored_model import Attention, Batches, ScoredModel
 from headprune.scores.values import Found, means, no_sums
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientScores:
-    """Two scores of one pass over the data.
+    """The scores of one pass over the data, for each component layers x heads.
+
+    With c_t a head's output at token t, of the T tokens of an example, and g_t = d loss / d c_t:
 
     Attributes:
-        gradient: mean over examples of |d loss / d xi| (Michel et al. 2019, equation 2), each
-            example by itself.
-        taylor: mean over tokens of |c . d loss / d c| (Molchanov et al. 2017, as in the code of
-            Michel et al. 2019).
-        examples: how many there were.
+        gradient_raw: mean over examples of |d loss / d xi| = |sum_t c_t . g_t| (Michel et al.
+            2019, equation 2), each example by itself.
+        taylor: mean over all tokens of |c_t . g_t|: the absolute value of each token, as in the
+            code that Michel et al. (2019) published.
+        taylor_molchanov: mean over examples of |1/T sum_t c_t . g_t|: the mean before the absolute
+            value, which is the criterion of Molchanov et al. (2017, equation 8).
+        examples: the number of examples.
     """
 
-    gradient: Values
+    gradient_raw: Values
     taylor: Values
+    taylor_molchanov: Values
     examples: int
+
+    @property
+    def gradient(self) -> Values:
+        """The criterion of Michel et al. 2019: `gradient_raw`, each layer of l2 norm 1."""
+        return normalised_by_layer(self.gradient_raw)
 
 
 def gradient_scores(scored: ScoredModel, batches: Batches) -> GradientScores:
@@ -52,8 +62,8 @@ def gradient_scores(scored: ScoredModel, batches: Batches) -> GradientScores:
     found = scored.attentions
     if not any(attention.present for layers in found.values() for attention in layers):
         raise UsageError("the model has no head left to score")
-    gradient, taylor = no_sums(found), no_sums(found)
-    counted = dict.fromkeys(found, 0)
+    gradient, taylor, molchanov = no_sums(found), no_sums(found), no_sums(found)
+    tokens = dict.fromkeys(found, 0)
     examples = 0
     with scored.evaluating(), _gates(found) as gates:
         for batch in batches:
@@ -63,19 +73,24 @@ def gradient_scores(scored: ScoredModel, batches: Batches) -> GradientScores:
                 places = list(gates)
                 dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
             examples += len(losses)
+            lengths = {name: scored.queries(name, batch).sum(1).cpu() for name in found}  # B
             for (name, layer), dot in zip(places, dots, strict=True):
                 if not dot.isfinite().all():
                     raise DataError(f"{name}: layer {layer}: a gradient is not finite")
                 dot = dot.movedim(scored.batch_dim, 0).double().cpu()  # B x T x H'
-                gradient[name][layer] += dot.sum(1).abs().sum(0)
+                by_example = dot.sum(1)  # B x H'
+                gradient[name][layer] += by_example.abs().sum(0)
                 taylor[name][layer] += dot.abs().sum((0, 1))
+                molchanov[name][layer] += (by_example.abs() / lengths[name].unsqueeze(1)).sum(0)
             for name in found:
-                counted[name] += int(scored.queries(name, batch).sum())
+                tokens[name] += int(lengths[name].sum())
     if not examples:
         raise DataError("no example to compute scores on")
+    of_examples = dict.fromkeys(found, examples)
     return GradientScores(
-        gradient=means(found, gradient, counted=dict.fromkeys(found, examples)),
-        taylor=means(found, taylor, counted=counted),
+        gradient_raw=means(found, gradient, counted=of_examples),
+        taylor=means(found, taylor, counted=tokens),
+        taylor_molchanov=means(found, molchanov, counted=of_examples),
         examples=examples,
     )
 

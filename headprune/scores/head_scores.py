@@ -17,7 +17,8 @@ from headprune.significance import holm
 from headprune.version import __version__
 
 _FORMAT = "headprune.scores"
-_VERSION = 1
+_VERSION = 2
+"""Version 1 called `gradient` what is `gradient-raw` now."""
 _SIGNED = ("metric", "seed", "normalised")
 
 Values = Mapping[str, Sequence[Sequence[float | None]]]
@@ -107,11 +108,10 @@ class HeadScores:
 
     def normalised(self) -> HeadScores:
         """Each layer's numbers divided by their l2 norm (Michel et al. 2019, footnote 6)."""
-        values = {
-            name: [_unit(numbers) for numbers in layers] for name, layers in self.values.items()
-        }
         return replace(
-            self, values=values, settings={**self.settings, "normalised": "l2 per layer"}
+            self,
+            values=normalised_by_layer(self.values),
+            settings={**self.settings, "normalised": "l2 per layer"},
         )
 
     def of_component(self, component: str) -> HeadScores:
@@ -147,14 +147,17 @@ class HeadScores:
         content = json_object(Path(path))
         if content.get("format") != _FORMAT:
             raise DataError(f'{path}: not a score file (no "format": "{_FORMAT}")')
-        if content.get("version") != _VERSION:
+        version = content.get("version")
+        if version not in (1, _VERSION):
             raise DataError(
-                f"{path}: scores of version {content.get('version')!r}, this headprune reads "
-                f"{_VERSION}"
+                f"{path}: scores of version {version!r}, this headprune reads {_VERSION}"
             )
         try:
+            name = str(content["name"])
+            if version == 1 and name == "gradient" and "normalised" not in content["settings"]:
+                name = "gradient-raw"
             return cls(
-                name=str(content["name"]),
+                name=name,
                 values=content["values"],
                 model=str(content["model"]),
                 fingerprint=str(content["fingerprint"]),
@@ -164,6 +167,11 @@ class HeadScores:
             )
         except (KeyError, TypeError, ValueError, AttributeError, UsageError, DataError) as problem:
             raise DataError(f"{path}: not a whole score file ({problem})") from None
+
+
+def normalised_by_layer(values: Values) -> Values:
+    """Divide each layer's numbers by their l2 norm (Michel et al. 2019, footnote 6)."""
+    return {name: [_unit(numbers) for numbers in layers] for name, layers in values.items()}
 
 
 def _frozen(values: Values, *, of: str) -> Values:

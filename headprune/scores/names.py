@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headprune.errors import UsageError
 
-GRADIENTS = ("gradient", "taylor")
+GRADIENTS = ("gradient", "gradient-raw", "taylor", "taylor-molchanov")
 ABLATIONS = ("ablation", "alone")
 STATISTICS = ("confidence", "entropy", "sparsity", "hoyer", "distribution")
 ROLES = ("previous", "same", "next", "rare", "separator")

@@ -109,7 +109,7 @@ def test_any_plan_can_be_scored_and_only_its_heads_have_numbers(plan):
         found = [magnitude(scored.attentions), *(statistics[kind] for kind in STATISTICS)]
         if plan.total_kept:
             gradients = gradient_scores(scored, samples(7))
-            found += [gradients.gradient, gradients.taylor]
+            found += [gradients.gradient, gradients.taylor, gradients.taylor_molchanov]
             found += [each.drops for each in ablation(scored, samples(7), metric="loss").values()]
         for values in found:
             assert HeadScores(name="any", values=values).scored == plan
@@ -135,7 +135,7 @@ def test_gradient_is_that_of_the_gates_example_by_example():
             scored.outcome(batch).losses.sum().backward()
         for name, gate in gates.items():
             expected[name] += gate.grad.abs() / 7
-    found = gradient_scores(scored, samples(4, 3)).gradient
+    found = gradient_scores(scored, samples(4, 3)).gradient_raw
     for name, numbers in expected.items():
         torch.testing.assert_close(torch.tensor(found[name]), numbers, atol=1e-5, rtol=1e-4)
 
@@ -146,6 +146,7 @@ def test_how_the_data_are_cut_does_not_matter():
     a, b = (attention_statistics(scored, samples(*sizes)) for sizes in ((7,), (2, 2, 3)))
     c, d = (ablation(scored, samples(*sizes), metric="loss") for sizes in ((7,), (2, 2, 3)))
     pairs = [(one.gradient, two.gradient), (one.taylor, two.taylor)]
+    pairs += [(one.taylor_molchanov, two.taylor_molchanov)]
     pairs += [(a[kind], b[kind]) for kind in a]
     pairs += [(c[kind].drops, d[kind].drops) for kind in c]
     for first, second in pairs:
@@ -229,8 +230,8 @@ def test_bleu_ablation_is_that_of_the_masked_models_own_search():
     assert differing
     p_values = [p for rows in found.p_values.values() for row in rows for p in row]
     assert all(0 < p <= 1 for p in p_values)
-    # Enough samples that Holm's correction could call one of them significant.
-    assert bleu_ablation_module.SAMPLES_A_TEST > 1 / 0.05
+    # Enough trials that Holm's correction could call one of them significant.
+    assert bleu_ablation_module.TRIALS_PER_TEST > 1 / 0.05
 
 
 def test_masked_leaves_the_model_as_it_was():

@@ -148,6 +148,18 @@ def test_round_trip(tmp_path: Path):
     assert kept(scores.scored) == {"ES": ((0, 1, 2), (0, 1, 2)), "DS": ((1, 2), ())}
 
 
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [({}, "gradient-raw"), ({"normalised": "l2 per layer"}, "gradient")],
+    ids=["as computed", "normalised"],
+)
+def test_gradient_of_an_old_file_is_called_what_it_is_now(settings, name, tmp_path: Path):
+    path = tmp_path / "gradient.json"
+    HeadScores(name="gradient", values={"ES": ES}, settings=settings).save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
+    assert HeadScores.load(path).name == name
+
+
 def test_normalised_layers_have_length_one_and_nothing_stays_nothing():
     scores = HeadScores(name="any", values={"ES": [[3.0, 4.0, None], [0.0, 0.0, 0.0]]})
     assert scores.normalised().values["ES"] == ((0.6, 0.8, None), (0.0, 0.0, 0.0))
@@ -164,7 +176,7 @@ def test_a_number_that_is_none(value):
     ("change", "message"),
     [
         ({"format": "headprune.plan"}, "not a score file"),
-        ({"version": 2}, "scores of version 2, this headprune reads 1"),
+        ({"version": 3}, "scores of version 3, this headprune reads 2"),
         ({"values": {"XY": [[1.0]]}}, "not a whole score file .XY: unknown component"),
         ({"values": {"ES": [["a"]]}}, "not a whole score file"),
         ({"values": None}, "not a whole score file"),

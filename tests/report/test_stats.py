@@ -52,6 +52,39 @@ def test_a_model_does_not_differ_from_itself_but_from_a_much_worse_one() -> None
     assert "seed:" in outcome.signature
 
 
+def test_scores_are_those_of_sacrebleu() -> None:
+    base = [line.replace("stands", "is") for line in REFERENCES]
+    other = [line.replace("of the", "in a") for line in REFERENCES]
+    outcome = paired_randomisation(base, [other], REFERENCES, trials=1)
+    assert outcome.base == pytest.approx(BLEU().corpus_score(base, [REFERENCES]).score)
+    assert outcome.scores == (pytest.approx(BLEU().corpus_score(other, [REFERENCES]).score),)
+
+
+def test_without_an_effect_five_percent_of_p_values_are_below_five_percent() -> None:
+    # Two systems that make the same kinds of mistakes at random: no true difference.
+    draws = np.random.default_rng(0)
+
+    def translated() -> list[str]:
+        return [
+            " ".join(word if keep else "wrong" for word, keep in zip(words, kept, strict=True))
+            for words in (line.split() for line in REFERENCES)
+            for kept in [draws.random(len(words)) < 0.8]
+        ]
+
+    p_values = [
+        paired_randomisation(
+            translated(), [translated()], REFERENCES, trials=100, seed=number
+        ).p_values[0]
+        for number in range(300)
+    ]
+    below = sum(p <= 0.05 for p in p_values)
+    # Of 300 tests 15 are expected, 25 or more in 1% of cases; a test that rejects 10% of true null
+    # hypotheses (30 of 300) stays below 25 in one case of seven.
+    assert 4 <= below < 25
+    # Half of the p-values lie below one half, give or take three standard deviations.
+    assert 124 <= sum(p <= 0.5 for p in p_values) <= 176
+
+
 def test_the_test_gives_the_same_answer_twice() -> None:
     base = [line.replace("stands", "is") if n % 2 else line for n, line in enumerate(REFERENCES)]
     other = [line.replace("town", "city") if n % 3 else line for n, line in enumerate(REFERENCES)]

@@ -94,7 +94,9 @@ def test_gradient_is_the_mean_over_examples_of_the_gates_gradient(family):
     found = gradient_scores(model, [batch])
     for name in expected:
         assert (expected[name] > 0).all()
-        close(tensor(found.gradient, name), expected[name])
+        close(tensor(found.gradient_raw, name), expected[name])
+        norms = expected[name].norm(dim=1, keepdim=True)
+        close(tensor(found.gradient, name), expected[name] / norms)
     assert found.examples == 5
 
 
@@ -106,6 +108,7 @@ def test_how_the_data_are_cut_into_batches_does_not_matter(family):
     for name in shape_of(family):
         close(tensor(one.gradient, name), tensor(two.gradient, name))
         close(tensor(one.taylor, name), tensor(two.taylor, name))
+        close(tensor(one.taylor_molchanov, name), tensor(two.taylor_molchanov, name))
         for kind in STATISTICS:
             close(tensor(stats[0][kind], name), tensor(stats[1][kind], name))
 
@@ -113,7 +116,7 @@ def test_how_the_data_are_cut_into_batches_does_not_matter(family):
 def test_taylor_is_the_mean_over_tokens_of_output_times_its_gradient():
     model = classifier("bert")
     batch = data("bert")
-    expected = torch.zeros(LAYERS, HEADS)
+    expected, by_molchanov = torch.zeros(LAYERS, HEADS), torch.zeros(LAYERS, HEADS)
     for layer in range(LAYERS):
         kept = {}
 
@@ -125,9 +128,14 @@ def test_taylor_is_the_mean_over_tokens_of_output_times_its_gradient():
         hook = dense.register_forward_pre_hook(keep)
         example_losses(model(**batch), batch["labels"]).sum().backward()
         hook.remove()
-        dots = (kept["c"] * kept["c"].grad).unflatten(-1, (HEADS, SIZE)).sum(-1).abs()
-        expected[layer] = dots.sum((0, 1)) / batch["attention_mask"].sum()
-    close(tensor(gradient_scores(model, cut_up(batch, 2)).taylor), expected)
+        dots = (kept["c"] * kept["c"].grad).unflatten(-1, (HEADS, SIZE)).sum(-1)  # B x T x H
+        expected[layer] = dots.abs().sum((0, 1)) / batch["attention_mask"].sum()
+        lengths = batch["attention_mask"].sum(1, keepdim=True)
+        by_molchanov[layer] = (dots.sum(1) / lengths).abs().mean(0)
+    found = gradient_scores(model, cut_up(batch, 2))
+    close(tensor(found.taylor), expected)
+    close(tensor(found.taylor_molchanov), by_molchanov)
+    assert not torch.allclose(expected, by_molchanov)
 
 
 def test_sequence_losses_are_means_over_an_examples_own_tokens():
