@@ -65,6 +65,17 @@ MaxTrainExamples = Annotated[
         min=1, help="Fine-tune on a random subset of so many.", rich_help_panel=_CLASSIFIER
     ),
 ]
+HoldOut = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Percentage of the training set to fine-tune without; scores and ablation are "
+        "computed on it. Default: 10, or 0 with --max-train-examples, which leaves examples out "
+        "by itself.",
+        show_default=False,
+        rich_help_panel=_CLASSIFIER,
+    ),
+]
 MaxLength = Annotated[
     int | None,
     typer.Option(
@@ -116,6 +127,7 @@ class _Options:
     batch_size: int | None
     learning_rate: float | None
     max_train_examples: int | None
+    hold_out: float | None
     max_length: int | None
     bf16: bool | None
     data: Path | None
@@ -138,8 +150,8 @@ def compare(
         list[str] | None,
         typer.Option(
             help="Scores to compare with random, repeatable; see `headprune scores --help`. "
-            "Default: gradient, taylor, confidence, entropy, sparsity, hoyer, distribution and "
-            "magnitude.",
+            "Default: gradient, gradient-raw, taylor, taylor-molchanov, confidence, entropy, "
+            "sparsity, hoyer, distribution and magnitude.",
             rich_help_panel=_CHOICE,
         ),
     ] = None,
@@ -185,6 +197,7 @@ def compare(
     batch_size: BatchSize = None,
     learning_rate: LearningRate = None,
     max_train_examples: MaxTrainExamples = None,
+    hold_out: HoldOut = None,
     max_length: MaxLength = None,
     bf16: Bf16 = None,
     data: Data = None,
@@ -196,8 +209,9 @@ def compare(
 
     Every score prunes the model to every percentage; the pruned models are measured at once, and
     again after fine-tuning, with several seeds, beside heads drawn at random. Each score is also
-    correlated with what ablation measures head by head. Scores are computed on the training set
-    (classifiers) or the valid set (checkpoints), the metric on the development or the test set.
+    correlated with what ablation measures head by head. Scores are computed on one half of the
+    examples held out from training (of the valid set for checkpoints), ablation on the other half,
+    the metric on the development or the test set.
 
     Writes compare.md, .csv and .json, curves.png and correlations.png; a run that was killed goes
     on where it was.
@@ -228,6 +242,7 @@ def compare(
                 batch_size=batch_size,
                 learning_rate=learning_rate,
                 max_train_examples=max_train_examples,
+                hold_out=hold_out,
                 max_length=max_length,
                 bf16=bf16,
                 data=data,
@@ -276,6 +291,7 @@ def iterate(
     batch_size: BatchSize = None,
     learning_rate: LearningRate = None,
     max_train_examples: MaxTrainExamples = None,
+    hold_out: HoldOut = None,
     max_length: MaxLength = None,
     bf16: Bf16 = None,
     data: Data = None,
@@ -304,6 +320,7 @@ def iterate(
         batch_size=batch_size,
         learning_rate=learning_rate,
         max_train_examples=max_train_examples,
+        hold_out=hold_out,
         max_length=max_length,
         bf16=bf16,
         data=data,
@@ -364,10 +381,14 @@ def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
     if options.task is None:
         raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
     with needing("comparing Hugging Face models needs transformers"):
+        from hf_plugin.glue.held_out import default_hold_out
         from hf_plugin.glue.settings import Settings
         from hf_plugin.quiet import quieten
         from hf_plugin.scores.subject import Classifier
     quieten()
+    hold_out = options.hold_out
+    if hold_out is None:
+        hold_out = default_hold_out(options.output, options.max_train_examples)
     settings = Settings(
         task=options.task,
         model=str(model),
@@ -377,6 +398,7 @@ def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
         max_length=options.max_length or 128,
         data_dir=options.data_dir,
         max_train_examples=options.max_train_examples,
+        hold_out=hold_out,
         bf16=bool(options.bf16),
     )
     settings.check()
@@ -388,7 +410,7 @@ def _classifier(model: Path, options: _Options, *, epochs: float) -> Subject:
 def _translator(model: Path, options: _Options) -> Subject:
     others = (
         *("task", "data_dir", "epochs", "batch_size", "learning_rate", "max_train_examples"),
-        *("max_length", "bf16"),
+        *("hold_out", "max_length", "bf16"),
     )
     refuse(f"{model} is a fairseq checkpoint", **{n: getattr(options, n) for n in others})
     try:

@@ -57,6 +57,17 @@ def glue(
             rich_help_panel=_DATA,
         ),
     ] = None,
+    hold_out: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Percentage of the training set to train without, so that `headprune scores`, "
+            "`compare` and `iterate` have examples that the model has not seen. Default: 10, or 0 "
+            "with --max-train-examples, which leaves examples out by itself.",
+            show_default=False,
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -220,6 +231,7 @@ def glue(
         install="pip install -e '.[hf]' in headprune's folder",
     ):
         from hf_plugin.glue.grid import search
+        from hf_plugin.glue.held_out import default_hold_out
         from hf_plugin.glue.run import run
         from hf_plugin.glue.settings import Labels, Settings
         from hf_plugin.glue.tasks import task_named
@@ -230,6 +242,7 @@ def glue(
         torch.set_num_threads(threads)
     quieten()
     defaults = task_named(task)
+    folder = output or Path("runs/glue") / task
     settings = Settings(
         task=task,
         model=model,
@@ -243,12 +256,12 @@ def glue(
         seed=seed,
         data_dir=data_dir,
         max_train_examples=max_train_examples,
+        hold_out=default_hold_out(folder, max_train_examples) if hold_out is None else hold_out,
         bf16=bf16,
     )
     labels = Labels(
         study=study, kind=kind, row=row, requested_percent=requested_percent, select=select
     )
-    folder = output or Path("runs/glue") / task
     with locked_folder(folder):
         if grid:
             result = search(

@@ -39,8 +39,9 @@ def scores(
     score: Annotated[
         list[str] | None,
         typer.Option(
-            help="Repeatable; see the list above. Default: gradient, taylor, confidence, entropy, "
-            "sparsity, hoyer, distribution, magnitude and random."
+            help="Repeatable; see the list above. Default: gradient, gradient-raw, taylor, "
+            "taylor-molchanov, confidence, entropy, sparsity, hoyer, distribution, magnitude and "
+            "random."
         ),
     ] = None,
     data_dir: Annotated[
@@ -56,8 +57,9 @@ def scores(
     split: Annotated[
         str | None,
         typer.Option(
-            help="Default: train for classifiers and valid for checkpoints, so that no score has "
-            "seen what pruned models are measured on (dev and test)."
+            help="Default: train for classifiers, of which the examples that the model was not "
+            "fine-tuned on are used, and valid for checkpoints: one half of them for scores, the "
+            "other for ablation and alone. dev and test are what pruned models are measured on."
         ),
     ] = None,
     max_examples: Annotated[
@@ -93,15 +95,18 @@ def scores(
     normalise: Annotated[
         bool,
         typer.Option(
-            "--normalise", help="Divide each layer's scores by their l2 norm (Michel et al. 2019)."
+            "--normalise",
+            help="Divide each layer's scores by their l2 norm, as gradient does (Michel et al.).",
         ),
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the score random.")] = 1,
 ) -> None:
     """Score every head of a model, as JSON and as heat maps.
 
-    By one pass of gradients: gradient, |d loss / d gate| of each example (Michel et al. 2019);
-    taylor, |output x gradient| of each token (Molchanov et al. 2017).
+    By one pass of gradients: gradient, the mean over examples of |d loss / d gate|, each layer
+    divided by its l2 norm (Michel et al. 2019), and gradient-raw, the same undivided; taylor, the
+    mean over tokens of |output x gradient| (the code of Michel et al.), and taylor-molchanov, the
+    mean over an example's tokens before the absolute value (Molchanov et al. 2017).
 
     By one pass over attention weights: confidence, the largest weight on a token that is no
     separator (Voita et al. 2019); entropy; sparsity, the share of weights below 0.01; hoyer,

@@ -23,6 +23,7 @@ from headprune.plan import HeadPlan
 from headprune.scores.ablation import Ablation
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
+    ABLATION,
     Origin,
     Watch,
     compute_scores,
@@ -35,6 +36,9 @@ from headprune.scores.syntax import Parse, ParsedBatch
 
 METRICS = ("loss", "bleu")
 SUBSET_SEED = 1
+PARTS = ("scoring", "ablation")
+FEWEST = 2
+"""Sentence pairs that each part needs at least: ablation tests differences over them."""
 
 
 def score_heads(
@@ -51,14 +55,16 @@ def score_heads(
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
 ) -> dict[str, HeadScores]:
-    """The scores called ``scores`` of a checkpoint, stock fairseq's or head-pruned.
+    """Compute the scores called ``scores`` of a checkpoint, stock fairseq's or head-pruned.
+
+    Of the valid set, one half is for scores and the other for the ablation that judges them.
 
     Args:
         path: the checkpoint.
         scores: see ``headprune.scores.names``.
         data: the binarised data folder; default: the one that the checkpoint was trained on.
         split: of the data.
-        max_examples: a random subset of so many, the same every time.
+        max_examples: a random subset of this size, the same every time.
         seed: of the score ``random``.
         metric: of ablations: ``loss``, the translation being given, or ``bleu``, by beam search.
         beam: of that search.
@@ -76,31 +82,46 @@ def score_heads(
     folder = data or trained_on(checkpoint)
     with fairseq_silent():
         model, task = load_scored(checkpoint, folder)
-        batches: list[Batch] = []
-        number = 0
+        batches: dict[str, list[Batch]] = dict.fromkeys(PARTS, [])
+        fingerprint = checkpoint.fingerprint
+        origins = dict.fromkeys(PARTS, Origin(model=str(path), fingerprint=fingerprint))
         if needs_data(scores):
-            items = load_items(task, split, folder, max_examples=max_examples)
-            number = len(items)
-            batches = batches_of(items, model, size=batch_size)
+            in_parts = split == "valid"
+            for part in PARTS:
+                items = load_items(
+                    task,
+                    split,
+                    folder,
+                    max_examples=max_examples,
+                    part=part if in_parts else None,
+                )
+                batches[part] = batches_of(items, model, size=batch_size)
+                origins[part] = Origin(
+                    model=str(path),
+                    fingerprint=fingerprint,
+                    data=f"{data_name(folder)}.{split}[{len(items)}]",
+                    settings={
+                        **({"subset_seed": SUBSET_SEED} if max_examples is not None else {}),
+                        **({"part": part} if in_parts else {}),
+                        **({"beam": beam} if metric == "bleu" else {}),
+                    },
+                )
         scored = FairseqModel(model)
 
         def ablate(kinds: Sequence[str]) -> Mapping[str, Ablation]:
             made = translator(scored, task, folder, beam=beam)
-            return bleu_ablation(made, batches, kinds=kinds, watch=watch)
+            return bleu_ablation(made, batches["ablation"], kinds=kinds, watch=watch)
+
+        def pass_over(purpose: str) -> Iterator[Batch]:
+            data = batches["ablation" if purpose == ABLATION else "scoring"]
+            return watch(iter(data), len(data), purpose)
 
         return compute_scores(
             scored,
             scores,
-            batches=lambda purpose: watch(iter(batches), len(batches), purpose),
-            origin=Origin(
-                model=str(path),
-                fingerprint=checkpoint.fingerprint,
-                data=f"{data_name(folder)}.{split}[{number}]",
-                settings={
-                    **({"subset_seed": SUBSET_SEED} if max_examples is not None else {}),
-                    **({"beam": beam} if metric == "bleu" else {}),
-                },
-            ),
+            batches=pass_over,
+            origin=origins["scoring"],
+            ablation_origin=origins["ablation"],
             metric=metric,
             seed=seed,
             weights=weights,
@@ -203,15 +224,23 @@ def on_device(sample: Batch) -> Batch:
 
 
 def load_items(
-    task: Any, split: str, folder: Path, *, max_examples: int | None
+    task: Any, split: str, folder: Path, *, max_examples: int | None, part: str | None = None
 ) -> list[dict[str, Any]]:
-    """The sentence pairs of a split, or a random subset of them."""
+    """The sentence pairs of a split, or a random subset of them.
+
+    Args:
+        part: ``scoring`` or ``ablation``, one random half of the split each; None for all of it.
+    """
     try:
         task.load_dataset(split)
     except FileNotFoundError:
         raise UsageError(f"{folder}: there is no split {split}") from None
     dataset = task.dataset(split)
     numbers = list(range(len(dataset)))
+    if part is not None and len(numbers) >= 2 * FEWEST:
+        order = random.Random(SUBSET_SEED).sample(numbers, len(numbers))
+        half = (len(order) + 1) // 2
+        numbers = sorted(order[:half] if part == PARTS[0] else order[half:])
     if max_examples is not None and max_examples < len(numbers):
         numbers = sorted(random.Random(SUBSET_SEED).sample(numbers, max_examples))
     if not numbers:

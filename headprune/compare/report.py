@@ -171,9 +171,10 @@ class Report:
             "and the fine-tuning's chances; the heads of the other scores are the same for every "
             "seed, so right after pruning they have one value.",
             f"- not pruned: the model as it was given{fair}.",
-            f"- ablation: drop of the {ablation} on the data that scores are computed on. Low "
-            "numbers of entropy and alone are the good ones; their signs are turned round in "
-            "correlations. Intervals by bootstrap over heads.",
+            f"- ablation: drop of the {ablation}, measured on other examples than the other scores "
+            "are computed on (part:ablation, part:scoring). Low numbers of entropy and alone are "
+            "the good ones; their signs are turned round in correlations. Intervals by bootstrap "
+            "over heads.",
             "- FLOPs: of a forward pass over 30 tokens, random heads of the first seed; speed: "
             "medians of rounds in which the models take turns.",
         ]

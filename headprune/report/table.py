@@ -324,8 +324,13 @@ def _test_against(
             [read_lines(path.parent / result.hypotheses) for path, result in mine],
             read_lines(control_path.parent / control.reference),
         )
-        for (path, _), p in zip(mine, outcome.p_values, strict=True):
-            tests[path] = PairedTest((p,), outcome.signature)
+        for number, (path, _) in enumerate(mine):
+            tests[path] = PairedTest(
+                base=outcome.base,
+                scores=(outcome.scores[number],),
+                p_values=(outcome.p_values[number],),
+                signature=outcome.signature,
+            )
     return tests
 
 

@@ -36,6 +36,9 @@ from headprune.select.random import lot
 Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
 """Wraps the batches of a pass, of which there are so many, and what the pass is for."""
 
+ABLATION = "ablation"
+"""The pass over the data on which scores are judged."""
+
 Ablate = Callable[[Sequence[str]], Mapping[str, Ablation]]
 """Works out some of ``ABLATIONS``."""
 
@@ -65,18 +68,21 @@ def compute_scores(
     seed: int,
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     ablate: Ablate | None = None,
+    ablation_origin: Origin | None = None,
 ) -> dict[str, HeadScores]:
     """The scores called ``names``.
 
     Args:
         scored: the model.
         names: of ``SCORES`` or ``COMBINATION``.
-        batches: gives the data, anew for each pass; it is told what the pass is for.
+        batches: gives the data, anew for each pass; it is told what the pass is for:
+            ``ABLATION`` or something else.
         origin: of the scores.
         metric: of ``ABLATIONS``.
         seed: of the score ``random``.
         weights: of the score ``COMBINATION``.
         ablate: works out ablations of a metric that needs more than a pass over the batches.
+        ablation_origin: of the ablations, where they are computed on other data.
 
     Raises:
         UsageError: no such score or metric, or a model without what the score needs.
@@ -105,7 +111,7 @@ def compute_scores(
         if ablate is not None:
             ablations |= ablate(kinds)
         else:
-            ablations |= ablation(scored, batches("ablation"), metric=metric, kinds=kinds)
+            ablations |= ablation(scored, batches(ABLATION), metric=metric, kinds=kinds)
         values |= {kind: each.drops for kind, each in ablations.items()}
     if "magnitude" in wanted:
         values["magnitude"] = magnitude(scored.attentions)
@@ -113,7 +119,8 @@ def compute_scores(
         values["random"] = random_values(plan_of(scored), seed=seed)
     made = {}
     for name in wanted - {COMBINATION}:
-        settings: dict[str, Any] = {**origin.settings} if name not in WITHOUT_DATA else {}
+        of = ablation_origin if name in ablations and ablation_origin is not None else origin
+        settings: dict[str, Any] = {**of.settings} if name not in WITHOUT_DATA else {}
         if name == "random":
             settings = {"seed": seed}
         if name in ablations:
@@ -123,7 +130,7 @@ def compute_scores(
             values=values[name],
             model=origin.model,
             fingerprint=origin.fingerprint,
-            data="" if name in WITHOUT_DATA else origin.data,
+            data="" if name in WITHOUT_DATA else of.data,
             settings=settings,
             p_values=ablations[name].p_values if name in ablations else {},
         )

@@ -19,7 +19,7 @@ from headprune.version import __version__
 _FORMAT = "headprune.scores"
 _VERSION = 2
 """Version 1 called `gradient` what is `gradient-raw` now."""
-_SIGNED = ("metric", "seed", "normalised")
+_SIGNED = ("metric", "seed", "normalised", "part", "trained-on")
 
 Values = Mapping[str, Sequence[Sequence[float | None]]]
 """For each component, for each layer from the bottom, a number for each head; None for pruned."""

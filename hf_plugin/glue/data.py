@@ -40,11 +40,18 @@ class Examples:
 
     def subset(self, size: int) -> Examples:
         """``size`` random examples, in their order, or all where there are no more."""
+        return self if size >= len(self) else self.select(self.subset_indices(size))
+
+    def subset_indices(self, size: int) -> list[int]:
+        """Indices of the examples of ``subset(size)``, in ascending order."""
         if size >= len(self):
-            return self
-        chosen = sorted(random.Random(SUBSET_SEED).sample(range(len(self)), size))
+            return list(range(len(self)))
+        return sorted(random.Random(SUBSET_SEED).sample(range(len(self)), size))
+
+    def select(self, indices: Sequence[int]) -> Examples:
+        """The examples with these indices."""
         return Examples(
-            [self.texts[i] for i in chosen], [self.labels[i] for i in chosen], self.left_out
+            [self.texts[i] for i in indices], [self.labels[i] for i in indices], self.left_out
         )
 
 

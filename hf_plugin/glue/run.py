@@ -23,12 +23,16 @@ from headprune.report.signature import signature
 from hf_plugin.families import form_of
 from hf_plugin.glue import entailment
 from hf_plugin.glue.data import SUBSET_SEED, Examples, load_splits
+from hf_plugin.glue.held_out import copy_record, record_training
 from hf_plugin.glue.metrics import measure
 from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import WARM_UP, encode, fine_tune, predict
 from hf_plugin.surgery import plan_after
+
+_OLDER = {"hold_out": 0.0}
+"""Values of settings that runs of older versions do not name."""
 
 
 def run(settings: Settings, labels: Labels, output: Path) -> GlueResult:
@@ -76,6 +80,10 @@ def _measure(settings: Settings, output: Path) -> Measured:
     if any(folder.glob("*/checkpoint-*")):
         require_same(json_object(claim), settings, where=folder)
     examples = _examples(settings, task, output)
+    whole_training_set = examples.get("train")
+    if whole_training_set is not None:
+        size = settings.training_part.size(len(whole_training_set))
+        examples["train"] = whole_training_set.subset(size)
     transformers.set_seed(settings.seed)
     tokenizer = load_tokenizer(settings.model)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
@@ -130,6 +138,15 @@ def _measure(settings: Settings, output: Path) -> Measured:
         hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked
     model.save_pretrained(output / "model")
     tokenizer.save_pretrained(output / "model")
+    if whole_training_set is not None:
+        record_training(
+            output / "model",
+            whole_training_set,
+            size=len(examples["train"]),
+            start=Path(settings.model),
+        )
+    else:
+        copy_record(Path(settings.model), output / "model")
     sizes = {split: len(part) for split, part in examples.items()}
     return Measured(plan, form, _metrics(task, examples, predicted), sizes, facts)
 
@@ -182,8 +199,6 @@ def _examples(settings: Settings, task: Task, output: Path) -> dict[str, Example
         entailment.write(data_dir)
     wanted = ("train", *task.dev_splits) if settings.epochs else task.dev_splits
     examples = load_splits(task, data_dir, splits=wanted)
-    if "train" in examples and settings.max_train_examples is not None:
-        examples["train"] = examples["train"].subset(settings.max_train_examples)
     return examples
 
 
@@ -238,7 +253,8 @@ def require_same(
     differing = [
         name
         for name in wanted
-        if name not in but and (not isinstance(found, dict) or found.get(name) != wanted[name])
+        if name not in but
+        and (not isinstance(found, dict) or found.get(name, _OLDER.get(name)) != wanted[name])
     ]
     if not differing:
         return

@@ -12,6 +12,7 @@ from headprune.errors import UsageError
 from headprune.form import Form
 from headprune.plan import HeadPlan
 from headprune.report.glue_results import KINDS
+from hf_plugin.glue.held_out import TrainingPart
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import Schedule
 
@@ -33,7 +34,8 @@ class Settings:
         epochs: of each fine-tuning; 0 measures a fine-tuned model as it is, or right after
             pruning.
         data_dir: see ``data.load_splits``; without one the hub, or the generated task.
-        max_train_examples: train on a random subset of so many.
+        max_train_examples: train on a random subset of this size.
+        hold_out: percentage of the training set to train without, for scores; see ``held_out``.
         max_length: in tokens.
         bf16: compute in bfloat16 where that is precise enough (autocast).
     """
@@ -50,6 +52,7 @@ class Settings:
     seed: int = 1
     data_dir: Path | None = None
     max_train_examples: int | None = None
+    hold_out: float = 0.0
     bf16: bool = False
 
     @property
@@ -74,8 +77,14 @@ class Settings:
     @property
     def data_name(self) -> str:
         """The data, as signatures write it."""
-        part = "" if self.max_train_examples is None else f"[{self.max_train_examples}]"
-        return task_named(self.task).data_name + part
+        parts = [] if self.max_train_examples is None else [f"{self.max_train_examples}"]
+        parts += [f"-{self.hold_out:g}%"] if self.hold_out else []
+        return task_named(self.task).data_name + (f"[{','.join(parts)}]" if parts else "")
+
+    @property
+    def training_part(self) -> TrainingPart:
+        """The examples of the training set that the fine-tuning uses."""
+        return TrainingPart(self.max_train_examples, self.hold_out)
 
     def as_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -100,6 +109,8 @@ class Settings:
             raise UsageError(f"learning rate {self.learning_rate:g}: give one above 0")
         if not 0 <= self.epochs < math.inf:
             raise UsageError(f"{self.epochs:g} epochs: give a number from 0")
+        if not 0 <= self.hold_out < 100:
+            raise UsageError(f"hold-out {self.hold_out:g}%: give a percentage from 0, below 100")
         if self.batch_size < 1:
             raise UsageError(f"batch size {self.batch_size}: give one from 1")
         if not 0 <= self.seed < 2**32:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from transformers import AutoModel, DataCollatorWithPadding, PreTrainedTokenizer
 from headprune.errors import DataError, UsageError
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
+    ABLATION,
     Origin,
     Watch,
     compute_scores,
@@ -25,12 +27,22 @@ from headprune.scores.names import require_known
 from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
+from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import encode
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
+
+PARTS = ("scoring", "ablation")
+_SEEN = {
+    "yes": "warning: {model} was fine-tuned on all training examples, so scores and ablation are "
+    "computed on examples that it has seen; to hold some out, fine-tune it with "
+    "`headprune glue --hold-out 10`",
+    "unknown": "warning: nothing says which training examples {model} was fine-tuned on; scores "
+    "and ablation may be computed on examples that it has seen",
+}
 
 
 def score_heads(
@@ -40,6 +52,7 @@ def score_heads(
     task: str,
     data_dir: Path | None,
     split: str = "train",
+    parts: Sequence[TrainingPart] = (),
     max_examples: int | None = None,
     batch_size: int = 32,
     max_length: int = 128,
@@ -48,7 +61,10 @@ def score_heads(
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
 ) -> dict[str, HeadScores]:
-    """The scores called ``scores`` of a fine-tuned classifier.
+    """Compute the scores called ``scores`` of a fine-tuned classifier.
+
+    On the training set they are computed on examples that the model was not fine-tuned on,
+    ablations on other ones than the rest (see ``hf_plugin.glue.held_out``).
 
     Args:
         model_name: a Hugging Face folder, or a name on the hub.
@@ -56,7 +72,8 @@ def score_heads(
         task: a task of GLUE.
         data_dir: GLUE's tsv files; without it, the hub.
         split: ``train`` or ``dev``.
-        max_examples: a random subset of so many, the same every time.
+        parts: of the training set that fine-tunings to come use, which are left out too.
+        max_examples: a random subset of this size, the same every time.
         seed: of the score ``random``.
         metric: of ablations: ``accuracy`` or ``loss``.
         weights: of the combination.
@@ -73,38 +90,48 @@ def score_heads(
     model = load_classifier(model_name, chosen, untrained=False)
     model.to(device())  # type: ignore[arg-type]
     special: frozenset[int] = frozenset()
-    data, settings = "", {}
-    encoded: Dataset | None = None
+    encoded: dict[str, Dataset] = {}
+    fingerprint = model_fingerprint(model)
+    origins = dict.fromkeys(PARTS, Origin(model=model_name, fingerprint=fingerprint))
     if needs_data(scores):
         tokenizer = load_tokenizer(model_name)
         require_length(max_length, model, tokenizer, name=model_name)
-        examples = load_splits(chosen, data_dir, splits=[split])[split]
-        if max_examples is not None:
-            examples = examples.subset(max_examples)
-        encoded = encode(examples, tokenizer, max_length=max_length)
+        whole = load_splits(chosen, data_dir, splits=[split])[split]
+        split_in_two = (
+            held_out(whole, model=Path(model_name), parts=parts) if split == "train" else None
+        )
+        for part in PARTS:
+            settings: dict[str, Any] = {"max_length": max_length}
+            settings |= {"subset_seed": SUBSET_SEED} if max_examples is not None else {}
+            if split_in_two is None:
+                examples = whole if max_examples is None else whole.subset(max_examples)
+            else:
+                examples = whole.select(split_in_two.part(part, most=max_examples))
+                settings |= {"part": part, "trained-on": split_in_two.trained_on}
+            encoded[part] = encode(examples, tokenizer, max_length=max_length)
+            origins[part] = Origin(
+                model=model_name,
+                fingerprint=fingerprint,
+                data=f"{chosen.data_name}.{split}[{len(examples)}]",
+                settings=settings,
+            )
+        if split_in_two is not None and split_in_two.trained_on != "no":
+            print(_SEEN[split_in_two.trained_on].format(model=model_name), file=sys.stderr)
         # The unknown word does stand for text.
         special = frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-        data = f"{chosen.data_name}.{split}[{len(examples)}]"
-        settings = {"max_length": max_length}
-        settings |= {"subset_seed": SUBSET_SEED} if max_examples is not None else {}
 
     def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
-        if encoded is None or not len(encoded):
+        data = encoded.get("ablation" if purpose == ABLATION else "scoring")
+        if not data:
             raise DataError("no example to compute scores on")
-        return batches_of(
-            encoded, tokenizer, size=batch_size, watch=lambda b, n: watch(b, n, purpose)
-        )
+        return batches_of(data, tokenizer, size=batch_size, watch=lambda b, n: watch(b, n, purpose))
 
     return compute_scores(
         HuggingFaceModel(model, special_tokens=special),
         scores,
         batches=batches,
-        origin=Origin(
-            model=model_name,
-            fingerprint=model_fingerprint(model),
-            data=data,
-            settings=settings,
-        ),
+        origin=origins["scoring"],
+        ablation_origin=origins["ablation"],
         metric=metric,
         seed=seed,
         weights=weights,

@@ -43,7 +43,8 @@ _TIMED_BATCHES = 4
 class Classifier:
     """Implements ``headprune.compare.subject.Subject`` for a task of GLUE.
 
-    Scores are computed on the training set, the metric on the (first) development set.
+    Scores are computed on training examples that no fine-tuning uses, the metric on the (first)
+    development set.
 
     Attributes:
         path: folder of the fine-tuned model.
@@ -108,7 +109,7 @@ class Classifier:
         }
 
     def scores(self, names: Sequence[str], *, seed: int) -> dict[str, HeadScores]:
-        """Scores on the training set."""
+        """Scores on training examples that neither this model nor its fine-tunings use."""
         return score_heads(
             str(self.path),
             scores=names,
@@ -116,6 +117,7 @@ class Classifier:
             data_dir=self.finetuning.data_dir,
             max_examples=self.max_examples,
             max_length=self.finetuning.max_length,
+            parts=[self.finetuning.training_part] if self.can_finetune else [],
             seed=seed,
             metric=self._task.metric_of_ablation,
             watch=self.watch,

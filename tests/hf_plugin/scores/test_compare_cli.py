@@ -61,7 +61,7 @@ def test_compare_from_a_classifier_to_tables_and_figures(classifier, glue, tmp_p
     by_score = {row["score"] for row in found["rows"]}
     assert by_score == {"control", "gradient", "alone", "random"}
     text = (tmp_path / "compare.md").read_text()
-    assert "data:glue.sst2|" in text and "finetune:1ep" in text
+    assert "data:glue.sst2[-10%]|" in text and "finetune:1ep" in text
     again = headprune("compare", classifier, *options, *more)
     assert again.stdout == result.stdout
 
