@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
-import zipfile
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugin import safe_globals
+from fairseq_plugin import checkpoint_check, checkpoint_file
+from fairseq_plugin.checkpoint_check import NO_WEIGHTS
 from fairseq_plugin.fitting import HEAD_DIMENSION, HEAD_FORMS, HeadForm, fit_attention
-from fairseq_plugin.shape import model_shape
+from fairseq_plugin.shape import ATTENTIONS, model_shape
 from headprune.cost import Sizes, pruned_parameters
 from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
@@ -29,11 +28,6 @@ _OWN_OPTIONS = (
     *("es_heads", "ed_heads", "ds_heads", "head_seed", "head_plan", "head_form"),
     "autocast",
 )
-_ATTENTION = {
-    "ES": ("encoder", "self_attn"),
-    "ED": ("decoder", "encoder_attn"),
-    "DS": ("decoder", "self_attn"),
-}
 
 
 @dataclass
@@ -54,29 +48,16 @@ class Checkpoint:
         """Read a checkpoint, executing nothing that is in it.
 
         Raises:
-            DataError: no such file, not a whole checkpoint, or not one of a Transformer with
-                encoder and decoder.
+            DataError: no such file, not a whole checkpoint, not one of a Transformer with encoder
+                and decoder, or one whose options, plan and weights do not fit each other.
         """
-        state = _read(path)
+        state = checkpoint_file.read(path)
         options = Options.of(state)
         if options is None or not isinstance(state.get("model"), dict):
             raise DataError(f"{path}: not a checkpoint of fairseq (no model in it)")
-        arch = options.get("arch") or options.get("_name")
-        weights = state["model"]
-        checkpoint = cls(state=state, options=options, path=str(path))
-        wanted = ["encoder_layers", "encoder_attention_heads", "encoder_embed_dim"]
-        wanted += [key.replace("encoder", "decoder") for key in wanted]
-        if any(options.get(key) is None for key in wanted):
-            raise DataError(
-                f"{path}: a checkpoint of {arch}, not of an encoder-decoder Transformer"
-            )
-        for _, _, prefix in checkpoint.attentions():
-            if f"{prefix}out_proj.weight" not in weights:
-                raise DataError(
-                    f"{path}: a checkpoint of {arch} without {prefix}out_proj.weight; heads can "
-                    "be pruned from fairseq's transformer and what it is the base of"
-                )
-        return checkpoint
+        checkpoint_check.split_fused(state["model"])
+        checkpoint_check.check(options.values, state["model"], path=str(path))
+        return cls(state=state, options=options, path=str(path))
 
     @property
     def shape(self) -> dict[str, tuple[int, ...]]:
@@ -114,7 +95,7 @@ class Checkpoint:
         """Parameters in the file; tensors that are tied to one another count once."""
         unique: dict[int, int] = {}
         for name, tensor in self.state["model"].items():
-            if tensor.is_floating_point() and not name.endswith(("version", "_float_tensor")):
+            if tensor.is_floating_point() and not name.endswith(NO_WEIGHTS):
                 unique[tensor.data_ptr() or -len(unique) - 1] = tensor.numel()
         return sum(unique.values())
 
@@ -132,7 +113,7 @@ class Checkpoint:
     def attentions(self) -> Iterator[tuple[str, int, str]]:
         """Component, layer and the prefix of its weights' names, for every attention."""
         for component, layers in self.shape.items():
-            side, module = _ATTENTION[component]
+            side, module = ATTENTIONS[component]
             for layer in range(len(layers)):
                 yield component, layer, f"{side}.layers.{layer}.{module}."
 
@@ -273,24 +254,3 @@ class Options:
 
 def _known_form(form: str) -> HeadForm | None:
     return next((known for known in HEAD_FORMS if known == form), None)
-
-
-def _read(path: str | Path) -> dict[str, Any]:
-    safe_globals.allow()
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise DataError(f"{path}: a folder, not a checkpoint file") from None
-    except pickle.UnpicklingError as error:
-        if zipfile.is_zipfile(path):
-            reason = "it holds objects other than weights and options, which could run code"
-            raise DataError(f"{path}: refused: {reason} ({str(error).splitlines()[-1]})") from None
-        raise DataError(f"{path}: not a checkpoint file") from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: corrupt or truncated ({reason})") from None
-    if not isinstance(state, dict):
-        raise DataError(f"{path}: not a checkpoint of fairseq")
-    return state

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+ATTENTIONS = {
+    "ES": ("encoder", "self_attn"),
+    "ED": ("decoder", "encoder_attn"),
+    "DS": ("decoder", "self_attn"),
+}
+"""For each component, the side of the model and the module of its attentions."""
+
 
 def model_shape(args: Any) -> dict[str, tuple[int, ...]]:
     """The heads of each layer of the unpruned model that ``args`` describe."""

@@ -1,0 +1,220 @@
+"""Checking a checkpoint's weights against the options and the plan that lie beside them."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugin.fitting import HEAD_FORMS
+from fairseq_plugin.shape import ATTENTIONS, model_shape
+from headprune.errors import DataError, UsageError
+from headprune.plan import HeadPlan, is_whole
+
+_SIDES = ("encoder", "decoder")
+_SIZES = ("layers", "attention_heads", "embed_dim", "ffn_embed_dim")
+_LARGEST = 10**6
+"""Of a size that no tensor bounds; far above every model's."""
+
+NO_WEIGHTS = ("version", "_float_tensor")
+"""How the names of tensors end that fairseq stores beside the weights; one has no values."""
+
+
+def split_fused(weights: dict[str, Any]) -> None:
+    """Split the fused projections of fairseq before 0.8 as fairseq itself does, in place."""
+    for key in [name for name in weights if isinstance(name, str) and "in_proj_" in name]:
+        prefix, _, attribute = key.rpartition("in_proj_")
+        fused = weights[key]
+        if isinstance(fused, Tensor) and fused.dim() and fused.size(0) % 3 == 0:
+            del weights[key]
+            for name, part in zip("qkv", fused.chunk(3), strict=True):
+                weights[f"{prefix}{name}_proj.{attribute}"] = part
+
+
+def check(options: Mapping[str, Any], weights: Mapping[Any, Any], *, path: str) -> None:
+    """Check that the options are possible, and that the weights are those of such a model.
+
+    Raises:
+        DataError: an option is missing, of the wrong type or out of range; a tensor is missing,
+            of another shape or not finite; or the plan is that of another model.
+    """
+    _check_tensors(weights, path=path)
+    _check_sizes(options, weights, path=path)
+    shape = model_shape(Namespace(**options))
+    plan = _check_plan(options, shape, path=path)
+    for name, wanted in (
+        *_attention_shapes(options, shape, plan),
+        *_feed_forward_shapes(options),
+    ):
+        found = weights.get(name)
+        if found is None:
+            raise DataError(
+                f"{path}: a checkpoint of {options.get('arch') or options.get('_name')} without "
+                f"{name}; heads can be pruned from fairseq's transformer and what it is the base of"
+            )
+        _require(found, wanted, name=name, path=path)
+    for name, wanted in _shapes_where_present(options, weights):
+        _require(weights[name], wanted, name=name, path=path)
+    _check_kept_heads(weights, plan, path=path)
+
+
+def _check_tensors(weights: Mapping[Any, Any], *, path: str) -> None:
+    for name, tensor in weights.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise DataError(f"{path}: {name!r} in it is no tensor")
+        if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+            raise DataError(f"{path}: {name} is no plain tensor ({tensor.layout}, {tensor.dtype})")
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise DataError(f"{path}: {name} has more elements than the file holds for it")
+        if tensor.is_floating_point() and not name.endswith(NO_WEIGHTS) and not _is_finite(tensor):
+            raise DataError(f"{path}: {name} has values that are not finite (NaN or infinity)")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Whether all values are finite: by the extremes, one pass that keeps no copy."""
+    if not tensor.numel():
+        return True
+    if tensor.element_size() < 2:  # float8 has no extremes in torch
+        tensor = tensor.float()
+    return all(bool(extreme.isfinite()) for extreme in tensor.aminmax())
+
+
+def _check_sizes(options: Mapping[str, Any], weights: Mapping[str, Tensor], *, path: str) -> None:
+    arch = options.get("arch") or options.get("_name")
+    for side in _SIDES:
+        if any(options.get(f"{side}_{size}") is None for size in _SIZES):
+            raise DataError(
+                f"{path}: a checkpoint of {arch}, not of an encoder-decoder Transformer"
+            )
+    if not isinstance(options.get("no_cross_attention", False), (bool, type(None))):
+        raise DataError(f"{path}: its option no_cross_attention is neither true nor false")
+    unbounded = ("decoder_input_dim", "decoder_output_dim")
+    unbounded += ("max_source_positions", "max_target_positions")
+    names = [f"{side}_{size}" for side in _SIDES for size in _SIZES]
+    for name in (*names, *(name for name in unbounded if options.get(name) is not None)):
+        value = options[name]
+        if not is_whole(value) or not 1 <= value <= _LARGEST:
+            shown = f"{value!r:.40}"
+            raise DataError(
+                f"{path}: its option {name} is {shown}, it has to be a whole number from 1 to "
+                f"{_LARGEST:,}"
+            )
+    for side in _SIDES:
+        layers, stored = options[f"{side}_layers"], _layers(weights, side)
+        if layers != stored:
+            raise DataError(
+                f"{path}: its option {side}_layers is {layers}, its weights are of {stored} layers"
+            )
+        heads, width = options[f"{side}_attention_heads"], options[f"{side}_embed_dim"]
+        if width % heads:
+            raise DataError(
+                f"{path}: its option {side}_embed_dim is {width}, which does not divide into "
+                f"{heads} heads"
+            )
+
+
+def _layers(weights: Mapping[str, Tensor], side: str) -> int:
+    """The number of layers that the weights' names speak of."""
+    pattern = re.compile(rf"{side}\.layers\.([0-9]{{1,9}})\.")
+    return len({match[1] for name in weights if (match := pattern.match(name))})
+
+
+def _check_plan(
+    options: Mapping[str, Any], shape: dict[str, tuple[int, ...]], *, path: str
+) -> HeadPlan:
+    """The plan in the options, all heads if there is none."""
+    form, text = options.get("head_form"), options.get("head_plan")
+    if form is not None and form not in HEAD_FORMS:
+        raise DataError(
+            f"{path}: its option head_form is {form!r:.40}, known are {', '.join(HEAD_FORMS)}"
+        )
+    if text is None:
+        return HeadPlan.full(shape)
+    if not isinstance(text, str):
+        raise DataError(f"{path}: its option head_plan is no text")
+    plan = HeadPlan.from_json(text, source=f"{path}: its option head_plan")
+    try:
+        plan.require_shape(shape)
+    except UsageError as error:
+        raise DataError(f"{path}: its option head_plan does not fit its weights: {error}") from None
+    return plan
+
+
+def _attention_shapes(
+    options: Mapping[str, Any], shape: dict[str, tuple[int, ...]], plan: HeadPlan
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name and shape of every projection of the attentions, and of its bias."""
+    removed = options.get("head_form") != "mask"
+    for component, layers in shape.items():
+        side, module = ATTENTIONS[component]
+        width = options[f"{side}_embed_dim"]
+        key_width = options["decoder_embed_dim" if component == "DS" else "encoder_embed_dim"]
+        for layer, heads in enumerate(layers):
+            prefix = f"{side}.layers.{layer}.{module}."
+            present = len(plan.kept[component][layer]) if removed else heads
+            rows = present * (width // heads)
+            if present:  # an attention without heads has no such projection
+                for name, columns in (("q", width), ("k", key_width), ("v", key_width)):
+                    yield f"{prefix}{name}_proj.weight", (rows, columns)
+                    yield f"{prefix}{name}_proj.bias", (rows,)
+            yield f"{prefix}out_proj.weight", (width, rows)
+            yield f"{prefix}out_proj.bias", (width,)
+
+
+def _feed_forward_shapes(options: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for side in _SIDES:
+        width, inner = options[f"{side}_embed_dim"], options[f"{side}_ffn_embed_dim"]
+        for layer in range(options[f"{side}_layers"]):
+            prefix = f"{side}.layers.{layer}."
+            yield f"{prefix}fc1.weight", (inner, width)
+            yield f"{prefix}fc1.bias", (inner,)
+            yield f"{prefix}fc2.weight", (width, inner)
+            yield f"{prefix}fc2.bias", (width,)
+
+
+def _shapes_where_present(
+    options: Mapping[str, Any], weights: Mapping[str, Tensor]
+) -> Iterator[tuple[str, tuple[int | None, ...]]]:
+    """Name and shape of tensors that some models lack; None stands for any size."""
+    norm = re.compile(r"(encoder|decoder)\.layers\.\d+\.\w+_layer_norm\.(weight|bias)")
+    for name in weights:
+        if match := norm.fullmatch(name):
+            yield name, (options[f"{match[1]}_embed_dim"],)
+    widths = {side: options[f"{side}_embed_dim"] for side in _SIDES}
+    for side, width in (
+        ("encoder", widths["encoder"]),
+        ("decoder", options.get("decoder_input_dim") or widths["decoder"]),
+    ):
+        for module in ("embed_tokens", "embed_positions"):
+            if f"{side}.{module}.weight" in weights:
+                yield f"{side}.{module}.weight", (None, width)
+    if "decoder.output_projection.weight" in weights:
+        width = options.get("decoder_output_dim") or widths["decoder"]
+        yield "decoder.output_projection.weight", (None, width)
+
+
+def _require(tensor: Tensor, wanted: tuple[int | None, ...], *, name: str, path: str) -> None:
+    if not tensor.is_floating_point():
+        raise DataError(f"{path}: {name} is of type {tensor.dtype}, not of floating-point numbers")
+    fits = tensor.dim() == len(wanted) and all(
+        size in (None, found) for found, size in zip(tensor.shape, wanted, strict=True)
+    )
+    if not fits:
+        found = " x ".join(map(str, tensor.shape)) or "a single number"
+        sizes = " x ".join("any" if size is None else str(size) for size in wanted)
+        raise DataError(f"{path}: {name} is {found}, by the options it should be {sizes}")
+
+
+def _check_kept_heads(weights: Mapping[str, Tensor], plan: HeadPlan, *, path: str) -> None:
+    """The numbers of the heads that lie beside an attention's weights, against the plan."""
+    for component, layers in plan.kept.items():
+        side, module = ATTENTIONS[component]
+        for layer, heads in enumerate(layers):
+            name = f"{side}.layers.{layer}.{module}.kept_heads"
+            stored = weights.get(name)
+            if stored is not None and stored.tolist() != list(heads):
+                raise DataError(f"{path}: {name} names other heads than the plan in its options")
