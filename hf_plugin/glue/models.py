@@ -6,7 +6,6 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -15,19 +14,6 @@ from headprune.errors import DataError, UsageError
 from hf_plugin.families import PREFIX
 from hf_plugin.glue.tasks import Task
 from hf_plugin.places import place, reporting
-
-
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer in the folder, or of the hub's model, ``name``.
-
-    Raises:
-        DataError: there is none.
-        UsageError: ``name`` is the default model, and is not installed.
-    """
-    folder = place(name)
-    with reporting(f"{name}: no tokenizer to be had"):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
-    return tokenizer
 
 
 def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedModel:

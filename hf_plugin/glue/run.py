@@ -25,11 +25,12 @@ from hf_plugin.glue import entailment
 from hf_plugin.glue.data import SUBSET_SEED, Examples, load_splits
 from hf_plugin.glue.held_out import copy_record, record_training
 from hf_plugin.glue.metrics import measure
-from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
+from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import WARM_UP, encode, fine_tune, predict
 from hf_plugin.surgery import plan_after
+from hf_plugin.tokenizers import load_tokenizer
 
 _OLDER = {"hold_out": 0.0}
 """Values of settings that runs of older versions do not name."""

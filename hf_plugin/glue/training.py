@@ -24,6 +24,7 @@ from transformers import (
 from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_plugin.glue.data import Examples
+from hf_plugin.tokenizers import require_vocabulary
 
 WARM_UP = 0.1
 """Share of the updates over which the learning rate rises."""
@@ -41,7 +42,12 @@ class Schedule:
 
 
 def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> Dataset:
-    """The examples as token numbers, cut to ``max_length`` tokens, the longer sentence first."""
+    """The examples as token numbers, cut to ``max_length`` tokens, the longer sentence first.
+
+    Raises:
+        DataError: the tokenizer does not know the larger part of the text.
+    """
+    require_vocabulary(tokenizer, (sentence for text in examples.texts for sentence in text))
     columns = [list(column) for column in zip(*examples.texts, strict=True)]
     encoded = tokenizer(*columns, truncation=True, max_length=max_length)
     return Dataset.from_dict({**encoded, "label": list(examples.labels)})

@@ -28,12 +28,13 @@ from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
 from hf_plugin.glue.held_out import TrainingPart, held_out
-from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
+from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import encode
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.tokenizers import load_tokenizer, require_vocabulary
 
 PARTS = ("scoring", "ablation")
 _SEEN = {
@@ -164,6 +165,7 @@ def score_syntax(
     tokenizer = load_tokenizer(model_name)
     if not tokenizer.is_fast:
         raise UsageError(f"{model_name}: its tokenizer does not tell which word a token is of")
+    require_vocabulary(tokenizer, (word for parse in parses for word in parse.words))
 
     def batches() -> Iterator[ParsedBatch]:
         for start in range(0, len(parses), batch_size):

@@ -26,7 +26,7 @@ from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
 from hf_plugin.glue.data import load_splits
 from hf_plugin.glue.metrics import measure
-from hf_plugin.glue.models import load_classifier, load_tokenizer, require_length
+from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
@@ -35,6 +35,7 @@ from hf_plugin.modeling import prune_heads
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batches_of, score_heads
+from hf_plugin.tokenizers import load_tokenizer
 
 _TIMED_BATCHES = 4
 

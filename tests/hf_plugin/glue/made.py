@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,11 @@ def encoding_of(name: str) -> str:
     return "utf-8-sig" if name == "mrpc" else "utf-8"
 
 
-def write_model(folder: Path, *, family: str = "bert", **options: Any) -> Path:
+def write_model(
+    folder: Path, *, family: str = "bert", words: Sequence[str] = WORDS, **options: Any
+) -> Path:
     """A tiny pretrained model with its tokenizer; returns its folder."""
-    vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
+    vocabulary = {word: number for number, word in enumerate([*SPECIAL, *words])}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.post_processor = BertProcessing(

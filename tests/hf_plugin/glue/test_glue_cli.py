@@ -16,7 +16,7 @@ from hf_plugin.glue import entailment
 from hf_plugin.places import DEFAULT_MODEL
 from tests.hf_plugin.models import SOME
 
-from .made import write_task
+from .made import write_model, write_task
 
 SHORT = ("--epochs", 1, "--batch-size", 8, "--learning-rate", 1e-3, "--max-length", 24)
 
@@ -43,11 +43,15 @@ def test_a_study_sets_the_labels(model, glue, tmp_path):
     assert f"accuracy {result.value:.2f}" in answer.stdout
 
 
-def test_without_options_the_generated_task(model, tmp_path, monkeypatch):
+def test_without_options_the_generated_task(tmp_path, monkeypatch):
     """As on a fresh machine, but for the size of model and task."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(entailment, "EXAMPLES", {"train": 30, "dev": 12})
-    monkeypatch.setattr("hf_plugin.glue.models.place", lambda name: str(model))
+    entailment.write(tmp_path / "data")
+    words = set((tmp_path / "data" / "train.tsv").read_text().replace(".", " ").split())
+    model = write_model(tmp_path / "model", words=sorted(words), vocab_size=len(words) + 10)
+    for module in ("glue.models", "tokenizers"):
+        monkeypatch.setattr(f"hf_plugin.{module}.place", lambda name: str(model))
     glue_command("--max-length", 32)
     result = GlueResult.load(tmp_path / "runs" / "glue" / "entailment" / "result.json")
     assert (result.task, result.kind, result.model) == ("entailment", "control", DEFAULT_MODEL)

@@ -1,0 +1,68 @@
+"""A model's tokenizer, and whether it knows the text that it is to split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from headprune.errors import DataError
+from hf_plugin.places import place, reporting
+
+_WORDS = 1000
+"""How many words of the first texts are looked at."""
+
+_MOST_UNKNOWN = 0.5
+"""The largest share of tokens that may be unknown: above it a model reads next to nothing."""
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer in the folder, or of the hub's model, ``name``.
+
+    Raises:
+        DataError: there is none. transformers makes one without a vocabulary then.
+        UsageError: ``name`` is the default model, and is not installed.
+    """
+    folder = place(name)
+    with reporting(f"{name}: no tokenizer to be had"):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False
+        )
+    files = sorted(set(tokenizer.vocab_files_names.values()))
+    if (
+        files
+        and Path(folder).is_dir()
+        and not any((Path(folder) / file).exists() for file in files)
+    ):
+        raise DataError(
+            f"{name}: no tokenizer in the folder (none of {', '.join(files)}); write it there with "
+            "tokenizer.save_pretrained(folder)"
+        )
+    return tokenizer
+
+
+def require_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> None:
+    """Check that the tokenizer knows the larger part of the first texts.
+
+    Raises:
+        DataError: more than half of the tokens are unknown, words that it drops counted as one.
+    """
+    words = list(islice((word for text in texts for word in text.split()), _WORDS))
+    if not words:
+        return
+    unknown = known = 0
+    for numbers in tokenizer(words, add_special_tokens=False)["input_ids"]:
+        tokens = tokenizer.convert_ids_to_tokens(numbers)
+        missing = sum(number == tokenizer.unk_token_id for number in numbers)
+        unknown += missing or not numbers
+        # The mark of a word's beginning alone is no part of the text.
+        known += sum(token != "\u2581" for token in tokens) - missing
+    share = unknown / (unknown + known)
+    if share > _MOST_UNKNOWN:
+        raise DataError(
+            f"{tokenizer.name_or_path}: its tokenizer does not know {share:.0%} of the text's "
+            f"tokens ({len(tokenizer)} entries in its vocabulary); give a model with the tokenizer "
+            "that it was trained with"
+        )
