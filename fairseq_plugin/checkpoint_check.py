@@ -57,8 +57,8 @@ def check(options: Mapping[str, Any], weights: Mapping[Any, Any], *, path: str) 
                 f"{name}; heads can be pruned from fairseq's transformer and what it is the base of"
             )
         _require(found, wanted, name=name, path=path)
-    for name, wanted in _shapes_where_present(options, weights):
-        _require(weights[name], wanted, name=name, path=path)
+    for name, some in _shapes_where_present(options, weights):
+        _require(weights[name], some, name=name, path=path)
     _check_kept_heads(weights, plan, path=path)
 
 
@@ -92,10 +92,12 @@ def _check_sizes(options: Mapping[str, Any], weights: Mapping[str, Tensor], *, p
             )
     if not isinstance(options.get("no_cross_attention", False), (bool, type(None))):
         raise DataError(f"{path}: its option no_cross_attention is neither true nor false")
-    unbounded = ("decoder_input_dim", "decoder_output_dim")
-    unbounded += ("max_source_positions", "max_target_positions")
+    optional = (
+        *("decoder_input_dim", "decoder_output_dim"),
+        *("max_source_positions", "max_target_positions"),
+    )
     names = [f"{side}_{size}" for side in _SIDES for size in _SIZES]
-    for name in (*names, *(name for name in unbounded if options.get(name) is not None)):
+    for name in (*names, *(name for name in optional if options.get(name) is not None)):
         value = options[name]
         if not is_whole(value) or not 1 <= value <= _LARGEST:
             shown = f"{value!r:.40}"
