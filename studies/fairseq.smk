@@ -1,11 +1,14 @@
 """A translation study: prepare the data, train the baseline, prune it, fine-tune, score, report."""
 
-if not (ROOT / STUDY.data_script).is_file():
-    raise WorkflowError(f"{STUDY_FILE}: data.script: there is no {ROOT / STUDY.data_script}")
+SCRIPT = ROOT / STUDY.data_script
+if not SCRIPT.is_file():
+    raise WorkflowError(f"{STUDY_FILE}: data.script: there is no {SCRIPT}")
+if not os.access(SCRIPT, os.X_OK):
+    raise WorkflowError(f"{STUDY_FILE}: data.script: {SCRIPT} is not executable")
 
 DATA = f"{OUT}/data"
 REFERENCE = f"{DATA}/raw/test.{STUDY.pair[1]}"
-JOB = f"{PYTHON} {ROOT}/studies/fairseq_job.py"
+JOB = [PYTHON, f"{ROOT}/studies/fairseq_job.py"]
 PLUGIN = f"{ROOT}/fairseq_plugin"
 # No parameter of a rule: where the data are taken from is no reason to train again.
 FROM_DIR = ["--from-dir", str(DATA_DIR)] if DATA_DIR else []
@@ -73,8 +76,8 @@ rule prepare:
     output:
         f"{DATA}/prep.json",
     params:
-        script=STUDY.data_script,
-        flags=STUDY.data_args,
+        script=lambda wildcards: STUDY.data_script,
+        flags=lambda wildcards: STUDY.data_args,
     log:
         f"{OUT}/logs/prepare.log",
     threads: threads_of("prepare")
@@ -83,7 +86,7 @@ rule prepare:
     shell:
         # The preparation goes on where it was, too: only its last file is declared.
         'out=$(realpath -m {DATA:q}); log=$(realpath -m {log:q}); cd {ROOT:q}; '
-        'if ! {params.script:q} --out "$out" --workers {threads} {params.flags:q} {FROM_DIR:q} >>"$log" 2>&1; then '
+        'if ! {SCRIPT:q} --out "$out" --workers {threads} {params.flags:q} {FROM_DIR:q} >>"$log" 2>&1; then '
         'tail -n 20 "$log" >&2; exit 1; fi'
 
 
@@ -96,7 +99,7 @@ rule baseline:
         model=f"{OUT}/baseline/model.pt",
         facts=f"{OUT}/baseline/model.json",
     params:
-        flags=[*TRAINING, *STUDY.train_flags, "--seed", STUDY.baseline_seed],
+        flags=lambda wildcards: [*TRAINING, *STUDY.train_flags, "--seed", STUDY.baseline_seed],
         precision=STUDY.precision,
     log:
         f"{OUT}/logs/baseline/train.log",
@@ -104,7 +107,7 @@ rule baseline:
     resources:
         **resource_of("baseline"),
     shell:
-        "{JOB} train --data {DATA:q} --save-dir {OUT:q}/baseline/training --keep-checkpoints "
+        "{JOB:q} train --data {DATA:q} --keep-checkpoints "
         "--model {output.model:q} --depends {input.plan:q} --log {log:q} --label baseline --threads {threads} "
         "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
         "--head-plan {input.plan:q}"
@@ -119,7 +122,7 @@ rule finetune:
         model=f"{OUT}/finetuned/{{row}}/seed{{seed}}/model.pt",
         facts=f"{OUT}/finetuned/{{row}}/seed{{seed}}/model.json",
     params:
-        flags=[*TRAINING, "--head-form", STUDY.form, *STUDY.finetune_flags],
+        flags=lambda wildcards: [*TRAINING, "--head-form", STUDY.form, *STUDY.finetune_flags],
         precision=STUDY.precision,
     log:
         f"{OUT}/logs/finetuned/{{row}}/seed{{seed}}/train.log",
@@ -127,9 +130,9 @@ rule finetune:
     resources:
         **resource_of("finetune"),
     shell:
-        "{JOB} train --data {DATA:q} --save-dir $(dirname {output.model:q})/training "
+        "{JOB:q} train --data {DATA:q} "
         "--model {output.model:q} --depends {input.baseline:q} {input.plan:q} --log {log:q} "
-        "--label '{wildcards.row} seed {wildcards.seed}' --threads {threads} "
+        "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
         "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
         "--seed {wildcards.seed} --head-plan {input.plan:q} "
         "--finetune-from-model {input.baseline:q}"
@@ -142,7 +145,7 @@ rule generate:
     output:
         f"{OUT}/{{model}}/generation.txt",
     params:
-        flags=STUDY.generate_flags,
+        flags=lambda wildcards: STUDY.generate_flags,
         precision=STUDY.precision,
     wildcard_constraints:
         model="baseline|finetuned/.+",
@@ -152,8 +155,8 @@ rule generate:
     resources:
         **resource_of("generate"),
     shell:
-        "{JOB} generate --data {DATA:q} --model {input.model:q} --output {output:q} --log {log:q} "
-        "--label '{wildcards.model}: translation' --threads {threads} "
+        "{JOB:q} generate --data {DATA:q} --model {input.model:q} --output {output:q} --log {log:q} "
+        "--label {wildcards.model:q}': translation' --threads {threads} "
         "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q}"
 
 
@@ -165,7 +168,7 @@ rule generate_before_finetune:
     output:
         f"{OUT}/before-finetune/{{row}}/seed{{seed}}/generation.txt",
     params:
-        flags=STUDY.generate_flags,
+        flags=lambda wildcards: STUDY.generate_flags,
         precision=STUDY.precision,
         form=STUDY.form,
     log:
@@ -174,11 +177,11 @@ rule generate_before_finetune:
     resources:
         **resource_of("generate"),
     shell:
-        "{JOB} generate --data {DATA:q} --model {input.model:q} --output {output:q} --log {log:q} "
-        "--label 'before fine-tuning, {wildcards.row} seed {wildcards.seed}: translation' "
+        "{JOB:q} generate --data {DATA:q} --model {input.model:q} --output {output:q} --log {log:q} "
+        "--head-plan {input.plan:q} --head-form {params.form} "
+        "--label 'before fine-tuning, '{wildcards.row:q}' seed '{wildcards.seed}': translation' "
         "--threads {threads} --precision {params.precision} -- --user-dir {PLUGIN:q} "
-        "{params.flags:q} --model-overrides "
-        "\"{{'head_plan': '{input.plan}', 'head_form': '{params.form}'}}\""
+        "{params.flags:q}"
 
 
 rule score:
@@ -214,7 +217,7 @@ rule report:
         f"{OUT}/figure.png",
         f"{OUT}/figure.svg",
     params:
-        title=STUDY.description or STUDY.name,
+        title=lambda wildcards: STUDY.description or STUDY.name,
         paper=[f"--paper={table}" for table in STUDY.paper],
     log:
         f"{OUT}/logs/report.log",

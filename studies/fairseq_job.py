@@ -52,12 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def train(options: argparse.Namespace, flags: list[str]) -> None:
-    """Train in `options.save_dir`, from its last checkpoint if there is one that fits.
+    """Train beside `options.model`, in the folder `training`, from its last checkpoint that fits.
 
     Afterwards the best checkpoint stands at `options.model`, without the optimizer's state, with
     a `.json` beside it that says how it came about.
     """
-    save_dir: Path = options.save_dir
+    save_dir: Path = options.model.parent / "training"
     save_dir.mkdir(parents=True, exist_ok=True)
     with _alone_in(save_dir) as lock:
         _forget_unless_same(save_dir, _identity(options, flags))
@@ -74,7 +74,10 @@ def train(options: argparse.Namespace, flags: list[str]) -> None:
 
 
 def generate(options: argparse.Namespace, flags: list[str]) -> None:
-    """Translate the test set; fairseq's output goes to `options.output`."""
+    """Translate the test set; fairseq's output goes to `options.output`.
+
+    With `options.head_plan` the model is pruned when it is loaded, in `options.head_form`.
+    """
     prepared = _prepared(options.data)
     tokenizer, bpe = prepared["tokenizer"], prepared["bpe"]
     undo = ["--tokenizer", tokenizer] if tokenizer else []
@@ -84,9 +87,28 @@ def generate(options: argparse.Namespace, flags: list[str]) -> None:
             *_this_script("generate-inside", options),
             "--",
             *(*_data_flags(options.data), *flags, "--path", str(options.model)),
-            *("--gen-subset", "test", "--no-progress-bar", *undo),
+            *("--gen-subset", "test", "--no-progress-bar", *undo, *_overrides(options)),
         ]
         _run(command, options=options, output=temporary)
+
+
+def _overrides(options: argparse.Namespace) -> list[str]:
+    """fairseq-generate's flags that prune the model."""
+    if options.head_plan is None:
+        return []
+    values = {"head_plan": str(options.head_plan), "head_form": options.head_form}
+    items = ", ".join(f"{_literal(name)}: {_literal(value)}" for name, value in values.items())
+    return ["--model-overrides", f"{{{items}}}"]
+
+
+def _literal(text: str) -> str:
+    """A Python literal of `text` in which nothing but letters, digits and `/._-` stands for itself.
+
+    fairseq hands the flag to hydra, which has a meaning of its own for quotes and backslashes,
+    before it is read as Python.
+    """
+    escaped = "".join(c if c.isalnum() or c in "/._-" else f"\\U{ord(c):08x}" for c in text)
+    return f'"{escaped}"'
 
 
 def _inside(options: argparse.Namespace, flags: list[str]) -> None:
@@ -360,8 +382,12 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     parser = argparse.ArgumentParser(description=__doc__)
     steps = parser.add_subparsers(dest="step", required=True)
     step = steps.add_parser("train", parents=[outer], help="train or fine-tune; flags after --")
-    step.add_argument("--save-dir", type=Path, required=True, help="folder for checkpoints")
-    step.add_argument("--model", type=Path, required=True, help="where the best model goes")
+    step.add_argument(
+        "--model",
+        type=Path,
+        required=True,
+        help="where the best model goes; checkpoints go to the folder training beside it",
+    )
     step.add_argument(
         "--depends",
         type=Path,
@@ -373,6 +399,8 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     step = steps.add_parser("generate", parents=[outer], help="translate the test set")
     step.add_argument("--model", type=Path, required=True, help="checkpoint to translate with")
     step.add_argument("--output", type=Path, required=True, help="file for fairseq's output")
+    step.add_argument("--head-plan", type=Path, help="prune the model as this plan says")
+    step.add_argument("--head-form", choices=("remove", "mask"), default="remove", help="and so")
     step = steps.add_parser("train-inside", parents=[common])
     step.add_argument("--model", type=Path, required=True)
     _keep_checkpoints(step)

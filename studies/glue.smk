@@ -69,7 +69,7 @@ rule report:
         f"{OUT}/figure.png",
         f"{OUT}/figure.svg",
     params:
-        title=STUDY.description or STUDY.name,
+        title=lambda wildcards: STUDY.description or STUDY.name,
         paper=[f"--paper={table}" for table in STUDY.paper],
     log:
         f"{OUT}/logs/report.log",
@@ -91,10 +91,10 @@ rule changes:
         f"{OUT}/changes.png",
         f"{OUT}/changes.svg",
     params:
-        before=STUDY.model,
+        before=lambda wildcards: STUDY.model,
         models=[f"{OUT}/models/{run}/model" for run in CHANGED],
-        labels=[
-            f"--label={STUDY.row(key).label}" for key in (STUDY.changes.keys if CHANGED else [])
+        labels=lambda wildcards: [
+            f"--label={STUDY.row(key).label}" for key in STUDY.changes.keys
         ],
     log:
         f"{OUT}/logs/changes.log",

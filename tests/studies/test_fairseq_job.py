@@ -131,8 +131,8 @@ def test_data_that_was_not_prepared_is_one_clear_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = fairseq_job.main(
-        ["train", "--data", str(tmp_path / "nowhere"), "--save-dir", str(tmp_path / "s")]
-        + ["--model", str(tmp_path / "m.pt"), "--log", str(tmp_path / "log"), "--label", "x", "--"]
+        ["train", "--data", str(tmp_path / "nowhere"), "--label", "x"]
+        + ["--model", str(tmp_path / "m.pt"), "--log", str(tmp_path / "log"), "--"]
     )
     assert status == 1
     assert capsys.readouterr().err == (

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,17 +22,101 @@ STUDIES = ROOT / "studies"
 pytest.importorskip("fairseq", reason="studies train with fairseq")
 
 
-def command(study: Path | str, out: Path, *options: str) -> list[str]:
+HOSTILE = """it's "a" folder; $(touch executed) `touch executed` & *"""
+"""A name that a shell would read as several commands."""
+
+
+def command(
+    study: Path | str, out: Path | str, *options: str, studies: Path = STUDIES
+) -> list[str]:
     return [
-        *(sys.executable, "-m", "snakemake", "-s", str(STUDIES / "Snakefile"), "--cores", "2"),
+        *(sys.executable, "-m", "snakemake", "-s", str(studies / "Snakefile"), "--cores", "2"),
         *("--config", f"study={study}", f"out={out}", *options),
     ]
 
 
-def run(study: Path | str, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run(
+    study: Path | str,
+    out: Path | str,
+    *options: str,
+    studies: Path = STUDIES,
+    cwd: Path = ROOT,
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(study, out, *options), cwd=ROOT, capture_output=True, text=True, check=False
+        command(study, out, *options, studies=studies),
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
+
+
+def copied_checkout(folder: Path) -> Path:
+    """A checkout in another folder; its `studies`."""
+    for name in ("headprune", "fairseq_plugin", "hf_plugin", "data_prep", "studies"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    return folder / "studies"
+
+
+@pytest.mark.parametrize("kind", ["tiny", "glue"])
+def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> None:
+    studies = copied_checkout(tmp_path / HOSTILE)
+    checkout = studies.parent
+    data = tmp_path / f"data {HOSTILE}"
+    data.mkdir()
+    # Stand-ins for the programs, which only write down how they were called.
+    for program in (studies / "fairseq_job.py", checkout / "headprune" / "cli.py"):
+        shutil.copy(ROOT / "tests" / "studies" / "stub.py", program)
+    script = checkout / "data_prep" / "numbers.sh"
+    script.write_text(f"#!{sys.executable}\n" + (ROOT / "tests/studies/stub.py").read_text())
+    study = yaml.safe_load((STUDIES / f"{kind}.yaml").read_text())
+    study["description"] = f"{HOSTILE} {{row}}"
+    study["plans"] = [{"percent": 50, "label": f"50% {HOSTILE} {{x}}"}]
+    study["seeds"] = [1]
+    if kind == "tiny":
+        study["data"]["name"] = HOSTILE
+        study["data"]["args"]["pair"] = HOSTILE
+        study["train"]["tensorboard-logdir"] = HOSTILE
+    else:
+        study["tasks"] = {"sst2": {"max-train-examples": 5}}
+        study["changes"] = {"task": "sst2", "rows": [f"50% {HOSTILE} {{x}}"]}
+    path = studies / f"{HOSTILE}.yaml"
+    path.write_text(yaml.safe_dump(study))
+
+    record = tmp_path / "record"
+    work = tmp_path / "work"
+    work.mkdir()
+    done = run(path, HOSTILE, f"data_dir={data}", studies=studies, cwd=work, RECORD=str(record))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(entry.name for entry in work.iterdir()) == [".snakemake", HOSTILE]
+    assert not list(tmp_path.rglob("executed"))
+    calls = [json.loads(line) for line in record.read_text().splitlines()]
+    (report,) = [call for call in calls if call[0] == "report"]
+    assert report[report.index("--title") + 1] == f"{HOSTILE} {{row}}"
+    assert report[report.index("--output-dir") + 1] == HOSTILE
+    if kind == "tiny":
+        (prepare,) = [call for call in calls if "--out" in call]
+        assert prepare[prepare.index("--out") + 1] == str(work / HOSTILE / "data")
+        assert prepare[prepare.index("--from-dir") + 1] == str(data)
+        assert prepare[prepare.index("--pair") + 1] == HOSTILE
+        train = next(call for call in calls if call[0] == "train")
+        assert train[train.index("--user-dir") + 1] == str(checkout / "fairseq_plugin")
+        assert train[train.index("--tensorboard-logdir") + 1] == HOSTILE
+        assert {call[call.index("--label") + 1] for call in calls if "--label" in call} >= {
+            "baseline",
+            "control seed 1",
+            "baseline: translation",
+        }
+        assert sum("--head-form" in call[: call.index("--")] for call in calls if "--" in call) == 1
+    else:
+        glue = [call for call in calls if call[0] == "glue"]
+        assert len(glue) == 2 and all(f"--data-dir={data}" in call for call in glue)
+        assert any(f"--row=50% {HOSTILE} {{x}}" in call for call in glue)
+        assert (work / HOSTILE / "changes.md").is_file()
+        assert len(list((work / HOSTILE).glob("models/**/model/config.json"))) == 1
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -78,13 +163,19 @@ def test_glue_data_can_be_named_on_the_command_line(tmp_path: Path) -> None:
 def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path) -> None:
     study = yaml.safe_load((STUDIES / "tiny.yaml").read_text())
     study["train"]["max-epoch"] = 12
-    path, out = tmp_path / "tiny.yaml", tmp_path / "out"
+    # fairseq, too, meets paths with spaces and quotes.
+    studies = copied_checkout(tmp_path / "it's a checkout")
+    path, out = tmp_path / "tiny.yaml", tmp_path / HOSTILE
     path.write_text(yaml.safe_dump(study))
     log = out / "logs" / "baseline" / "train.log"
 
     with (tmp_path / "first.log").open("wb") as words:
         first = subprocess.Popen(
-            command(path, out), cwd=ROOT, stdout=words, stderr=words, start_new_session=True
+            command(path, out, studies=studies),
+            cwd=ROOT,
+            stdout=words,
+            stderr=words,
+            start_new_session=True,
         )
         deadline = time.monotonic() + 600
         while not (log.exists() and "epoch 003 | valid on" in log.read_text()):
@@ -95,11 +186,13 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
         first.wait()
     assert not (out / "baseline" / "model.pt").exists()
 
-    second = run(path, out)
+    second = run(path, out, studies=studies)
     assert second.returncode == 0, second.stdout + second.stderr
     begun = re.findall(r"begin training epoch (\d+)", log.read_text())
     assert begun.count("1") == begun.count("2") == 1
     assert begun[-1] == "12"
+
+    assert not list(tmp_path.rglob("executed")) and not (ROOT / "executed").exists()
 
     table = json.loads((out / "table.json").read_text())
     assert [row["label"] for row in table["rows"]] == ["50%"]
@@ -116,14 +209,14 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     assert len(list(out.glob("finetuned/*/*/model.pt"))) == 4
 
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
-    again = run(path, out)
+    again = run(path, out, studies=studies)
     assert again.returncode == 0
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()} == before
 
     # Another seed adds to what is there and repeats nothing.
     study["seeds"] = [1, 2, 3]
     path.write_text(yaml.safe_dump(study))
-    more = run(path, out, "-n")
+    more = run(path, out, "-n", studies=studies)
     counts = dict(re.findall(r"^(\w+) +(\d+)$", more.stdout + more.stderr, re.MULTILINE))
     assert counts["finetune"] == "2"
     assert "baseline" not in counts and "prepare" not in counts

@@ -1,0 +1,44 @@
+"""Stands in for a study's programs: writes the files that they write, and records its arguments.
+
+A test copies it over `studies/fairseq_job.py`, `headprune/cli.py` and a script of `data_prep`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+_TABLES = ("md", "csv", "json", "png", "svg")
+
+
+def main() -> None:
+    """Do as one of the programs would."""
+    arguments = sys.argv[1:]
+    with open(os.environ["RECORD"], "a", encoding="utf-8") as record:
+        record.write(json.dumps(arguments) + "\n")
+
+    def value(name: str) -> Path:
+        return Path(arguments[arguments.index(name) + 1])
+
+    if "--out" in arguments:
+        written = [value("--out") / "prep.json", value("--out") / "raw" / "test.de"]
+    elif arguments[0] == "train":
+        written = [value("--model"), value("--model").with_suffix(".json")]
+    elif arguments[0] in ("generate", "score"):
+        written = [value("--output")]
+    elif arguments[0] == "glue":
+        names = ("result.json", "predictions.tsv", "model/config.json")
+        written = [value("--output") / name for name in names]
+    else:
+        name = "changes" if arguments[0] == "changes" else "table"
+        written = [value("--output-dir") / f"{name}.{suffix}" for suffix in _TABLES]
+        written += [value("--output-dir") / f"figure.{suffix}" for suffix in ("png", "svg")]
+    for path in written:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
