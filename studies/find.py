@@ -8,7 +8,7 @@ from pathlib import Path
 from headprune import DataError
 from studies.glue_study import GlueStudy, load_glue_study
 from studies.study import Study, load_study
-from studies.yaml_checks import read_yaml
+from studies.yaml_checks import read_yaml, shown
 
 RUNNERS: dict[str, Callable[[Path], Study | GlueStudy]] = {
     "translation": load_study,
@@ -39,9 +39,9 @@ def runner_of(path: Path) -> str:
     """
     raw = read_yaml(path)
     runner = raw.get("runner", "translation") if isinstance(raw, dict) else "translation"
-    if runner not in RUNNERS:
-        raise DataError(f"{path}: runner: {runner!r} is not one of {', '.join(RUNNERS)}")
-    return str(runner)
+    if not isinstance(runner, str) or runner not in RUNNERS:
+        raise DataError(f"{path}: runner: {shown(runner)} is not one of {', '.join(RUNNERS)}")
+    return runner
 
 
 def load_any(path: Path) -> Study | GlueStudy:

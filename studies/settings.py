@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def run_folder(name: str, *, root: Path, runner: str) -> str:
         UsageError: snakemake or fairseq would read the path as something other than a path.
     """
     for what, path in (("out", name), ("the checkout's folder", str(root))):
-        bad = next((c for c in path if c in _NOT_IN_PATHS or not c.isprintable()), None)
+        bad = next((c for c in path if c in _NOT_IN_PATHS or unicodedata.category(c) == "Cc"), None)
         if bad is not None:
             raise UsageError(
                 f"{what}: {path!r} holds {bad!r}, which snakemake or fairseq take for something "

@@ -22,12 +22,15 @@ from studies.yaml_checks import (
     as_mapping,
     as_paper,
     as_resources,
+    as_seed,
     as_seeds,
     as_text,
+    as_title,
     as_whole,
     fill_in,
     read_yaml,
     require_known,
+    shown,
     study_name,
 )
 
@@ -170,7 +173,7 @@ def _study(raw: object) -> Study:
         rows = (CONTROL, *rows)
     return Study(
         name=study_name(values["name"]),
-        description=as_text(values["description"], "description"),
+        description=as_title(values["description"], "description"),
         data_name=as_text(data["name"], "data.name"),
         pair=_pair(data["pair"]),
         data_script=as_text(data["script"], "data.script"),
@@ -192,7 +195,7 @@ def _study(raw: object) -> Study:
         shape=shape,
         rows=rows,
         seeds=seeds,
-        baseline_seed=as_whole(values["baseline_seed"], "baseline_seed", least=0),
+        baseline_seed=as_seed(values["baseline_seed"], "baseline_seed"),
         control=control,
         before_finetune=as_flag(values["before_finetune"], "before_finetune"),
         paper=as_paper(values["paper"], table=paper_table),
@@ -219,5 +222,5 @@ def _arch(value: Any) -> str:
 def _pair(raw: object) -> tuple[str, str]:
     match = re.fullmatch(r"([a-z]{2,3})-([a-z]{2,3})", str(raw))
     if not match:
-        raise DataError(f"data.pair: {raw!r} is not source-target, such as en-de")
+        raise DataError(f"data.pair: {shown(raw)} is not source-target, such as en-de")
     return match[1], match[2]

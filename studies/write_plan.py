@@ -5,12 +5,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from headprune.errors import HeadpruneError
 from studies.find import load_any
 
 
-def _main(study: str, key: str, seed: str, output: str) -> None:
-    load_any(Path(study)).plan(key, seed=int(seed)).save(output)
+def _main(study: str, key: str, seed: str, output: str) -> int:
+    try:
+        load_any(Path(study)).plan(key, seed=int(seed)).save(output)
+    except HeadpruneError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return problem.exit_status
+    return 0
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    sys.exit(_main(*sys.argv[1:]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import reprlib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,43 +15,120 @@ from headprune import DataError, UsageError
 
 RESOURCE_KEYS = ("threads", "mem_mb", "runtime", "gpu")
 
+_MAX_BYTES = 256 * 1024
+_MAX_DEPTH = 50
+_MAX_NODES = 20_000
+"""Most nodes of a file, each alias counted as what it stands for."""
+_MAX_BITS = 63
+
 
 def read_yaml(path: Path) -> Any:
     """What a YAML file holds.
 
     Raises:
-        DataError: the file cannot be read, is no YAML, or has a key twice.
+        DataError: the file cannot be read, is no YAML, has a key twice, or is too long, too deeply
+            nested or too large once its aliases are replaced, as no study is.
     """
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise DataError(f"{path}: longer than {_MAX_BYTES // 1024} KiB, which no study is")
+        text = content.decode("utf-8")
+        _require_small(text)
+        return yaml.load(text, Loader=_StrictLoader)
     except OSError as problem:
         raise DataError(f"{path}: cannot be read: {problem.strerror}") from problem
     except UnicodeDecodeError as problem:
         raise DataError(f"{path}: not UTF-8 text") from problem
-    except yaml.YAMLError as problem:
+    # PyYAML raises ValueError for dates and numbers that do not exist.
+    except (yaml.YAMLError, ValueError, TypeError) as problem:
         raise DataError(f"{path}: not valid YAML: {' '.join(str(problem).split())}") from problem
 
 
+def _require_small(text: str) -> None:
+    """Raise a YAMLError where the text is nested deeply, or its aliases stand for very much."""
+    sizes: dict[str, int] = {}
+    # For each open list or mapping its anchor and the number of nodes so far; first the document.
+    opened: list[tuple[str | None, int]] = [(None, 0)]
+
+    def add(count: int) -> None:
+        anchor, nodes = opened[-1]
+        if nodes + count > _MAX_NODES:
+            raise yaml.YAMLError(f"more than {_MAX_NODES:,} values, aliases replaced")
+        opened[-1] = (anchor, nodes + count)
+
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, 1))
+            if len(opened) > _MAX_DEPTH:
+                line = event.start_mark.line + 1
+                raise yaml.YAMLError(f"nested more than {_MAX_DEPTH} deep (line {line})")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, nodes = opened.pop()
+            if anchor is not None:
+                sizes[anchor] = nodes
+            add(nodes)
+        elif isinstance(event, yaml.AliasEvent):
+            add(sizes.get(event.anchor, 1))
+        elif isinstance(event, yaml.ScalarEvent):
+            add(1)
+
+
 class _StrictLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice, of which PyYAML silently drops the first."""
+    """YAML that refuses a key given twice, of which PyYAML silently drops the first.
+
+    Refused, too: keys other than text and numbers, whole numbers of more than 63 bits, and
+    characters that no program can be given.
+    """
 
 
 def _mapping_without_repeats(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise yaml.YAMLError(f"a list or a mapping as a key (line {_line(key_node)})")
         key = loader.construct_object(key_node, deep=True)
         if key in seen:
-            raise yaml.YAMLError(
-                f"key {key!r} is given twice (line {key_node.start_mark.line + 1})"
-            )
+            raise yaml.YAMLError(f"key {shown(key)} is given twice (line {_line(key_node)})")
         seen.add(key)
     mapping: dict[Any, Any] = loader.construct_mapping(node, deep=True)
     return mapping
 
 
+def _bounded_whole(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    # Python converts long decimal numbers slowly, or not at all.
+    number: int = loader.construct_yaml_int(node) if len(node.value) < 100 else 1 << _MAX_BITS
+    if number.bit_length() > _MAX_BITS:
+        raise yaml.YAMLError(f"a number that is too large (line {_line(node)})")
+    return number
+
+
+def _encodable_text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    text: str = loader.construct_yaml_str(node)
+    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        raise yaml.YAMLError(f"a character that no program can be given (line {_line(node)})")
+    return text
+
+
+def _line(node: yaml.Node) -> int:
+    line: int = node.start_mark.line
+    return line + 1
+
+
 _StrictLoader.add_constructor(
     yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_repeats
 )
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _bounded_whole)
+_StrictLoader.add_constructor("tag:yaml.org,2002:str", _encodable_text)
+
+_shortened = reprlib.Repr()
+_shortened.maxstring = _shortened.maxother = 80
+
+
+def shown(value: object) -> str:
+    """A value as messages quote it, in short where it is long."""
+    return _shortened.repr(value)
 
 
 def fill_in(raw: object, *, required: Sequence[str], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +145,9 @@ def study_name(raw: object) -> str:
     """A name that a run folder can have."""
     name = as_text(raw, "name")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise DataError(f"name: {name!r} names the run folder: letters, digits, '.', '_', '-' only")
+        raise DataError(
+            f"name: {shown(name)} names the run folder: letters, digits, '.', '_', '-' only"
+        )
     return name
 
 
@@ -74,7 +155,7 @@ def require_known(given: Mapping[str, Any], known: Sequence[str], *, where: str)
     """Refuse keys that are not known."""
     for key in given:
         if key not in known:
-            raise DataError(f"unknown key: {where}{key}; known here: {', '.join(known)}")
+            raise DataError(f"unknown key: {where}{key[:80]}; known here: {', '.join(known)}")
 
 
 def as_mapping(raw: object, where: str) -> dict[str, Any]:
@@ -92,47 +173,61 @@ def as_list(raw: object, where: str) -> list[Any]:
 
 
 def as_text(raw: object, where: str) -> str:
-    """Text, which YAML makes a number of where it looks like one."""
+    """Text on one line, which YAML makes a number of where it looks like one."""
     if not isinstance(raw, str):
-        raise DataError(f"{where}: text is needed, got {raw!r}; put it in quotes")
+        raise DataError(f"{where}: text is needed, got {shown(raw)}; put it in quotes")
+    if any(unicodedata.category(character) == "Cc" for character in raw):
+        raise DataError(f"{where}: {shown(raw)} is not one line of text")
     return raw
+
+
+def as_title(raw: object, where: str) -> str:
+    """Text that may stand on several lines of the file."""
+    return as_text(" ".join(raw.split()) if isinstance(raw, str) else raw, where)
 
 
 def as_flag(raw: object, where: str) -> bool:
     """True or false."""
     if not isinstance(raw, bool):
-        raise DataError(f"{where}: true or false is needed, got {raw!r}")
+        raise DataError(f"{where}: true or false is needed, got {shown(raw)}")
     return raw
 
 
-def as_whole(raw: object, where: str, *, least: int) -> int:
-    """A whole number that is not below `least`."""
+def as_whole(raw: object, where: str, *, least: int, most: int | None = None) -> int:
+    """A whole number that is not below `least`, nor above `most`."""
     if isinstance(raw, bool) or not isinstance(raw, int) or raw < least:
-        raise DataError(f"{where}: a whole number from {least} on is needed, got {raw!r}")
+        raise DataError(f"{where}: a whole number from {least} on is needed, got {shown(raw)}")
+    if most is not None and raw > most:
+        raise DataError(f"{where}: a whole number up to {most} is needed, got {raw}")
     return raw
 
 
 def as_percent(raw: object, where: str) -> float:
     """A number from 0 to 100."""
     if isinstance(raw, bool) or not isinstance(raw, (int, float)) or not 0 <= raw <= 100:
-        raise DataError(f"{where}: a percentage between 0 and 100 is needed, got {raw!r}")
+        raise DataError(f"{where}: a percentage between 0 and 100 is needed, got {shown(raw)}")
     return float(raw)
 
 
 def as_choice(raw: object, known: Sequence[str], where: str) -> str:
     """One of several words."""
     if raw not in known:
-        raise DataError(f"{where}: {raw!r} is not one of {', '.join(known)}")
+        raise DataError(f"{where}: {shown(raw)} is not one of {', '.join(known)}")
     return str(raw)
+
+
+def as_seed(raw: object, where: str) -> int:
+    """A seed that every random generator takes."""
+    return as_whole(raw, where, least=0, most=2**32 - 1)
 
 
 def as_seeds(raw: object) -> tuple[int, ...]:
     """The study's seeds, each once."""
-    given = [as_whole(seed, "seeds", least=0) for seed in as_list(raw, "seeds")]
+    given = [as_seed(seed, "seeds") for seed in as_list(raw, "seeds")]
     if not given:
         raise DataError("seeds: at least one is needed")
     if len(set(given)) != len(given):
-        raise DataError(f"seeds: {given} repeats one")
+        raise DataError(f"seeds: {shown(given)} repeats one")
     return tuple(given)
 
 

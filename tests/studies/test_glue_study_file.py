@@ -10,7 +10,7 @@ import yaml
 
 from headprune import DataError
 from studies.find import load_any, runner_of
-from studies.glue_study import MINILM, GlueStudy, load_glue_study
+from studies.glue_study import MINILM, TASKS, GlueStudy, load_glue_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 
@@ -126,6 +126,10 @@ def test_both_versions_of_the_papers_code_are_named(name: str) -> None:
         ({"changes": {"task": "sst2", "rows": []}}, "changes.rows: one or more"),
         ({"changes": {"task": "sst2", "row": []}}, "unknown key: changes.row"),
         ({"data_dir": 3}, "data_dir: text is needed"),
+        ({"tasks": {"sst": {}}}, "tasks: 'sst' is not one of cola, sst2,"),
+        ({"tasks": {"sst2": {"epoch": 3}}}, "tasks.sst2: No such option: --epoch"),
+        ({"tasks": {"sst2": {"epochs": "x"}}}, "tasks.sst2: Invalid value for '--epochs'"),
+        ({"tasks": {"sst2": {"help": True}}}, "tasks.sst2: --help prints a text"),
         ({"paper": ["table1:en-de"]}, "'table1:en-de' is not one of table4"),
         ({"resources": {"finetune": {}}}, "unknown key: resources.finetune"),
         ({"runner": "bert"}, "runner: 'bert' is not one of translation, glue"),
@@ -139,6 +143,11 @@ def test_a_mistake_is_refused_in_one_line_that_names_the_key(
     assert message in str(caught.value)
     assert "study.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_tasks_are_those_of_the_plugin() -> None:
+    tasks = pytest.importorskip("hf_plugin.glue.tasks")
+    assert set(TASKS) == set(tasks.TASKS)
 
 
 def test_a_study_without_a_runner_is_one_of_translation(tmp_path: Path) -> None:

@@ -26,11 +26,15 @@ MINIMAL: dict[str, Any] = {
 }
 
 
-def load(tmp_path: Path, **changes: Any) -> Any:
+def written(tmp_path: Path, **changes: Any) -> Path:
     content = {**MINIMAL, **changes}
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not ...}))
-    return load_study(path)
+    return path
+
+
+def load(tmp_path: Path, **changes: Any) -> Any:
+    return load_study(written(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -149,13 +153,32 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"resources": {"train": {}}}, "unknown key: resources.train"),
         ({"resources": {"baseline": {"threads": 0}}}, "resources.baseline.threads: a whole number"),
         ({"name": "a/b"}, "name: 'a/b' names the run folder"),
+        ({"plans": [{"percent": 5, "label": ".."}]}, "plans[1]: no folder can be named after the"),
+        ({"plans": [{"percent": 5, "label": "."}]}, "plans[1]: no folder can be named after the"),
+        ({"plans": [{"percent": 5, "label": ""}]}, "plans[1]: no folder can be named after the"),
+        ({"plans": [{"percent": 5, "label": "половина"}]}, "the label 'половина'; give it"),
+        ({"plans": [{"percent": 5, "label": "x" * 300}]}, "is too long for the name of a folder"),
+        ({"plans": [{"percent": 5, "label": "a\nb"}]}, "plans[1].label: 'a\\nb' is not one line"),
+        (
+            {"plans": [{"percent": 5, "label": "Half"}, {"percent": 6, "label": "half"}]},
+            "plans[2]: 'half' is the same row as 'Half', or would have the same folder, half",
+        ),
+        (
+            {"plans": [{"percent": 5, "label": "a b"}, {"percent": 6, "label": "a/b"}]},
+            "plans[2]: 'a/b' is the same row as 'a b', or would have the same folder, a-b",
+        ),
+        ({"plans": [{"percent": 5, "label": "Control"}]}, "plans[1]: 'Control' is the same row"),
+        ({"seeds": [2**32]}, "seeds: a whole number up to 4294967295 is needed"),
+        ({"baseline_seed": 2**40}, "baseline_seed: a whole number up to 4294967295"),
+        ({"shape": {"ES": "8x1000000000"}}, "shape.ES: '8x1000000000' is not heads x layers"),
+        ({"runner": ["translation"]}, "runner: ['translation'] is not one of"),
     ],
 )
 def test_a_mistake_is_refused_in_one_line_that_names_the_key(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError) as caught:
-        load(tmp_path, **changes)
+        load_any(written(tmp_path, **changes))
     assert message in str(caught.value)
     assert "study.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -170,6 +193,58 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None
     with pytest.raises(DataError, match="broken.yaml") as caught:
         load_study(path)
     assert "\n" not in str(caught.value)
+
+
+ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+MERGES = "m0: &m0 {x: 1}\n" + "".join(
+    f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 10)}]}}\n" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "nested more than 50 deep"),
+        ("name: " + "{a: " * 50_000, "nested more than 50 deep"),
+        ("\n".join(" " * n + "a:" for n in range(200)), "nested more than 50 deep"),
+        ("name: " + "9" * 5000, "a number that is too large (line 1)"),
+        ("name: 0x" + "f" * 50, "a number that is too large (line 1)"),
+        ("? [a, b]\n: 1", "a list or a mapping as a key (line 1)"),
+        ("? {a: b}\n: 1", "a list or a mapping as a key (line 1)"),
+        (ALIASES, "more than 20,000 values, aliases replaced"),
+        (MERGES, "more than 20,000 values, aliases replaced"),
+        ("name: &a [*a]", "found unconstructable recursive node"),
+        ("name: 2024-99-99", "month must be in 1..12"),
+        ('name: "a\\0b"', "a character that no program can be given (line 1)"),
+        ('name: "\\ud800"', "a character that no program can be given (line 1)"),
+        ("name: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
+        ("# " + "x" * 300_000, "longer than 256 KiB"),
+        ("name: a\nname: b", "key 'name' is given twice (line 2)"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_yaml_that_no_study_is(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        load_any(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500 + len(str(path))
+
+
+def test_values_may_stand_for_one_another(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    text = yaml.safe_dump({**MINIMAL, "train": None, "finetune": None}, sort_keys=True)
+    text = text.replace("train: null\n", "train: *all\n")
+    path.write_text(text.replace("finetune: null\n", "finetune: &all {lr: 1, max-epoch: 1}\n"))
+    study = load_study(path)
+    assert "--lr" in study.train_flags and study.train_flags == study.finetune_flags
+
+
+def test_a_title_may_stand_on_several_lines(tmp_path: Path) -> None:
+    assert load(tmp_path, description="one\n two\n").description == "one two"
 
 
 def test_a_study_is_found_by_name_or_by_path(tmp_path: Path) -> None:

@@ -16,6 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headprune import DataError
+from studies.fairseq_flags import require_good_flags
+from studies.study import load_study
+
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "studies"
 
@@ -133,6 +137,62 @@ def test_a_mistake_in_a_study_is_named(tmp_path: Path) -> None:
     done = run(path, tmp_path / "out", "-n")
     assert done.returncode != 0
     assert f"{path}: unknown key: bogus" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("section", "flags", "message"),
+    [
+        ("finetune", {"lrr": 1}, "finetune: fairseq-train: unrecognized arguments: --lrr 1"),
+        ("train", {"optimizer": "adm"}, "train: fairseq-train: argument --optimizer: invalid"),
+        ("model", {"encoder-layer": 2}, "model: fairseq-train: unrecognized arguments: --encoder"),
+        ("generate", {"bema": 5}, "generate: fairseq-generate: unrecognized arguments: --bema 5"),
+    ],
+)
+def test_a_flag_that_fairseq_does_not_know_is_named_before_any_work(
+    section: str, flags: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    study = yaml.safe_load((STUDIES / "tiny.yaml").read_text())
+    study[section] = {**study.get(section, {}), **flags}
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(study))
+    with pytest.raises(DataError) as caught:
+        require_good_flags(load_study(path), path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+def test_flags_are_checked_when_snakemake_reads_a_study_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = yaml.safe_load((STUDIES / "tiny.yaml").read_text())
+    study["finetune"]["lrr"] = 1
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(study))
+    done = run(path, tmp_path / "out")
+    assert done.returncode != 0 and not (tmp_path / "out").exists()
+    assert "unrecognized arguments: --lrr 1; did you mean --lr?" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    good = load_study(STUDIES / "tiny.yaml")
+    require_good_flags(good, path)
+    monkeypatch.setattr("studies.fairseq_flags.subprocess.run", None)
+    require_good_flags(good, path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("data_dir=5", "--config data_dir: snakemake reads the value as a number"),
+        ("data_dir=/no/where", "data_dir: there is no folder /no/where"),
+        ("out=runs/{row}", "out: 'runs/{row}' holds '{'"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(setting: str, message: str, tmp_path: Path) -> None:
+    done = run("glue", tmp_path / "out", setting, "-n")
+    assert done.returncode != 0
+    assert message in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
