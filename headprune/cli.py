@@ -18,7 +18,7 @@ from headprune.errors import DataError, HeadpruneError, UsageError, needing
 from headprune.files import disk_problem, flush_standard_output, require_standard_output
 from headprune.form import Form
 from headprune.glue_cli import app as glue_app
-from headprune.plan import COMPONENTS, HeadPlan, Shape
+from headprune.plan import COMPONENTS, MOST_HEADS, HeadPlan, Shape
 from headprune.report.cli import app as report_app
 from headprune.scores import HeadScores
 from headprune.scores.names import keep_of
@@ -439,8 +439,11 @@ def _assignments(items: list[str], what: str) -> dict[str, str]:
 def _parse_shape(items: list[str]) -> dict[str, tuple[int, ...]]:
     shape = {}
     for name, text in _assignments(items, "--shape").items():
-        if match := re.fullmatch(r"([0-9]{1,3})x([0-9]{1,3})", text):
-            shape[name] = (int(match[1]),) * int(match[2])
+        if match := re.fullmatch(r"([0-9]{1,99})x([0-9]{1,99})", text):
+            heads, layers = int(match[1]), int(match[2])
+            if max(heads, 1) * layers > MOST_HEADS:
+                raise UsageError(f"--shape {name}={text}: more than {MOST_HEADS:,} heads")
+            shape[name] = (heads,) * layers
         else:
             shape[name] = parse_counts(text, component=name)
     return shape

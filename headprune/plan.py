@@ -17,6 +17,9 @@ from headprune.files import write_text_atomically
 COMPONENTS = ("ES", "ED", "DS")
 """Encoder self-attention, encoder-decoder attention, decoder self-attention."""
 
+MOST_HEADS = 10_000_000
+"""The heads of the largest model: a plan of more would fill the memory."""
+
 Shape = Mapping[str, Sequence[int]]
 """For each component, the number of heads of each layer of the unpruned model."""
 
@@ -203,7 +206,8 @@ def validate_shape(shape: Shape) -> dict[str, tuple[int, ...]]:
     """``shape`` with its components in canonical order.
 
     Raises:
-        UsageError: no component or an unknown one, or a number of heads below one.
+        UsageError: no component or an unknown one, a number of heads below one, or more than
+            ``MOST_HEADS`` in all.
     """
     if not isinstance(shape, Mapping) or not shape:
         raise UsageError(f"no component given; a model has one or more of {', '.join(COMPONENTS)}")
@@ -217,6 +221,9 @@ def validate_shape(shape: Shape) -> dict[str, tuple[int, ...]]:
         for layer, heads in enumerate(layers):
             if not is_whole(heads) or heads < 1:
                 raise UsageError(f"{name}: layer {layer}: {heads!r} is no number of heads")
+    total = sum(sum(layers) for layers in shape.values())
+    if total > MOST_HEADS:
+        raise UsageError(f"a model of {total:,} heads is larger than the {MOST_HEADS:,} supported")
     return {
         name: tuple(int(heads) for heads in shape[name]) for name in COMPONENTS if name in shape
     }
@@ -246,4 +253,6 @@ def _validate_kept(
 
 def is_whole(number: object) -> TypeGuard[int]:
     """Whether ``number`` counts as one: NumPy's integers do, booleans do not."""
+    if type(number) is int:  # the rule, and faster
+        return True
     return isinstance(number, Integral) and not isinstance(number, bool)

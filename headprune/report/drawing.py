@@ -27,6 +27,8 @@ _STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "grid.alpha": 0.3,
     "svg.hashsalt": "headprune",  # The same study gives the same file.
+    # Titles and labels are text: a dollar sign in one begins no formula.
+    "text.parse_math": False,
 }
 
 

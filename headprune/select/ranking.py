@@ -79,16 +79,12 @@ def keep_first(
                 chosen |= _choose(pool, (name,), wanted, order=order, at_least=least)
             else:
                 chosen |= _choose_per_layer(pool, name, wanted, order=order, at_least=alone)
-    return HeadPlan(
-        kept={
-            name: [
-                tuple(head for head in range(total) if (name, layer, head) in chosen)
-                for layer, total in enumerate(layers)
-            ]
-            for name, layers in shape.items()
-        },
-        heads=shape,
-    )
+    kept: dict[str, list[list[int]]] = {
+        name: [[] for _ in layers] for name, layers in shape.items()
+    }
+    for name, layer, head in chosen:
+        kept[name][layer].append(head)
+    return HeadPlan(kept=kept, heads=shape)
 
 
 def _heads(pool: HeadPlan, component: str) -> list[Head]:
@@ -120,6 +116,9 @@ def _choose(
         have = "the model has" if pool.is_full else "the plan leaves"
         raise UsageError(f"{where}: {number} heads asked for, {have} {len(candidates)}")
     candidates.sort(key=order)
+    by_layer: dict[tuple[str, int], list[Head]] = {}
+    for candidate in candidates:
+        by_layer.setdefault(candidate[:2], []).append(candidate)
     chosen: set[Head] = set()
     for name in components:
         for layer, kept in enumerate(pool.kept[name]):
@@ -128,7 +127,7 @@ def _choose(
                 raise UsageError(
                     f"{name}: layer {layer} has {len(kept)} heads, at_least asks for {least}"
                 )
-            chosen.update([h for h in candidates if h[0] == name and h[1] == layer][:least])
+            chosen.update(by_layer.get((name, layer), [])[:least])
     if len(chosen) > number and at_least is None:
         raise UsageError(
             f"{where}: one head in every layer makes {len(chosen)}, but only {number} are to stay; "

@@ -43,4 +43,16 @@ ROWS = [
             ("glue",),
         )
     ),
+    BadInput(
+        label="plan: more heads than fit",
+        command=("headprune", "plan", "--shape", f"ES=1{'0' * 20}x6", "--percent", "50"),
+        message=r"^error: --shape ES=10*x6: more than 10,000,000 heads$",
+        status=2,
+    ),
+    BadInput(
+        label="plan: more heads than fit, by layer",
+        command=("headprune", "plan", "--shape", "ES=999999999,8", "--percent", "50"),
+        message=r"^error: a model of 1,000,000,007 heads is larger than the 10,000,000 supported$",
+        status=2,
+    ),
 ]

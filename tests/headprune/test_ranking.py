@@ -1,0 +1,87 @@
+"""Keeping the heads that come first: the fast way and the plain one agree."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headprune import HeadPlan, UsageError, select
+from headprune.select.ranking import Head, keep_first
+from tests.command import headprune
+
+from .strategies import plans
+
+
+def plain_choice(
+    pool: HeadPlan, components: list[str], number: int, *, ranks: dict[Head, int], at_least: int
+) -> set[Head] | None:
+    """The heads kept, looking through all heads for every layer; None where that cannot be had."""
+    everything = [
+        (name, layer, head)
+        for name in components
+        for layer, kept in enumerate(pool.kept[name])
+        for head in kept
+    ]
+    ranked = sorted(everything, key=ranks.__getitem__)
+    chosen: set[Head] = set()
+    for name in components:
+        for layer in range(len(pool.kept[name])):
+            first = [head for head in ranked if head[:2] == (name, layer)][:at_least]
+            if len(first) < at_least:
+                return None
+            chosen.update(first)
+    if not len(chosen) <= number <= len(everything):
+        return None
+    for head in ranked:
+        if len(chosen) < number:
+            chosen.add(head)
+    return chosen
+
+
+@given(pool=plans(), seed=st.integers(0, 1000), share=st.floats(0, 100), at_least=st.integers(0, 2))
+def test_layers_that_compete(pool: HeadPlan, seed: int, share: float, at_least: int) -> None:
+    heads = [
+        (name, layer, head)
+        for name, layers in pool.heads.items()
+        for layer, total in enumerate(layers)
+        for head in range(total)
+    ]
+    order = random.Random(seed).sample(range(len(heads)), len(heads))
+    ranks = dict(zip(heads, order, strict=True))
+    number = round(pool.total * share / 100)
+    expected = plain_choice(pool, list(pool.heads), number, ranks=ranks, at_least=at_least)
+    percent = 100 * (pool.total - number) / pool.total
+    try:
+        plan = keep_first(
+            pool.heads,
+            order=ranks.__getitem__,
+            percent=percent,
+            at_least=at_least,
+            within=pool,
+        )
+    except UsageError:
+        assert expected is None
+        return
+    chosen = {
+        (name, layer, head)
+        for name, layers in plan.kept.items()
+        for layer, kept in enumerate(layers)
+        for head in kept
+    }
+    assert chosen == expected
+
+
+def test_a_thousand_layers_of_a_thousand_heads_are_no_mistake() -> None:
+    # Only their number is looked at here, not the choice among a million.
+    outcome = headprune("plan", "--shape", "ES=1000x1000", "--percent", 101)
+    assert outcome.err == "error: 101.0% is not between 0 and 100\n"
+
+
+@pytest.mark.slow
+def test_a_million_heads() -> None:
+    # Linear in the heads; through all heads for every layer this took minutes.
+    plan = select.at_random({"ES": (1000,) * 1000}, percent=50, seed=1, at_least=1)
+    assert plan.total_kept == 500_000
