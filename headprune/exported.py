@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune.errors import DataError
+from headprune.json_files import json_object, require_types
 
 _NAME = "headprune.json"
 _FORMAT = "headprune.ctranslate2"
@@ -51,22 +52,15 @@ class ExportedModel:
             DataError: the folder was not made by `headprune export`, or the file is broken.
         """
         path = folder / _NAME
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not path.exists():
             raise DataError(
                 f"{folder}: no {_NAME} in it; give a folder that `headprune export --to "
                 "ctranslate2` wrote"
-            ) from None
-        except OSError as error:
-            raise DataError(f"{path}: cannot read ({error.strerror})") from None
-        except ValueError as error:
-            raise DataError(f"{path}: not JSON ({error})") from None
-        if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
+            )
+        content = json_object(path)
+        if content.pop("format", None) != _FORMAT:
             raise DataError(f'{path}: not of an exported model (no "format": "{_FORMAT}")')
         if (version := content.pop("version", None)) != _VERSION:
             raise DataError(f"{path}: version {version!r}, this headprune reads {_VERSION}")
-        try:
-            return cls(**content)
-        except TypeError as error:
-            raise DataError(f"{path}: not as headprune writes it ({error})") from None
+        require_types(cls, content, source=f"{path}: not as headprune writes it")
+        return cls(**content)

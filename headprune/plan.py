@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 from headprune.counts import format_counts
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
+from headprune.json_files import parse_json, read_limited
 
 COMPONENTS = ("ES", "ED", "DS")
 """Encoder self-attention, encoder-decoder attention, decoder self-attention."""
@@ -152,10 +153,7 @@ class HeadPlan:
         Raises:
             DataError: not JSON, not a plan, of a newer version, or not a valid plan.
         """
-        try:
-            fields: Any = json.loads(text)
-        except (ValueError, RecursionError) as error:  # ValueError: also a number too long
-            raise DataError(f"{source}: not JSON ({error})") from None
+        fields = parse_json(text, source=source)
         if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
             raise DataError(f'{source}: not a head plan (no "format": "{_FORMAT}")')
         version = fields.get("version")
@@ -180,11 +178,7 @@ class HeadPlan:
         Raises:
             DataError: the file cannot be read, or is no plan.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise DataError(f"{path}: cannot read the plan ({reason})") from None
+        text = read_limited(Path(path), what="the plan")
         return cls.from_json(text, source=str(path))
 
     def save(self, path: str | Path) -> None:

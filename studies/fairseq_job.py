@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from headprune.errors import DataError, HeadpruneError
 from headprune.files import atomic_path, write_text_atomically
+from headprune.json_files import json_object
 from headprune.memory import KEEP_MEMORY
 
 # A training that only runs for longer is the same training: it goes on.
@@ -341,13 +342,11 @@ def _mend_last_checkpoint(save_dir: Path) -> None:
 
 def _prepared(data: Path) -> dict[str, Any]:
     path = data / "prep.json"
-    try:
-        prepared = json.loads(path.read_text(encoding="utf-8"))
-        return {key: prepared[key] for key in ("source_lang", "target_lang", "tokenizer", "bpe")}
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror}") from problem
-    except (json.JSONDecodeError, KeyError, TypeError) as problem:
-        raise DataError(f"{path}: not the data preparation's description: {problem}") from problem
+    prepared = json_object(path)
+    for key in ("source_lang", "target_lang", "tokenizer", "bpe"):
+        if not isinstance(prepared.get(key, 0), (str, type(None))):
+            raise DataError(f"{path}: not the data preparation's description: {key!r}")
+    return prepared
 
 
 def _data_flags(data: Path) -> list[str]:

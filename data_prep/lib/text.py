@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.lib.corpus import read
 from headprune.errors import DataError
+from headprune.json_files import json_object
 
 _MANIFEST = "prep.json"
 _FILES = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}
@@ -54,8 +54,8 @@ class TextProcessing:
         path = data.absolute().parent / _MANIFEST
         if not path.is_file():
             return None
+        facts = json_object(path)
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
             return cls(
                 source_lang=source_lang,
                 target_lang=target_lang,

@@ -9,8 +9,8 @@ from typing import Any
 
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
+from headprune.json_files import json_object
 from headprune.locks import NAME as LOCK
-from headprune.report.record import json_object
 
 
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:

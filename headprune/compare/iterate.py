@@ -15,11 +15,11 @@ from typing import Any
 
 from headprune.compare.claimed_folder import claim
 from headprune.compare.subject import Subject
-from headprune.errors import DataError, UsageError
+from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
+from headprune.json_files import json_object, require_types
 from headprune.plan import HeadPlan
-from headprune.report.record import json_object
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import keep_of, require_known
 from headprune.select.random import at_random
@@ -111,10 +111,9 @@ def iterate(
         if not record.exists():
             goal = start + (percent - start) * number / steps
             _step(subject, number, score, goal, place=place, seed=seed, at_least=at_least)
-        try:
-            step = Step(**json_object(record))
-        except TypeError as problem:
-            raise DataError(f"{record}: not a step of iterative pruning ({problem})") from None
+        values = json_object(record)
+        require_types(Step, values, source=f"{record}: not a step of iterative pruning")
+        step = Step(**values)
         subject = resume(place)
         done.append(step)
         say(step)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ from headprune.compare.claimed_folder import claim
 from headprune.compare.rows import CONTROL, Row
 from headprune.compare.subject import Subject
 from headprune.compare.turns import speedup
-from headprune.errors import UsageError
+from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
+from headprune.json_files import json_object, require_types
 from headprune.plan import HeadPlan
-from headprune.report.record import json_object
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import ABLATIONS, ROLES, WITHOUT_DATA, keep_of, require_known
 from headprune.scores.roles import roles_of
@@ -242,18 +243,50 @@ class _Store:
         """How many times faster than the first plan the others are: median and quartiles."""
         path = self.folder / "seconds.json"
         wanted = [_name(plan) for plan in plans]
-        there = json_object(path) if path.exists() else {}
-        if there.get("plans") != wanted or len(there["seconds"][0]) != rounds:
+        seconds = _seconds(path, plans=wanted, rounds=rounds) if path.exists() else None
+        if seconds is None:
             seconds = self.subject.seconds(plans, rounds=rounds)
             content = {"plans": wanted, "seconds": seconds}
             write_text_atomically(path, json.dumps(content) + "\n")
-        first, *others = json_object(path)["seconds"]
+        first, *others = seconds
         return [speedup(first, mine) for mine in others]
 
     def _number(self, path: Path, measure: Callable[[], float]) -> float:
         if not path.exists():
-            write_text_atomically(path, json.dumps({"value": measure()}) + "\n")
-        return float(json_object(path)["value"])
+            value = measure()
+            if not math.isfinite(value):
+                raise DataError(f"{path}: {self.subject.metric} is {value}, no finite number")
+            write_text_atomically(path, json.dumps({"value": value}) + "\n")
+        values = json_object(path)
+        require_types(_Number, values, source=str(path))
+        return _Number(**values).value
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A file with one measured value."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class _Times:
+    """The file of times: seconds of each plan in each round."""
+
+    plans: list[str]
+    seconds: list[list[float]]
+
+
+def _seconds(path: Path, *, plans: list[str], rounds: int) -> list[list[float]] | None:
+    """The times in a file; None if they are of other plans or of another number of rounds."""
+    values = json_object(path)
+    require_types(_Times, values, source=str(path))
+    times = _Times(**values)
+    if times.plans != plans or [len(each) for each in times.seconds] != [rounds] * len(plans):
+        return None
+    if any(second <= 0 for each in times.seconds for second in each):
+        raise DataError(f"{path}: a time that is not above 0")
+    return times.seconds
 
 
 def _name(plan: HeadPlan) -> str:

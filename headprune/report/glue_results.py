@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from headprune.report.record import Record, are_numbers
+from headprune.report.record import Record, outside
 
 KINDS = ("control", "pruned", "before-finetune")
 """The unpruned model, fine-tuned; a pruned and fine-tuned one; one right after pruning."""
@@ -27,7 +26,6 @@ class GlueResult(Record):
         examples: number of examples of each split that was used.
         epochs, batch_size, learning_rate, max_length: of the fine-tuning.
         predictions: the file with the predictions, relative to the result file's folder.
-        training: facts about the training, such as `parameters` (weights of the model).
     """
 
     format = "headprune.glue-result"
@@ -45,17 +43,8 @@ class GlueResult(Record):
     learning_rate: float
     max_length: int
     predictions: str
-    training: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def parameters(self) -> int | None:
-        """Number of weights of the model, where it is known."""
-        return self.training.get("parameters")
-
-    def _makes_sense(self) -> bool:
-        objects = (self.plan, self.metrics, self.examples, self.training)
-        return (
-            super()._makes_sense()
-            and all(isinstance(value, dict) for value in objects)
-            and are_numbers(self.value, *self.metrics.values())
-        )
+    def _problem(self) -> str | None:
+        metrics = {"value": self.value, **self.metrics}
+        problems = (outside(name, number, -100, 100) for name, number in metrics.items())
+        return super()._problem() or next(filter(None, problems), None)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
+from headprune.json_files import json_object
 from headprune.report.glue_results import GlueResult
 from headprune.report.paper import paper_glue_table, paper_table
-from headprune.report.record import json_object
 from headprune.report.results import Result
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+import math
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
-from headprune.plan import HeadPlan
+from headprune.json_files import json_object, require_types
+from headprune.plan import HeadPlan, is_whole
 
 _VERSION = 1
 
@@ -29,6 +31,7 @@ class Record:
         plan, counts, heads_kept: the heads that the model has left.
         signature: what the figures are of.
         finetune: length of the fine-tuning, such as `30ep`; `none` without.
+        training: facts about the training, such as `parameters` (weights of the model).
     """
 
     format: ClassVar[str]
@@ -45,6 +48,12 @@ class Record:
     heads_kept: int
     signature: str
     finetune: str
+    training: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> int | None:
+        """Number of weights of the model, where it is known."""
+        return self.training.get("parameters")
 
     @property
     def head_plan(self) -> HeadPlan:
@@ -71,37 +80,33 @@ class Record:
             raise DataError(
                 f"{path}: result of version {version!r}, this headprune reads {_VERSION}"
             )
-        names = {f.name for f in fields(cls)}
-        wrong = sorted(names.symmetric_difference(values))
-        if wrong:
-            raise DataError(f"{path}: not a whole result: see {', '.join(wrong)}")
+        require_types(cls, values, source=f"{path}: not a result")
         record = cls(**values)
-        if not record._makes_sense():
-            raise DataError(f"{path}: not a result: its kind or one of its numbers makes no sense")
+        HeadPlan.from_json(json.dumps(record.plan), source=f"{path}: plan")
+        if problem := record._problem():
+            raise DataError(f"{path}: not a result: {problem}")
         return record
 
-    def _makes_sense(self) -> bool:
-        """Whether the kind is known and the numbers are numbers."""
-        return self.kind in self.kinds and are_numbers(self.percent, self.seed)
+    def _problem(self) -> str | None:
+        """The first value that makes no sense, in words."""
+        if self.kind not in self.kinds:
+            return f"kind is {self.kind!r}, not one of {', '.join(self.kinds)}"
+        if not all(":" in part for part in self.signature.split("|")):
+            return f"signature is {self.signature!r}, not name:value|name:value"
+        parameters = self.training.get("parameters")
+        if parameters is not None and (not is_whole(parameters) or parameters < 0):
+            return f"training: parameters is {parameters!r}, not a number of weights"
+        asked = self.percent if self.requested_percent is None else self.requested_percent
+        return (
+            outside("percent", self.percent, 0, 100)
+            or outside("requested_percent", asked, 0, 100)
+            or outside("heads_kept", self.heads_kept, 0, math.inf)
+        )
 
 
-def are_numbers(*values: object) -> bool:
-    """Whether each value, as read from JSON, is a number."""
-    return all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
-
-
-def json_object(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds.
-
-    Raises:
-        DataError: the file cannot be read, or holds no object.
-    """
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as problem:
-        raise DataError(f"{path}: not JSON: {problem}") from None
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: not a JSON object")
-    return values
+def outside(name: str, value: float, low: float, high: float) -> str | None:
+    """The problem in words if ``value`` does not lie between ``low`` and ``high``."""
+    if low <= value <= high:
+        return None
+    wanted = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
+    return f"{name} is {value!r}, not {wanted}"

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
+from headprune.json_files import json_object
 from headprune.plan import HeadPlan
 from headprune.report.bleu import bleu_and_chrf, read_generation, read_lines
-from headprune.report.record import Record, are_numbers, json_object
+from headprune.report.record import Record, outside
 from headprune.report.signature import signature
 
 KINDS = ("baseline", "control", "pruned", "before-finetune")
 """The unpruned model; the unpruned model fine-tuned for as long as the pruned ones; a pruned and
 fine-tuned model; a model right after pruning."""
+
+_ROUNDING = 1e-6
+"""sacreBLEU gives 100.00000000000004 for a perfect translation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +32,6 @@ class Result(Record):
         sacrebleu: sacreBLEU's signature of each of the two.
         sentences: length of the test set.
         hypotheses, reference: the text files, relative to the result file's folder.
-        training: facts about the training, such as `parameters` (weights of the model).
     """
 
     format = "headprune.result"
@@ -41,15 +43,15 @@ class Result(Record):
     sentences: int
     hypotheses: str
     reference: str
-    training: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def parameters(self) -> int | None:
-        """Number of weights of the model, where it is known."""
-        return self.training.get("parameters")
-
-    def _makes_sense(self) -> bool:
-        return super()._makes_sense() and are_numbers(self.bleu, self.chrf)
+    def _problem(self) -> str | None:
+        missing = [name for name in ("bleu", "chrf") if name not in self.sacrebleu]
+        return (
+            super()._problem()
+            or outside("bleu", self.bleu, 0, 100 + _ROUNDING)
+            or outside("chrf", self.chrf, 0, 100 + _ROUNDING)
+            or (f"sacrebleu: {missing[0]} is missing" if missing else None)
+        )
 
 
 def score(

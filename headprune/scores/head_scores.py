@@ -12,6 +12,7 @@ from typing import Any
 
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
+from headprune.json_files import json_object
 from headprune.plan import COMPONENTS, HeadPlan, Shape
 from headprune.significance import holm
 from headprune.version import __version__
@@ -142,8 +143,6 @@ class HeadScores:
         Raises:
             DataError: no such file, not a score file, one of a newer version, or numbers missing.
         """
-        from headprune.report.record import json_object
-
         content = json_object(Path(path))
         if content.get("format") != _FORMAT:
             raise DataError(f'{path}: not a score file (no "format": "{_FORMAT}")')

@@ -16,9 +16,9 @@ from transformers import PreTrainedModel
 import hf_plugin
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
+from headprune.json_files import json_object
 from headprune.plan import HeadPlan
 from headprune.report.glue_results import GlueResult
-from headprune.report.record import json_object
 from headprune.report.signature import signature
 from hf_plugin.families import form_of
 from hf_plugin.glue import entailment

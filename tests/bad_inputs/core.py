@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.bad_inputs.table import BadInput
@@ -14,7 +15,41 @@ def _file(folder: Path) -> None:
     (folder / "model.pt").write_text("not read before the output is looked at", encoding="utf-8")
 
 
+def _json(text: str) -> Callable[[Path], None]:
+    """Write a file that is JSON, or nearly."""
+
+    def write(folder: Path) -> None:
+        (folder / "file.json").write_text(text, encoding="utf-8")
+
+    return write
+
+
+_BROKEN = {
+    "deep": ("[" * 100_000, "not read: more than 50 levels deep"),
+    "long number": ("1" * 5000, "a number of 5,000 digits; more than 100 are not read"),
+    "large number": ('{"bleu": 1e400}', "1e400 is larger than any number that can be computed"),
+    "NaN": ('{"bleu": NaN}', "NaN is no number"),
+    "twice": ('{"kept": 1, "kept": 2}', '"kept" is there twice in one object'),
+}
+
+_READERS = {
+    "show": ("show", "{folder}/file.json"),
+    "plan": ("plan", "--percent", "50", "--scores", "{folder}/file.json"),
+    "report": ("report", "{folder}/file.json", "--output-dir", "{folder}/out"),
+}
+
 ROWS = [
+    *(
+        BadInput(
+            label=f"{reader}: JSON: {kind}",
+            command=("headprune", *command),
+            message=rf"^error: .*file\.json: {message}",
+            prepare=_json(text),
+            status=1,
+        )
+        for reader, command in _READERS.items()
+        for kind, (text, message) in _BROKEN.items()
+    ),
     BadInput(
         label="plan: a name that is too long",
         command=("headprune", "plan", "--percent", "50", "-o", f"{{folder}}/new/{LONG}"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
 from headprune import DataError, HeadPlan, __version__
+from headprune.report.make import make_report
 from headprune.report.results import Result, score
 from headprune.report.signature import common_part, signature
 from headprune.select import at_random
@@ -81,9 +83,23 @@ def test_names_with_dots_have_translations_of_their_own(make: Make, tmp_path: Pa
     [
         ({"format": "other"}, "not a result"),
         ({"version": 2}, "version 2"),
-        ({"bleu": "high"}, "makes no sense"),
-        ({"kind": "unknown"}, "makes no sense"),
-        ({"surplus": 1}, "surplus"),
+        ({"bleu": "high"}, 'not a result: bleu is "high", not a number'),
+        ({"bleu": True}, "bleu is true, not a number"),
+        ({"bleu": -0.1}, "bleu is -0.1, not between 0 and 100"),
+        ({"chrf": 101}, "chrf is 101, not between 0 and 100"),
+        ({"bleu": float("nan")}, "NaN is no number"),
+        ({"chrf": float("inf")}, "Infinity is no number"),
+        ({"bleu": 10**90}, "not between 0 and 100"),
+        ({"bleu": 10**400}, "a number of 401 digits"),
+        ({"percent": 101}, "percent is 101"),
+        ({"seed": 1.5}, "seed is 1.5, not a whole number"),
+        ({"heads_kept": -1}, "heads_kept is -1"),
+        ({"sacrebleu": {"bleu": "x"}}, "sacrebleu: chrf is missing"),
+        ({"sacrebleu": {"bleu": 1, "chrf": 2}}, "sacrebleu is .* whose values are each text"),
+        ({"training": {"parameters": "many"}}, "parameters is 'many', not a number of weights"),
+        ({"plan": {"format": "headprune.plan", "version": 1}}, "plan: a plan needs"),
+        ({"kind": "unknown"}, "kind is 'unknown', not one of baseline"),
+        ({"surplus": 1}, "unknown field 'surplus'"),
     ],
 )
 def test_what_is_no_result_is_refused_with_its_name(
@@ -104,3 +120,14 @@ def test_broken_files_are_refused(tmp_path: Path, text: str) -> None:
         Result.load(path)
     with pytest.raises(DataError, match="cannot be read"):
         Result.load(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("value", [None, True, 3, -1.5, "text", [], [1], {}, {"a": [None]}])
+def test_values_of_wrong_types_are_no_crash(make: Make, value: object) -> None:
+    # Whatever stands in a field, a report is made or one line says why not.
+    path, _ = make()
+    content = json.loads(path.read_text())
+    for name in content:
+        path.write_text(json.dumps({**content, name: value}))
+        with contextlib.suppress(DataError):
+            make_report([path], test=False)

@@ -1,0 +1,195 @@
+"""Reading JSON files that others wrote: one reader, with limits, for all of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+from headprune.errors import DataError
+
+MOST_BYTES = 1 << 28
+"""Longer files are refused; a plan of ten million heads is shorter."""
+
+MOST_DIGITS = 100
+"""Of a whole number: longer ones take time that grows with the square, and no float holds them."""
+
+DEEPEST = 50
+"""How deep lists and objects may lie in one another."""
+
+
+def parse_json(text: str, *, source: str) -> Any:
+    """The value that ``text`` holds; ``source`` begins the error messages.
+
+    Raises:
+        DataError: not JSON, NaN or an infinite number, a number that is too long, a name twice in
+            one object, or too many levels.
+    """
+    try:
+        value = json.loads(
+            text,
+            parse_int=_whole,
+            parse_float=_finite,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_without_repeats,
+        )
+    except RecursionError:
+        raise DataError(f"{source}: not read: more than {DEEPEST} levels deep") from None
+    except _Refused as problem:
+        raise DataError(f"{source}: {problem}") from None
+    except ValueError as problem:
+        raise DataError(f"{source}: not JSON ({problem})") from None
+    if _is_too_deep(value):
+        raise DataError(f"{source}: not read: more than {DEEPEST} levels deep")
+    return value
+
+
+def read_json(path: Path) -> Any:
+    """The value that a JSON file holds.
+
+    Raises:
+        DataError: see ``read_limited`` and ``parse_json``.
+    """
+    return parse_json(read_limited(path), source=str(path))
+
+
+def read_limited(path: Path, *, what: str | None = None) -> str:
+    """The text of a file of at most ``MOST_BYTES``; messages may call it ``what``.
+
+    Raises:
+        DataError: the file cannot be read, is too long, or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise _unreadable(path, f"longer than {MOST_BYTES:,} bytes", what)
+        return content.decode("utf-8-sig")
+    except OSError as problem:
+        raise _unreadable(path, str(problem.strerror), what) from None
+    except UnicodeDecodeError:
+        raise _unreadable(path, "not UTF-8 text", what) from None
+
+
+def _unreadable(path: Path, reason: str, what: str | None) -> DataError:
+    if what is None:
+        return DataError(f"{path}: cannot be read: {reason}")
+    return DataError(f"{path}: cannot read {what} ({reason})")
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Raises:
+        DataError: the file cannot be read, or holds no object.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: not a JSON object")
+    return value
+
+
+def require_types(cls: type, values: Mapping[str, object], *, source: str) -> None:
+    """Check values from JSON against the types of a dataclass's fields.
+
+    Raises:
+        DataError: a field is missing, unknown or of another type; the message names it.
+    """
+    hints = typing.get_type_hints(cls)
+    known = {field.name: field for field in fields(cls)}
+    for name in values:
+        if name not in known:
+            raise DataError(f"{source}: unknown field {name!r}")
+    for name, field in known.items():
+        if name in values:
+            if not _is(values[name], hints[name]):
+                raise DataError(
+                    f"{source}: {name} is {_short(values[name])}, not {_words(hints[name])}"
+                )
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise DataError(f"{source}: {name} is missing")
+
+
+def _is(value: object, wanted: Any) -> bool:
+    """Whether a value has a type: str, int, float, bool, None, list or dict of such, or Any."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if wanted is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(_is(value, each) for each in inner)
+    if wanted is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if origin is dict:
+        return isinstance(value, dict) and all(_is(each, inner[1]) for each in value.values())
+    if origin is list:
+        return isinstance(value, list) and all(_is(each, inner[0]) for each in value)
+    return isinstance(value, wanted)
+
+
+def _words(wanted: Any) -> str:
+    """A type in words."""
+    names = {float: "a number", int: "a whole number", str: "text", type(None): "null"}
+    if get_origin(wanted) in (Union, types.UnionType):
+        return " or ".join(_words(each) for each in get_args(wanted))
+    if get_origin(wanted) is dict:
+        inner = get_args(wanted)[1]
+        return "an object" if inner is Any else f"an object whose values are each {_words(inner)}"
+    return names.get(wanted, "of the right type")
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+class _Refused(Exception):
+    """JSON that is well-formed but not accepted."""
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise _Refused(f"a number of {len(digits):,} digits; more than {MOST_DIGITS} are not read")
+    return int(digits)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _Refused(f"{text[:20]} is larger than any number that can be computed with")
+    return number
+
+
+def _refuse_constant(name: str) -> float:
+    raise _Refused(f"{name} is no number")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise _Refused(f"{_short(twice)} is there twice in one object")
+    return result
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Whether lists and objects lie in one another more than ``DEEPEST`` deep."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
