@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune.files import write_text_atomically
-from headprune.report.record import json_object
+from headprune.json_files import json_object
 from hf_plugin.glue.data import SUBSET_SEED, Examples
 
 HOLD_OUT = 10.0
