@@ -26,6 +26,13 @@ class Protocol(StrEnum):
     finetune_prune_finetune = "finetune-prune-finetune"
 
 
+class Pooling(StrEnum):
+    """What a classifier reads."""
+
+    first = "first"
+    mean = "mean"
+
+
 _PRUNING, _TRAINING, _DATA = "Pruning", "Fine-tuning", "Data"
 _GRID, _STUDY, _MACHINE = "Grid", "Labels, for a study", "Machine"
 
@@ -101,6 +108,15 @@ def glue(
             rich_help_panel=_PRUNING,
         ),
     ] = Form.remove,
+    pooling: Annotated[
+        Pooling,
+        typer.Option(
+            help="What the classifier reads: the output at the first token, [CLS], or the mean of "
+            "the outputs at all tokens, as sentence encoders are trained. The model of mean is "
+            "measured but not saved, as transformers has no class that reads it.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = Pooling.first,
     protocol: Annotated[
         Protocol,
         typer.Option(
@@ -225,6 +241,8 @@ def glue(
         _numbers(grid_batch_sizes, of="--grid-batch-sizes", whole=True),
         _numbers(grid_learning_rates, of="--grid-learning-rates"),
     )
+    if grid and pooling is not Pooling.first:
+        raise UsageError("--grid keeps the best model, --pooling mean saves none; leave one out")
     heads = None if plan is None else HeadPlan.load(plan)
     with needing(
         "headprune glue needs transformers and what goes with it",
@@ -253,6 +271,7 @@ def glue(
         batch_size=batch_size or defaults.batch_size,
         learning_rate=defaults.learning_rate if learning_rate is None else learning_rate,
         max_length=max_length or defaults.max_length,
+        pooling=pooling.value,
         seed=seed,
         data_dir=data_dir,
         max_train_examples=max_train_examples,

@@ -26,13 +26,14 @@ from hf_plugin.glue.data import SUBSET_SEED, Examples, load_splits
 from hf_plugin.glue.held_out import copy_record, record_training
 from hf_plugin.glue.metrics import measure
 from hf_plugin.glue.models import load_classifier, require_length
+from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import WARM_UP, encode, fine_tune, predict
 from hf_plugin.surgery import plan_after
 from hf_plugin.tokenizers import load_tokenizer
 
-_OLDER = {"hold_out": 0.0}
+_OLDER = {"hold_out": 0.0, "pooling": "first"}
 """Values of settings that runs of older versions do not name."""
 
 
@@ -89,6 +90,8 @@ def _measure(settings: Settings, output: Path) -> Measured:
     tokenizer = load_tokenizer(settings.model)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
     require_length(settings.max_length, model, tokenizer, name=settings.model)
+    if settings.pooling == "mean":
+        pool_by_mean(model)
     plan_after(model, settings.plan or hf_plugin.head_plan(model))  # before hours of training
     data = {
         split: encode(part, tokenizer, max_length=settings.max_length)
@@ -137,17 +140,17 @@ def _measure(settings: Settings, output: Path) -> Measured:
         facts["left_out"] = left_out
     if form == "mask":
         hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked
-    model.save_pretrained(output / "model")
-    tokenizer.save_pretrained(output / "model")
-    if whole_training_set is not None:
-        record_training(
-            output / "model",
-            whole_training_set,
-            size=len(examples["train"]),
-            start=Path(settings.model),
-        )
-    else:
-        copy_record(Path(settings.model), output / "model")
+    if settings.pooling == "first":
+        # transformers has no class that would read the model of another pooling rightly.
+        folder = output / "model"
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        start = Path(settings.model)
+        if whole_training_set is not None:
+            size = len(examples["train"])
+            record_training(folder, whole_training_set, size=size, start=start)
+        else:
+            copy_record(start, folder)
     sizes = {split: len(part) for split, part in examples.items()}
     return Measured(plan, form, _metrics(task, examples, predicted), sizes, facts)
 

@@ -13,6 +13,7 @@ from headprune.form import Form
 from headprune.plan import HeadPlan
 from headprune.report.glue_results import KINDS
 from hf_plugin.glue.held_out import TrainingPart
+from hf_plugin.glue.pooling import POOLINGS
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import Schedule
 
@@ -37,6 +38,7 @@ class Settings:
         max_train_examples: train on a random subset of this size.
         hold_out: percentage of the training set to train without, for scores; see ``held_out``.
         max_length: in tokens.
+        pooling: what the classifier reads; see ``pooling.POOLINGS``.
         bf16: compute in bfloat16 where that is precise enough (autocast).
     """
 
@@ -53,6 +55,7 @@ class Settings:
     data_dir: Path | None = None
     max_train_examples: int | None = None
     hold_out: float = 0.0
+    pooling: str = "first"
     bf16: bool = False
 
     @property
@@ -72,7 +75,8 @@ class Settings:
         if not self.epochs:
             return "none"
         once = f"{self.epochs:g}ep"
-        return once if self.protocol == "prune-finetune" else f"{once}+{once}"
+        length = once if self.protocol == "prune-finetune" else f"{once}+{once}"
+        return length if self.pooling == "first" else f"{length},{self.pooling}-pooled"
 
     @property
     def data_name(self) -> str:
@@ -100,6 +104,7 @@ class Settings:
         for name, value, known in (
             ("form", self.form, FORMS),
             ("protocol", self.protocol, PROTOCOLS),
+            ("pooling", self.pooling, POOLINGS),
         ):
             if value not in known:
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
@@ -109,6 +114,8 @@ class Settings:
             raise UsageError(f"learning rate {self.learning_rate:g}: give one above 0")
         if not 0 <= self.epochs < math.inf:
             raise UsageError(f"{self.epochs:g} epochs: give a number from 0")
+        if self.pooling != "first" and not self.epochs:
+            raise UsageError(f"pooling {self.pooling}: the classifier must be trained for it")
         if not 0 <= self.hold_out < 100:
             raise UsageError(f"hold-out {self.hold_out:g}%: give a percentage from 0, below 100")
         if self.batch_size < 1:
