@@ -419,8 +419,18 @@ def _translator(model: Path, options: _Options) -> Subject:
         raise UsageError(f"--finetune: {problem} in {options.finetune!r}") from None
     with needing("comparing checkpoints needs fairseq"):
         from fairseq_plugin.checkpoints import Checkpoint
+        from fairseq_plugin.flags import check_flags
         from fairseq_plugin.loading import trained_on
+        from fairseq_plugin.scores.run import METRICS
         from fairseq_plugin.scores.subject import TranslationModel
+    # Before any pass over the data.
+    if options.metric not in (None, *METRICS):
+        raise UsageError(f"--metric {options.metric}: it is one of {', '.join(METRICS)}")
+    if finetuning:
+        try:
+            check_flags("train", finetuning)
+        except UsageError as problem:
+            raise UsageError(f"--finetune: {problem}") from None
     data = options.data or trained_on(Checkpoint.load(model))
     return TranslationModel(
         path=model,

@@ -3,60 +3,95 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from headprune.compare.against_random import LEVEL, CellTest, ScoreTest, compare_with_random
 from headprune.compare.correlations import Correlation
 from headprune.compare.rows import CONTROL, Cell, Row, cell
 from headprune.stats import Spread
 
-DEVIATIONS = 2.0
-"""How many standard deviations of random choice, over its seeds, a score must be better by."""
+MOMENTS = {"before": "Right after pruning", "after": "After fine-tuning"}
+"""When a metric was measured, by the name of the column."""
 
 
 def claims(
     rows: Sequence[Row], correlations: Mapping[str, Correlation], *, metric: str
 ) -> list[str]:
     """One sentence for each percentage before and after fine-tuning, and one on correlations."""
-    names = [name for name in dict.fromkeys(row.score for row in rows) if name != CONTROL]
-    percents = list(dict.fromkeys(row.percent for row in rows if row.score != CONTROL))
     said = []
-    for when in ("before", "after"):
-        for percent in percents:
-            cells = {name: cell(rows, name, percent) for name in names}
-            sentence = against_random(cells, when=when, percent=percent, metric=metric)
-            if sentence:
-                said.append(sentence)
+    for when, percent, cells in cells_of(rows):
+        sentence = against_random(cells, when=when, percent=percent, metric=metric)
+        if sentence:
+            said.append(sentence)
     return [*said, *_on_correlations(correlations)]
+
+
+def cells_of(rows: Sequence[Row]) -> Iterator[tuple[str, float, dict[str, Cell]]]:
+    """For each moment and percentage, the scores' cells by name."""
+    names = [name for name in dict.fromkeys(row.score for row in rows) if name != CONTROL]
+    percents = dict.fromkeys(row.percent for row in rows if row.score != CONTROL)
+    for when in MOMENTS:
+        for percent in percents:
+            yield when, percent, {name: cell(rows, name, percent) for name in names}
+
+
+def tested(cells: Mapping[str, Cell], *, when: str) -> CellTest | None:
+    """The test of all scores of one percentage; None where nothing can be tested."""
+    random, values = _values(cells, when)
+    return None if random is None else compare_with_random(random, values)
 
 
 def against_random(
     cells: Mapping[str, Cell], *, when: str, percent: float, metric: str
 ) -> str | None:
-    """Which scores beat random choice by more than two of its standard deviations.
+    """Which scores differ significantly from random choice, in words.
 
     None without fine-tuning, without random's spread, or without another score.
     """
-    values = {name: getattr(each, when) for name, each in cells.items()}
-    random: Spread | None = values.pop("random", None)
-    values = {name: value for name, value in values.items() if value is not None}
+    random, values = _values(cells, when)
     if random is None or random.sd is None or not values:
         return None
-    margin = DEVIATIONS * random.sd
-    better = [name for name, value in values.items() if value.mean > random.mean + margin]
-    worse = [name for name, value in values.items() if value.mean < random.mean - margin]
-    moment = "Right after pruning" if when == "before" else "After fine-tuning"
-    start = f"{moment}, at {percent:g}%,"
-    best = max(values, key=lambda name: values[name].mean)
-    verb = "beat" if len(better) > 1 else "beats"
-    text = (
-        f"{start} {_listed(better) if better else 'no score'} {verb} random by more than two of "
-        f"random's own standard deviations (random {random}, {best} {values[best]} {metric}, "
-        f"{random.n} seeds; no significance test)"
+    start = f"{MOMENTS[when]}, at {percent:g}%,"
+    test = compare_with_random(random, values)
+    if test is None:
+        return (
+            f"{start} all {random.n} random plans have the same {metric}, {random.mean:.2f}, "
+            "so that no score can be tested against them."
+        )
+    found = {name: each for name, each in test.scores.items() if each.significant}
+    parts = [
+        f"{_listed([_with_difference(name, found[name]) for name in names])} "
+        f"{'are' if len(names) > 1 else 'is'} {which} than random choice"
+        for which, names in (
+            ("better", [name for name, each in found.items() if each.difference > 0]),
+            ("worse", [name for name, each in found.items() if each.difference < 0]),
+        )
+        if names
+    ]
+    others = {name: each for name, each in test.scores.items() if name not in found}
+    ordered = sorted(others, key=lambda name: -others[name].difference)
+    differences = ", ".join(_with_difference(name, others[name]) for name in ordered)
+    if not found:
+        parts = [f"no score differs significantly from random choice ({differences})"]
+    elif others:
+        parts.append(f"the others do not differ significantly ({differences})")
+    return (
+        f"{start} {'; '.join(parts)}. Random: {random} {metric}, n = {random.n} plans; "
+        f"t-test for one more draw, p < {LEVEL:g} after Holm's correction for {len(values)} "
+        f"{'scores' if len(values) > 1 else 'score'}; the smallest difference that would have been "
+        f"found is {test.smallest:.2f}."
     )
-    if worse:
-        verb = "are" if len(worse) > 1 else "is"
-        text += f"; {_listed(worse)} {verb} worse than random by as much"
-    return text + "."
+
+
+def _values(cells: Mapping[str, Cell], when: str) -> tuple[Spread | None, dict[str, float]]:
+    """Random's values, and the means of the other scores."""
+    spreads: dict[str, Spread | None] = {name: getattr(each, when) for name, each in cells.items()}
+    random = spreads.pop("random", None)
+    return random, {name: each.mean for name, each in spreads.items() if each is not None}
+
+
+def _with_difference(name: str, test: ScoreTest) -> str:
+    return f"{name} {test.difference:+.2f}"
 
 
 def _on_correlations(correlations: Mapping[str, Correlation]) -> list[str]:

@@ -100,13 +100,13 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
 
 
 def _draw_random(axes: Axes, percents: Sequence[float], values: Sequence[Spread]) -> None:
-    """Two standard deviations about the mean of random heads: a band, or at one percentage a bar.
+    """A standard deviation about the mean of random heads: a band, or at one percentage a bar.
 
     Neither of one seed.
     """
     means = [value.mean for value in values]
-    margins = [2 * (value.sd or 0.0) for value in values]
-    band = "random ± 2 standard deviations"
+    margins = [value.sd or 0.0 for value in values]
+    band = "random ± standard deviation"
     if len(percents) == 1:
         axes.errorbar(
             percents,

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headprune.compare import figures
-from headprune.compare.claims import claims
+from headprune.compare.against_random import LEVEL
+from headprune.compare.claims import MOMENTS, cells_of, claims, tested
 from headprune.compare.correlations import Correlation, correlation, matrix
 from headprune.compare.rows import CONTROL, Cell, cell
 from headprune.compare.run import Comparison
@@ -88,6 +89,8 @@ class Report:
             rows = self._table(when)
             if rows:
                 parts += ["", f"{self.comparison.metric} {header}:", "", *markdown_rows(rows)]
+        if len(tests := self._test_rows()) > 1:
+            parts += ["", "Difference to the mean of random plans:", "", *markdown_rows(tests)]
         parts += ["", "What pruning saves:", "", *markdown_rows(self._costs())]
         parts += ["", "Rank correlation with the drop that ablation measures:", ""]
         parts += markdown_rows(self._correlation_rows())
@@ -145,6 +148,45 @@ class Report:
             )
         return rows
 
+    def _tests(self) -> list[dict[str, Any]]:
+        """The tests against random choice, a cell each, as JSON values."""
+        return [
+            {
+                "when": when,
+                "percent": percent,
+                "random": asdict(test.random),
+                "level": LEVEL,
+                "smallest_difference": test.smallest,
+                "scores": {
+                    name: {
+                        "difference": each.difference,
+                        "p_value": each.p_value,
+                        "holm": each.adjusted,
+                    }
+                    for name, each in test.scores.items()
+                },
+            }
+            for when, percent, cells in cells_of(self.comparison.rows)
+            if (test := tested(cells, when=when)) is not None
+        ]
+
+    def _test_rows(self) -> list[list[str]]:
+        rows = [["when", "heads pruned", "score", "difference", "p", "p (Holm)", "random plans"]]
+        for cell_test in self._tests():
+            for name, each in cell_test["scores"].items():
+                rows.append(
+                    [
+                        MOMENTS[cell_test["when"]].lower(),
+                        f"{cell_test['percent']:g}%",
+                        name,
+                        f"{each['difference']:+.2f}",
+                        f"{each['p_value']:.3f}",
+                        f"{each['holm']:.3f}",
+                        f"{cell_test['random']['n']}",
+                    ]
+                )
+        return rows
+
     def _correlation_rows(self) -> list[list[str]]:
         rows = [["score", "Spearman", "95% interval", "heads"]]
         for name, each in self.correlations.items():
@@ -171,6 +213,12 @@ class Report:
             "and the fine-tuning's chances; the heads of the other scores are the same for every "
             "seed, so right after pruning they have one value.",
             f"- not pruned: the model as it was given{fair}.",
+            "- Tests against random choice: a score chooses one plan, so its value (the "
+            "mean where it was fine-tuned) is tested as one more draw from the distribution of "
+            f"random's {seeds} values: t with {seeds - 1} degrees of freedom, scale sd x "
+            "sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one percentage at one moment. If no "
+            f"score differed from random, any would be called different in at most {LEVEL:.0%} of "
+            "such cells.",
             f"- ablation: drop of the {ablation}, measured on other examples than the other scores "
             "are computed on (part:ablation, part:scoring). Low numbers of entropy and alone are "
             "the good ones; their signs are turned round in correlations. Intervals by bootstrap "
@@ -213,6 +261,7 @@ class Report:
             "base": self.comparison.base,
             "settings": self.comparison.settings,
             "claims": self.claims,
+            "tests": self._tests(),
             "rows": [row.as_json() for row in self.comparison.rows],
             "speedups": {f"{p:g}": list(v) for p, v in self.comparison.speedups.items()},
             "correlations": {

@@ -90,4 +90,34 @@ ROWS = [
         message=r"^error: a model of 1,000,000,007 heads is larger than the 10,000,000 supported$",
         status=2,
     ),
+    *(
+        BadInput(
+            label=f"{command[0]}: {what}, found before the model is read",
+            command=(
+                "headprune",
+                command,
+                "{folder}/model.pt",
+                *more,
+                *options,
+                "-o",
+                "{folder}/o",
+            ),
+            message=message,
+            prepare=_file,
+            status=2,
+        )
+        for command, more in (("compare", ()), ("iterate", ("--percent", "50")))
+        for what, options, message in (
+            (
+                "a flag that fairseq does not have",
+                ("--finetune", "--arch transformer_headpruned_tiny --lrr 1"),
+                r"^error: --finetune: fairseq-train: unrecognized arguments: --lrr",
+            ),
+            (
+                "an unknown metric",
+                ("--metric", "bluh"),
+                r"^error: --metric bluh: it is one of loss, bleu$",
+            ),
+        )
+    ),
 ]

@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from headprune import HeadPlan, UsageError
+from headprune.compare.against_random import compare_with_random
 from headprune.compare.claimed_folder import claim
 from headprune.compare.claims import against_random, claims
 from headprune.compare.correlations import Correlation, correlation
@@ -260,19 +261,84 @@ def test_cells_are_means_over_seeds_and_one_plan_has_no_spread_before():
     assert cell(found, "random", 50).before == spread([1.0, 2, 3])
 
 
+# t with 2 degrees of freedom is above 4.303 in 2.5%; times sqrt(1 + 1/3) that is 4.97.
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (4.1, "Right after pruning, at 50%, gradient beats random by more than two of random's "),
-        (4.0, "Right after pruning, at 50%, no score beats random by more than two of random's "),
-        (-0.1, "own standard deviations (random 2.00 ± 1.00, gradient -0.10 points, 3 seeds; no "),
+        (
+            2 + 4.97,
+            "at 50%, gradient +4.97 is better than random choice. Random: 2.00 ± 1.00 points",
+        ),
+        (6.96, "at 50%, no score differs significantly from random choice (gradient +4.96)."),
+        (-2.97, "at 50%, gradient -4.97 is worse than random choice."),
+        (
+            2 + 1.00,
+            "n = 3 plans; t-test for one more draw, p < 0.05 after Holm's correction for 1 ",
+        ),
+        (3.00, "the smallest difference that would have been found is 4.97."),
     ],
 )
 def test_what_is_said_follows_from_the_numbers(value, sentence):
     found = rows({"gradient": [value] * 3, "random": [1.0, 2.0, 3.0]})
     said = claims(found, {}, metric="points")
     assert len(said) == 2 and sentence in said[0]
-    assert ("worse than random by as much" in said[0]) == (value < 0)
+    assert said[0].startswith("Right after pruning, ") and said[1].startswith("After fine-tuning, ")
+
+
+def test_every_score_is_named_in_every_cell():
+    found = rows({"b": [99.0], "c": [3.0], "a": [2.5], "d": [-90.0], "random": [1.0, 2.0, 3.0]})
+    assert (
+        "; ".join(
+            (
+                "b +97.00 is better than random choice",
+                "d -92.00 is worse than random choice",
+                "the others do not differ significantly (c +1.00, a +0.50). Random",
+            )
+        )
+        in claims(found, {}, metric="points")[0]
+    )
+
+
+def test_random_plans_that_are_all_as_good_allow_no_test():
+    found = rows({"gradient": [5.0], "random": [1.0, 1.0, 1.0]})
+    said = claims(found, {}, metric="points")[0]
+    assert "at 50%, all 3 random plans have the same points, 1.00, so that no score can" in said
+
+
+@pytest.mark.parametrize("draws", [3, 10])
+@pytest.mark.parametrize(("finetunings", "plan_sd"), [(1, 1.0), (3, 0.0), (3, 2.0)])
+def test_if_scores_are_as_good_as_random_few_are_called_different(draws, finetunings, plan_sd):
+    # Null data: every plan is as good as a random one, and each fine-tuning adds its own noise.
+    random = np.random.default_rng(1)
+    trials, scores, noise_sd = 1500, 8, 1.0
+    one, family = 0, 0
+    for _ in range(trials):
+        drawn = random.normal(0, plan_sd, draws) + random.normal(0, noise_sd, draws)
+        noise = random.normal(0, noise_sd, (scores, finetunings)).mean(1)
+        values = random.normal(0, plan_sd, scores) + noise
+        test = compare_with_random(
+            spread(drawn.tolist()), dict(zip("abcdefgh", values, strict=True))
+        )
+        one += test.scores["a"].p_value < 0.05
+        family += any(each.significant for each in test.scores.values())
+    error = 3 * math.sqrt(0.05 * 0.95 / trials)
+    assert one / trials < 0.05 + error
+    assert family / trials < 0.05 + error
+    if finetunings == 1:  # then the test is exact
+        assert one / trials > 0.05 - error
+
+
+def test_the_tests_are_in_the_tables(tmp_path):
+    report = Report.of(compared(subject(), tmp_path))
+    report.save(tmp_path, title="Made up")
+    content = json.loads((tmp_path / "compare.json").read_text())
+    text = (tmp_path / "compare.md").read_text()
+    assert "| when " in text and "as one more draw from the distribution of random's" in text
+    for each in content["tests"]:
+        assert each["random"]["n"] > 1 and each["level"] == 0.05
+        for test in each["scores"].values():
+            assert 0 <= test["p_value"] <= test["holm"] <= 1
+    assert {each["when"] for each in content["tests"]} == {"before", "after"}
 
 
 def test_nothing_is_said_of_one_seed():
