@@ -171,6 +171,16 @@ def compare(
             rich_help_panel=_CHOICE,
         ),
     ] = 3,
+    random_seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many draws of random heads, if more are wanted: scores are tested against "
+            "them, and with three draws only large differences can be found.",
+            show_default="--seeds",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
     tune: Annotated[
         list[str] | None,
         typer.Option(
@@ -257,6 +267,7 @@ def compare(
             scores=score or [name for name in IMPORTANCE if name != "random"],
             percents=sorted(set(percent or (25.0, 50.0, 75.0))),
             seeds=range(1, seeds + 1),
+            random_seeds=None if random_seeds is None else range(1, random_seeds + 1),
             folder=output,
             tuned=tune,
             at_least=at_least,

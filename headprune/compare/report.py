@@ -197,7 +197,8 @@ class Report:
         return rows
 
     def _notes(self) -> list[str]:
-        seeds = len({row.seed for row in self.comparison.rows})
+        draws = len({row.seed for row in self.comparison.rows if row.score == "random"})
+        seeds = len({row.seed for row in self.comparison.rows if row.score != "random"}) or draws
         ablation = self.comparison.scores["ablation"].settings.get("metric")
         component = self.comparison.component
         fair = ""
@@ -209,14 +210,15 @@ class Report:
         )
         return [
             *([] if component is None else [which]),
-            f"- Mean ± sample standard deviation over {seeds} seeds. A seed draws the random heads "
+            f"- Mean ± sample standard deviation over {seeds} seeds"
+            f"{f' ({draws} of random)' if draws != seeds else ''}. A seed draws the random heads "
             "and the fine-tuning's chances; the heads of the other scores are the same for every "
             "seed, so right after pruning they have one value.",
             f"- not pruned: the model as it was given{fair}.",
-            "- Tests against random choice: a score chooses one plan, so its value (the "
-            "mean where it was fine-tuned) is tested as one more draw from the distribution of "
-            f"random's {seeds} values: t with {seeds - 1} degrees of freedom, scale sd x "
-            "sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one percentage at one moment. If no "
+            "- Tests against random choice: a score chooses one plan, so its value (the mean where "
+            "it was fine-tuned) is tested as one more draw from the distribution of random's "
+            f"{draws} values: t with {draws - 1} degrees of freedom, scale sd x sqrt(1 + 1/n), "
+            "two-sided. Holm's correction is for the scores of one percentage at one moment. If no "
             f"score differed from random, any would be called different in at most {LEVEL:.0%} of "
             "such cells.",
             f"- ablation: drop of the {ablation}, measured on other examples than the other scores "

@@ -70,6 +70,7 @@ def compare(
     percents: Sequence[float],
     seeds: Sequence[int],
     folder: Path,
+    random_seeds: Sequence[int] | None = None,
     tuned: Sequence[str] | None = None,
     at_least: int = 1,
     component: str | None = None,
@@ -85,6 +86,8 @@ def compare(
         percents: shares of all heads to prune.
         seeds: of fine-tunings and random draws.
         folder: for the numbers.
+        random_seeds: of random draws, if others than ``seeds``; the more there are, the smaller
+            the differences to random choice that can be found.
         tuned: fine-tune the models of these scores (and of ``random``) only; default: of all.
         at_least: heads that every layer keeps, by any score.
         component: prune this component alone; the percentages are of its heads then. Scores that
@@ -119,7 +122,8 @@ def compare(
     compared = [name for name in names if name in (*scores, "random")]
     for percent in percents:
         for name in compared:
-            for seed in seeds:
+            drawn = random_seeds if name == "random" and random_seeds is not None else seeds
+            for seed in drawn:
                 plans.append((name, percent, seed, choose(found[name], percent, seed)))
     rows = []
     for number, (name, percent, seed, plan) in enumerate(plans):

@@ -235,6 +235,15 @@ def test_the_report_has_tables_claims_and_figures(tmp_path):
             assert (tmp_path / f"{name}{suffix}").stat().st_size > 1000
 
 
+def test_random_may_be_drawn_more_often(tmp_path):
+    result = compared(subject(), tmp_path, random_seeds=range(1, 6))
+    assert {row.seed for row in result.rows if row.score == "random"} == {1, 2, 3, 4, 5}
+    assert {row.seed for row in result.rows if row.score == "gradient"} == {1, 2, 3}
+    text = Report.of(result).markdown(title="T")
+    assert "over 3 seeds (5 of random)." in text
+    assert "random's 5 values: t with 4 degrees of freedom" in text
+
+
 def rows(values: dict[str, list[float]], *, percent: float = 50) -> list[Row]:
     return [
         Row(
