@@ -57,6 +57,7 @@ class Target(StrEnum):
     fairseq = "fairseq"
     ctranslate2 = "ctranslate2"
     onnx = "onnx"
+    transformers = "transformers"
 
 
 def main() -> None:
@@ -329,15 +330,15 @@ def export(
     model: Annotated[
         Path,
         typer.Argument(
-            help="A checkpoint of fairseq's Transformer, head-pruned or not; for onnx a Hugging "
-            "Face folder."
+            help="A checkpoint of fairseq's Transformer, head-pruned or not; for onnx and "
+            "transformers a Hugging Face folder."
         ),
     ],
     to: Annotated[
         Target,
         typer.Option(
             help="fairseq: stock fairseq's transformer; ctranslate2: its fast runtime; onnx: "
-            "BERT and its relatives."
+            "BERT and its relatives; transformers: its own classes, in every version."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="File, or folder, to write.")],
@@ -367,12 +368,20 @@ def export(
 
     --to onnx writes a folder with model.onnx, for batches and sentences of any size. It is written
     only if onnxruntime computes with it what the model does.
+
+    --to transformers does with a Hugging Face folder what --to fairseq does with a checkpoint:
+    zeros in place of the pruned heads. It is written only if its outputs are the pruned model's.
     """
     if to is not Target.ctranslate2 and (quantization or data):
         raise UsageError("--quantization and --data go with --to ctranslate2")
+    if to in (Target.onnx, Target.transformers) and not model.is_dir():
+        raise UsageError(f"{model}: not a folder; --to {to.value} takes a Hugging Face folder")
+    if to is Target.transformers:
+        with needing("exporting to transformers needs transformers"):
+            from hf_plugin.transformers_export import export_to_transformers
+        print(f"{output}: {export_to_transformers(model, output)}")
+        return
     if to is Target.onnx:
-        if not model.is_dir():
-            raise UsageError(f"{model}: not a folder; --to onnx takes a Hugging Face folder")
         with needing(
             "exporting to ONNX needs transformers, onnx, onnxscript and onnxruntime",
             install="pip install transformers onnx onnxscript onnxruntime",

@@ -7,6 +7,7 @@ from transformers import PreTrainedModel
 
 from headprune.scores.fingerprint import fingerprint
 from hf_plugin.families import attentions
+from hf_plugin.headless import Weightless
 
 
 def model_fingerprint(model: PreTrainedModel) -> str:
@@ -21,4 +22,11 @@ def model_fingerprint(model: PreTrainedModel) -> str:
         for layer, attention in enumerate(layers)
         if attention.uniform
     }
-    return fingerprint({**model.state_dict(), **uniform})
+    # Files of old hold the empty weights of layers without heads, and their names count.
+    empty = {
+        f"{name}.{part}": tensor
+        for name, module in model.named_modules()
+        if isinstance(module, Weightless)
+        for part, tensor in module.named_buffers()
+    }
+    return fingerprint({**model.state_dict(), **empty, **uniform})

@@ -24,7 +24,8 @@ from hf_plugin.quiet import quieten
 from hf_plugin.surgery import head_plan
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx")
-_NOT_COPIED = (*_WEIGHTS, "*.ot", "*.gguf", "*.index.json", "openvino_*", "checkpoint-*", ".git")
+NOT_COPIED = (*_WEIGHTS, "*.ot", "*.gguf", "*.index.json", "openvino_*", "checkpoint-*", ".git")
+"""Files and folders beside a model that do not belong to another form of it."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class Pruned:
         """
         require_outside(path, self.source)
         with new_folder(path) as temporary:
-            unwanted = shutil.ignore_patterns(*_NOT_COPIED)
+            unwanted = shutil.ignore_patterns(*NOT_COPIED)
             shutil.copytree(self.source, temporary, ignore=unwanted, dirs_exist_ok=True)
             self.model.save_pretrained(temporary)
 

@@ -1,14 +1,21 @@
 """Attentions of which no head is left: nothing is computed but the output projection's bias.
 
 transformers' own code would run on empty tensors, which some families cannot reshape, ONNX Runtime
-and quantised kernels refuse, and a key-value cache takes for an empty sentence.
+and quantised kernels refuse, and a key-value cache takes for an empty sentence. The empty weights
+themselves are buffers that are not saved: accelerate and safetensors take two empty tensors for one
+that is shared, and optimizers and distributed training have nothing to do with them.
+
+This file is written beside each pruned model, for ``modeling_headpruned``, so it imports nothing
+of headprune.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.models.bart.modeling_bart import BartAttention
 from transformers.models.bert.modeling_bert import BertSelfAttention
@@ -22,7 +29,20 @@ from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
 from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaSelfAttention
 
 
-class BiasAlone(nn.Linear):
+class Weightless(NonDynamicallyQuantizableLinear):  # torchao and torch leave it as it is
+    """A linear layer with an empty weight matrix."""
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+        for name in self._buffers:  # older files have them
+            state_dict.pop(f"{prefix}{name}", None)
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+
+class NoHeads(Weightless):
+    """A projection to the queries, keys or values of no head: x (... x C) becomes ... x 0."""
+
+
+class BiasAlone(Weightless):
     """A linear layer without inputs."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -108,8 +128,21 @@ def can_be_headless(attention: nn.Module) -> bool:
     return type(attention) in _HEADLESS or isinstance(attention, HeadlessAttention)
 
 
-def make_headless(attention: nn.Module, output: nn.Linear) -> None:
-    """Let an attention whose weights are all cut, and its output projection, compute nothing."""
+def make_headless(attention: nn.Module, inputs: Iterable[nn.Linear], output: nn.Linear) -> None:
+    """Let an attention whose weights are all cut compute nothing.
+
+    Args:
+        attention: the module.
+        inputs: its projections to queries, keys and values.
+        output: its output projection.
+    """
     if not isinstance(attention, HeadlessAttention):
         attention.__class__ = _HEADLESS[type(attention)]
+    for linear in inputs:
+        linear.__class__ = NoHeads
     output.__class__ = BiasAlone
+    for linear in (*inputs, output):
+        for name, parameter in list(linear._parameters.items()):
+            if parameter is not None and not parameter.numel():
+                delattr(linear, name)
+                linear.register_buffer(name, parameter.detach(), persistent=False)

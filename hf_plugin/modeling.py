@@ -2,13 +2,16 @@
 
 For each family, ``BertConfig`` say, there is a ``HeadPrunedBertConfig`` with the kept heads in it,
 of model type ``headpruned-bert``, and for each of the family's models a pruned one, registered
-with the Auto classes under that type. The stock classes are left as they are: without this package
-transformers says that it does not know the model type ``headpruned-bert``.
+with the Auto classes under that type. The stock classes are left as they are, but that their
+``from_pretrained`` gives a pruned model where the config is of one. Without this package
+transformers asks for ``trust_remote_code``, and then runs ``modeling_headpruned`` from the folder.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
+import re
 from typing import Any, SupportsIndex
 
 import torch
@@ -25,9 +28,12 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
 
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
-from hf_plugin.families import FAMILIES, PREFIX, attentions, family_of
+from hf_plugin.families import attentions, family_of
+from hf_plugin.head_names import FAMILIES, PREFIX
+from hf_plugin.pruned_files import BY_HEAD, PrunedConfig, PrunedFiles, expect_layout
 from hf_plugin.surgery import Heads, cut_to, head_plan, make_uniform, plan_after
 
+_PRUNED = "HeadPruned"
 FORMS = ("remove", "uniform")
 _HEADS = dict[str, list[list[int]]] | None
 CONFIGS: dict[type[PreTrainedConfig], type[PreTrainedConfig]] = {}
@@ -35,7 +41,7 @@ MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}
 """For each stock class of a known family, the class of its pruned ones."""
 
 
-class HeadPrunedModel:
+class HeadPrunedModel(PrunedFiles):
     """What makes a model class a pruned one: its weights are cut as its config says."""
 
     def __init__(self, config: PreTrainedConfig, *inputs: Any, **options: Any) -> None:
@@ -44,15 +50,34 @@ class HeadPrunedModel:
         kept, present = _configured_plans(config, self)
         cut_to(self, present)
         make_uniform(self, kept)
+        empty = []
+        for layers in attentions(self).values():
+            for number, attention in enumerate(layers):
+                for linear in attention.queries:
+                    expect_layout(linear)
+                if not attention.present:  # older files have empty tensors, which are not needed
+                    names = attention.names
+                    parts = "|".join(map(re.escape, (*names.inputs, *names.optional, names.output)))
+                    empty.append(rf"{re.escape(names.layers)}\.{number}\.({parts})\.(weight|bias)$")
+        ignored = self._keys_to_ignore_on_load_unexpected
+        self._keys_to_ignore_on_load_unexpected = {*(ignored or ()), *empty}
 
     @classmethod
     def from_pretrained(cls, *inputs: Any, **options: Any) -> Any:
-        """As of the class that it is made of."""
-        loaded = super().from_pretrained(*inputs, **options)  # type: ignore[misc]
+        """As of the class that it is made of.
+
+        Raises:
+            UsageError: quantisation of a model with uniform heads.
+        """
+        loaded = super().from_pretrained(*inputs, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        for parameter in model.parameters():
-            if not parameter.numel():  # loading makes new parameters; see cut_to
-                parameter.requires_grad_(False)
+        quantised = getattr(model.config, "quantization_config", None) is not None
+        if quantised and model.config.uniform_heads:
+            raise UsageError(
+                "a model in form uniform cannot be quantised while it is loaded, as queries would "
+                "no longer be multiplied by 0; export it with `headprune export --to transformers` "
+                "and quantise that"
+            )
         return loaded
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
@@ -115,6 +140,7 @@ def prune_heads(
     config.__class__ = CONFIGS.get(type(stock), type(stock))
     vars(config).pop("model_type", None)  # a config that was read from JSON has one of its own
     config.kept_heads, config.uniform_heads = _as_json(model)
+    config.uniform_layout = BY_HEAD
     for module in model.modules():
         if getattr(module, "config", None) is stock:
             setattr(module, "config", config)  # noqa: B010  (nn.Module's types forbid the plain form)
@@ -200,14 +226,22 @@ def _by_component(config: PreTrainedConfig, key: str, *, elsewhere: set[str]) ->
 def _register(family: str) -> None:
     """Make the pruned classes of ``family`` and tell the Auto classes about them."""
     stock = CONFIG_MAPPING[family]
+    code = "modeling_headpruned"
+    auto_map = {"AutoConfig": f"{code}.{_PRUNED}{stock.__name__}"}
     config = _named(
         stock,
         {
             "model_type": f"{PREFIX}{family}",
             "kept_heads": None,
             "uniform_heads": None,
-            "__annotations__": dict.fromkeys(("kept_heads", "uniform_heads"), _HEADS),
+            "uniform_layout": None,
+            "__annotations__": {
+                **dict.fromkeys(("kept_heads", "uniform_heads"), _HEADS),
+                "uniform_layout": str | None,
+            },
+            "code_by_auto_class": auto_map,
         },
+        PrunedConfig,
     )
     CONFIGS[stock] = config
     AutoConfig.register(config.model_type, config)
@@ -220,6 +254,7 @@ def _register(family: str) -> None:
         if model not in MODELS:
             MODELS[model] = _named(model, {"config_class": config}, HeadPrunedModel)
         auto.register(config, MODELS[model])
+        auto_map[auto.__name__] = f"{code}.{_PRUNED}{model.__name__}"
     tokenizer = TOKENIZER_MAPPING.get(stock, None)
     if tokenizer is not None:
         AutoTokenizer.register(config, tokenizer)
@@ -230,7 +265,7 @@ def _named(stock: type, namespace: dict[str, Any], *mixins: type) -> Any:
 
     The first one of a name stays: a user's own class may be called as a stock one.
     """
-    name = f"HeadPruned{stock.__name__}"
+    name = f"{_PRUNED}{stock.__name__}"
     made = type(name, (*mixins, stock), {"__module__": __name__, **namespace})
     globals().setdefault(name, made)
     return made
@@ -238,3 +273,40 @@ def _named(stock: type, namespace: dict[str, Any], *mixins: type) -> Any:
 
 for _family in FAMILIES:
     _register(_family)
+
+
+def _read_pruned_folders() -> None:
+    """Let ``from_pretrained`` of a stock class give the pruned one where the config is of one.
+
+    Every other call is passed on as it is.
+    """
+    stock_from_pretrained = PreTrainedModel.from_pretrained.__func__  # type: ignore[attr-defined]
+
+    @functools.wraps(stock_from_pretrained)
+    def from_pretrained(
+        cls: type[PreTrainedModel], name: Any, *inputs: Any, config: Any = None, **options: Any
+    ) -> Any:
+        if _is_of_pruned(cls, name if config is None else config, options):
+            return pruned_class(cls).from_pretrained(name, *inputs, config=config, **options)
+        return stock_from_pretrained(cls, name, *inputs, config=config, **options)
+
+    PreTrainedModel.from_pretrained = classmethod(from_pretrained)  # type: ignore[assignment,arg-type]
+
+
+def _is_of_pruned(cls: type[PreTrainedModel], config: Any, options: dict[str, Any]) -> bool:
+    """Whether a stock class is asked for a model whose config is that of a pruned one."""
+    of_class = CONFIGS.get(getattr(cls, "config_class", None) or PreTrainedConfig)
+    if of_class is None or issubclass(cls, HeadPrunedModel) or config is None:
+        return False
+    if isinstance(config, PreTrainedConfig):
+        return isinstance(config, of_class)
+    places = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+    given = {name: options[name] for name in places if name in options}
+    try:
+        content, _ = PreTrainedConfig.get_config_dict(config, **given)
+    except Exception:  # transformers says itself what is wrong
+        return False
+    return bool(content.get("model_type") == of_class.model_type)
+
+
+_read_pruned_folders()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import shutil
 import warnings
@@ -21,12 +20,10 @@ from headprune.folders import new_folder
 from headprune.plan import HeadPlan
 from hf_plugin.families import is_decoder_alone
 from hf_plugin.folders import Folder
+from hf_plugin.random_batches import SHAPES, random_batch
 
 TOLERANCE = 1e-4
 """What an output may differ by, relative to the largest of the outputs where that is above 1."""
-
-SHAPES = ((2, 7), (1, 3), (5, 20))
-"""Sentences and tokens of the batches that are compared; the first one is exported with."""
 
 _BESIDE = ("*.json", "*.txt", "*.model", "*.jinja")
 """Files of a model's folder that come along: config and tokenizer."""
@@ -74,7 +71,7 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
         raise UsageError(f"{path}: --to onnx is not for multiple choice")
     with new_folder(output) as temporary:
         model = folder.load_model().float().eval()
-        batches = [_batch(model, *shape, seed=seed) for seed, shape in enumerate(SHAPES)]
+        batches = [random_batch(model, *shape, seed=seed) for seed, shape in enumerate(SHAPES)]
         outputs = tuple(model(**batches[0]).keys())
         file = temporary / "model.onnx"
         _write(model, file, batch=batches[0], outputs=outputs)
@@ -89,21 +86,6 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
                 if not beside.name.endswith(".index.json"):
                     shutil.copy(beside, temporary)
     return OnnxExport(folder.plan, tuple(batches[0]), outputs, difference)
-
-
-def _batch(model: PreTrainedModel, sentences: int, length: int, *, seed: int) -> dict[str, Tensor]:
-    """Random tokens, B x T each; the last sentence ends with padding."""
-    generator = torch.Generator().manual_seed(seed)
-    config = model.config
-    padding = config.pad_token_id or 0
-    ids = torch.randint(0, config.vocab_size, (sentences, length), generator=generator)
-    ids[ids == padding] = (padding + 1) % config.vocab_size
-    ids[-1, length - 1 :] = padding
-    batch = {"input_ids": ids, "attention_mask": (ids != padding).long()}
-    kinds = getattr(config, "type_vocab_size", 0)
-    if kinds > 1 and "token_type_ids" in inspect.signature(model.forward).parameters:
-        batch["token_type_ids"] = torch.randint(0, kinds, ids.shape, generator=generator)
-    return batch
 
 
 def _write(

@@ -284,14 +284,22 @@ def _layer(given: object, *, layers: int, component: str) -> int:
     return int(given) % layers
 
 
+def numbers_of(given: Any) -> Any:
+    """A list of numbers where they are given as a tensor, an array, or a list of such scalars."""
+    if isinstance(given, (Tensor, np.ndarray)):
+        return given.tolist()
+    if isinstance(given, (list, tuple)):
+        return [each.item() if isinstance(each, Tensor) else each for each in given]
+    return given
+
+
 def _heads(given: object, *, total: int, where: str) -> set[int]:
     """The heads to prune, each of which must exist in the unpruned model."""
-    numbers = given.tolist() if isinstance(given, (Tensor, np.ndarray)) else given
+    numbers = numbers_of(given)
     if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
         raise UsageError(f"{where}: give heads as a list, not {given!r}")
     heads = set()
-    for number in numbers:
-        head = number.item() if isinstance(number, Tensor) and number.numel() == 1 else number
+    for head in numbers:
         if not is_whole(head) or not 0 <= head < total:
             raise UsageError(
                 f"{where} has no head {head!r}, the unpruned model has {total} (0 to {total - 1})"
@@ -315,10 +323,9 @@ def _cut_attention(attention: Attention, kept: tuple[int, ...], uniform: tuple[i
     output.in_features = output.weight.size(COLUMNS)
     attention.set_heads(kept=kept, uniform=uniform, heads=heads)
     if not attention.present:
-        make_headless(attention.module, output)
+        make_headless(attention.module, attention.inputs, output)
 
 
 def _cut_parameter(parameter: Tensor, kept: Sequence[int], *, heads: int, dim: int) -> nn.Parameter:
     part = cut(parameter.detach(), kept, heads=heads, dim=dim)
-    # An empty parameter never gets a gradient, for which distributed training would wait.
-    return nn.Parameter(part, requires_grad=parameter.requires_grad and part.numel() > 0)
+    return nn.Parameter(part, requires_grad=parameter.requires_grad)

@@ -11,8 +11,8 @@ from transformers import (
 )
 
 from headprune.errors import DataError, UsageError
-from hf_plugin.families import PREFIX
 from hf_plugin.glue.tasks import Task
+from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
 
 

@@ -13,7 +13,8 @@ from transformers.utils.generic import ModelOutput
 
 from headprune.errors import DataError, UsageError
 from headprune.scores.scored_model import Outcome, See, evaluating
-from hf_plugin.families import FAMILIES, Attention, attentions, family_of, is_decoder_alone
+from hf_plugin.families import Attention, attentions, family_of, is_decoder_alone
+from hf_plugin.head_names import FAMILIES
 from hf_plugin.scores.losses import IGNORED, correct_predictions, example_losses
 from hf_plugin.surgery import masked_heads
 

@@ -63,7 +63,8 @@ def test_round_trip(family, plan, auto, tmp_path):
     assert type(loaded) is type(model)
     assert loaded.config.model_type == f"headpruned-{family}"
     assert hf_plugin.head_plan(loaded) == plan_for(family, plan)
-    assert torch.equal(first(loaded), first(model))
+    # Weights that lie in memory as they do in a file may be multiplied in another order.
+    assert torch.equal(first(clone(loaded)), first(model))
 
 
 def test_save_load_prune_save_load(tmp_path):
@@ -206,21 +207,6 @@ def test_a_broken_config_is_one_clear_line(kept, message, tmp_path):
         AutoModelForSequenceClassification.from_pretrained(tmp_path)
     line = str(caught.value)
     assert str(tmp_path) in line and message in line and "\n" not in line
-
-
-def test_stock_class_refuses_a_pruned_folder(tmp_path):
-    pruned().save_pretrained(tmp_path)
-    with pytest.raises(RuntimeError, match="size"):
-        BertForSequenceClassification.from_pretrained(tmp_path)
-
-
-@pytest.mark.slow
-def test_without_the_plugin_transformers_does_not_know_the_type(tmp_path):
-    pruned().save_pretrained(tmp_path)
-    code = f"import transformers; transformers.AutoModel.from_pretrained({str(tmp_path)!r})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode != 0
-    assert "model type `headpruned-bert` but Transformers does not recognize" in done.stderr
 
 
 class Mine(BertPreTrainedModel):

@@ -78,7 +78,7 @@ def as_transformers_4_wrote(folder, model, heads) -> None:
     hf_plugin.prune_heads(model, heads).save_pretrained(folder)
     path = folder / "config.json"
     config = json.loads(path.read_text())
-    for key in ("kept_heads", "uniform_heads"):
+    for key in ("kept_heads", "uniform_heads", "auto_map", "headprune", "transformers_weights"):
         config.pop(key, None)
     config["model_type"] = config["model_type"].removeprefix("headpruned-")
     config["architectures"] = [name.removeprefix("HeadPruned") for name in config["architectures"]]
