@@ -28,6 +28,7 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
 
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
+from hf_plugin.adapters import prepare_peft
 from hf_plugin.families import attentions, family_of
 from hf_plugin.head_names import FAMILIES, PREFIX
 from hf_plugin.pruned_files import BY_HEAD, PrunedConfig, PrunedFiles, expect_layout
@@ -41,10 +42,25 @@ MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}
 """For each stock class of a known family, the class of its pruned ones."""
 
 
+class _PrunedConfig(PrunedConfig):
+    """A config that tells peft of pruned models, which asks a model's config what model it is."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As of the class that it is made of."""
+        prepare_peft()
+        return super().to_dict()
+
+
 class HeadPrunedModel(PrunedFiles):
     """What makes a model class a pruned one: its weights are cut as its config says."""
 
     def __init__(self, config: PreTrainedConfig, *inputs: Any, **options: Any) -> None:
+        if getattr(config, "quantization_config", None) is not None and config.uniform_heads:
+            raise UsageError(
+                "a model in form uniform cannot be quantised while it is loaded, as queries would "
+                "no longer be multiplied by 0; quantise it afterwards, or what `headprune export "
+                "--to transformers` writes"
+            )
         super().__init__(config, *inputs, **options)  # type: ignore[call-arg]
         assert isinstance(self, PreTrainedModel)
         kept, present = _configured_plans(config, self)
@@ -61,24 +77,6 @@ class HeadPrunedModel(PrunedFiles):
                     empty.append(rf"{re.escape(names.layers)}\.{number}\.({parts})\.(weight|bias)$")
         ignored = self._keys_to_ignore_on_load_unexpected
         self._keys_to_ignore_on_load_unexpected = {*(ignored or ()), *empty}
-
-    @classmethod
-    def from_pretrained(cls, *inputs: Any, **options: Any) -> Any:
-        """As of the class that it is made of.
-
-        Raises:
-            UsageError: quantisation of a model with uniform heads.
-        """
-        loaded = super().from_pretrained(*inputs, **options)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        quantised = getattr(model.config, "quantization_config", None) is not None
-        if quantised and model.config.uniform_heads:
-            raise UsageError(
-                "a model in form uniform cannot be quantised while it is loaded, as queries would "
-                "no longer be multiplied by 0; export it with `headprune export --to transformers` "
-                "and quantise that"
-            )
-        return loaded
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """By the class that it is made of: another process may have no pruned class of it yet."""
@@ -241,7 +239,7 @@ def _register(family: str) -> None:
             },
             "code_by_auto_class": auto_map,
         },
-        PrunedConfig,
+        _PrunedConfig,
     )
     CONFIGS[stock] = config
     AutoConfig.register(config.model_type, config)

@@ -35,6 +35,8 @@ class HeadPrunedModel(PrunedFiles):
     """What makes a model class a pruned one: its weights are cut as its config says."""
 
     def __init__(self, config: Any, *inputs: Any, **options: Any) -> None:
+        if getattr(config, "quantization_config", None) is not None and config.uniform_heads:
+            raise ValueError("a model with uniform heads cannot be quantised while it is loaded")
         super().__init__(config, *inputs, **options)  # type: ignore[call-arg]
         family = config.model_type.removeprefix(PREFIX)
         base: nn.Module = self.base_model  # type: ignore[attr-defined]

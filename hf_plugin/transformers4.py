@@ -132,10 +132,10 @@ def _masking(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def with_masks(self: Any, *inputs: Any, **options: Any) -> Any:
         if all(options.get(name) is None for name in MASKS):
-            for name in MASKS.keys() & options.keys() - _parameters(type(self)):
+            for name in MASKS.keys() & options.keys() - _parameters(type(self).forward):
                 del options[name]
             return call(self, *inputs, **options)
-        if MASKS.keys() & options.keys() <= _parameters(type(self)):
+        if MASKS.keys() & options.keys() <= _parameters(type(self).forward):
             return call(self, *inputs, **options)  # a forward of the user's own, for transformers 4
         given = {name: options.pop(name, None) for name in MASKS}
         with masked(self, _gates(self, given)):
@@ -145,9 +145,9 @@ def _masking(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _parameters(kind: Any) -> frozenset[str]:
+def _parameters(forward: Callable[..., Any]) -> frozenset[str]:
     """The names of the arguments of a model's forward pass."""
-    return frozenset(inspect.signature(kind.forward).parameters)
+    return frozenset(inspect.signature(forward).parameters)
 
 
 def _gates(model: PreTrainedModel, given: Mapping[str, Tensor | None]) -> dict[str, Tensor]:

@@ -9,15 +9,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 from huggingface_hub import ModelCard
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from transformers import (
     AutoModel,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     PreTrainedModel,
+    TorchAoConfig,
 )
 
 import hf_plugin
+from headprune import UsageError
+from hf_plugin.headless import Weightless
 from tests.hf_plugin.models import FAMILIES, SOME, batch, build, clone, first, plan_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -152,6 +157,90 @@ def test_lora(form, targets, tmp_path: Path):
     with torch.no_grad():
         close(again(**batch()).logits, expected)
         close(again.merge_and_unload()(**batch()).logits, expected)
+
+
+def adapted(model, kind: str, **options):
+    peft = pytest.importorskip("peft")
+    config = getattr(peft, kind)(task_type="SEQ_CLS", **options)
+    return peft.get_peft_model(model, config).eval()
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize("kind", ["LoraConfig", "IA3Config"])
+def test_peft_finds_the_defaults_of_the_family(kind):
+    one, stock = (
+        adapted(pruned(), kind),
+        adapted(build("bert", AutoModelForSequenceClassification), kind),
+    )
+    targets = one.peft_config["default"].target_modules
+    assert targets and targets == stock.peft_config["default"].target_modules
+    one(**batch(), labels=torch.tensor([0, 1])).loss.backward()
+
+
+def test_dora_of_a_layer_without_heads_is_refused():
+    with pytest.raises(UsageError, match="use_dora=True divides by the norm"):
+        adapted(pruned(), "LoraConfig", use_dora=True, target_modules=["dense"])
+    options = {"use_dora": True, "target_modules": ["dense"]}
+    left_out = {"exclude_modules": r".*layer\.1\.attention\.output\.dense"}
+    model = adapted(pruned(), "LoraConfig", **options, **left_out)
+    close(model(**batch()).logits, first(pruned()))
+    full = adapted(build("bert", AutoModelForSequenceClassification), "LoraConfig", **options)
+    close(full(**batch()).logits, first(build("bert", AutoModelForSequenceClassification)))
+
+
+@forms
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
+def test_prefix_tuning(family, form):
+    whole = build(family, AutoModelForSequenceClassification)
+    options = {"num_virtual_tokens": 3}
+    prefixed = adapted(clone(whole), "PrefixTuningConfig", **options)
+    model = hf_plugin.prune_heads(clone(whole), SOME, form=form)
+    plain = first(model)
+    model = adapted(model, "PrefixTuningConfig", **options)
+    with torch.no_grad():
+        weight = prefixed.prompt_encoder["default"].embedding.weight.normal_()
+        model.prompt_encoder["default"].embedding.weight.copy_(weight)
+    assert not torch.allclose(model(**batch()).logits, plain, atol=1e-3)
+    if form == "remove":
+        with hf_plugin.masked(prefixed.get_base_model(), SOME):
+            expected = prefixed(**batch()).logits
+        close(model(**batch()).logits, expected)
+    model(**batch(), labels=torch.tensor([0, 1])).loss.backward()
+    gradient = model.prompt_encoder["default"].embedding.weight.grad
+    assert gradient.isfinite().all() and (gradient != 0).any()
+
+
+def test_accelerator_saves_and_loads_layers_without_heads(tmp_path):
+    model = Accelerator(cpu=True).prepare(pruned())
+    expected = first(model)
+    accelerator = Accelerator(cpu=True)
+    model = accelerator.prepare(model)
+    accelerator.save_state(tmp_path)
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    accelerator.load_state(tmp_path)
+    assert torch.equal(first(model), expected)
+
+
+def test_linears_without_weights_are_marked_as_not_to_be_quantised():
+    """torchao's ``quantize_`` and its config for transformers leave this class out."""
+    empty = [module for module in pruned().modules() if isinstance(module, Weightless)]
+    assert len(empty) == 4
+    assert all(isinstance(module, NonDynamicallyQuantizableLinear) for module in empty)
+
+
+def test_torchao(tmp_path):
+    quantization = pytest.importorskip("torchao.quantization")
+    config = quantization.Int8WeightOnlyConfig()
+    model = pruned()
+    expected = first(model)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path, quantization_config=TorchAoConfig(config)
+    )
+    quantization.quantize_(model, config)
+    for quantised in (model, loaded):
+        assert 0 < (first(quantised) - expected).abs().max() < 0.1
 
 
 def test_push_to_hub_sends_the_files_that_from_pretrained_reads(tmp_path, monkeypatch):

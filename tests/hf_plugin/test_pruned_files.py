@@ -236,12 +236,9 @@ def test_the_code_lies_beside_the_config_of_pruned_models_alone(tmp_path):
 
 
 def test_quantising_a_uniform_model_while_it_is_loaded_is_refused(tmp_path):
-    pytest.importorskip("torchao")
-    from torchao.quantization import Int8WeightOnlyConfig
-    from transformers import TorchAoConfig
-
-    saved(tmp_path, form="uniform")
-    with pytest.raises(UsageError, match="form uniform cannot be quantised while it is loaded"):
-        AutoModel.from_pretrained(
-            tmp_path, quantization_config=TorchAoConfig(Int8WeightOnlyConfig())
-        )
+    model = saved(tmp_path, form="uniform")
+    for kind in (type(model), modeling_headpruned.HeadPrunedBertModel):
+        config = kind.config_class.from_pretrained(tmp_path)
+        config.quantization_config = {"quant_method": "torchao"}
+        with pytest.raises((UsageError, ValueError), match="cannot be quantised while it is"):
+            kind(config)
