@@ -13,13 +13,18 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from data_prep.lib.cli import progress, run
+from data_prep.lib.compressed import open_gzip
 from headprune.errors import DataError
 from headprune.files import atomic_path
+
+# In bytes. A longer line is no sentence, and a file without line feeds would fill the memory.
+LONGEST_LINE = 1 << 24
 
 _BREAKS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -33,7 +38,7 @@ def open_bytes(path: Path) -> BinaryIO:
     """
     try:
         if path.suffix == ".gz":
-            return gzip.open(path, "rb")  # type: ignore[return-value]
+            return open_gzip(path)
         return open(path, "rb")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -65,11 +70,22 @@ def sentence(line: bytes, *, name: str, number: int) -> str:
     return text if text.isprintable() else text.translate(_BREAKS)
 
 
-def decode(lines: Iterable[bytes], *, name: str) -> Iterator[str]:
-    """The lines of an open binary file as sentences; a broken compressed stream is a DataError."""
+def decode(file: BinaryIO, *, name: str) -> Iterator[str]:
+    """The lines of an open binary file as sentences.
+
+    Raises:
+        DataError: a line is not UTF-8 or longer than `LONGEST_LINE`, or a compressed stream is
+            broken.
+    """
     number = 0
     try:
+        lines = iter(partial(file.readline, LONGEST_LINE + 1), b"")
         for number, line in enumerate(lines, start=1):
+            if len(line) > LONGEST_LINE:
+                raise DataError(
+                    f"{name}: line {number} is longer than {LONGEST_LINE} bytes; "
+                    "a corpus has one sentence a line"
+                )
             yield sentence(line, name=name, number=number)
     except EOFError:
         raise DataError(f"{name}: the compressed file is cut off after line {number}") from None
