@@ -3,7 +3,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 default_url=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw
-pair=en-de merges=8000 from_dir="" url=""
+pair=en-de merges=8000 from_dir="" url="" downloading=()
 
 script_help() {
     cat <<HELP
@@ -19,6 +19,9 @@ validation (val) and the 1,000 of test_2016_flickr, for fairseq.
                    $default_url)
   --pair PAIR      en-de (default), de-en, en-fr or fr-en, where the files are to
                    be had
+  --no-known-checksums
+                   take what is downloaded, although the published checksums differ
+                   (with --url that is a note, not an error)
 
 ${common_help/MERGES/8000}
 
@@ -39,7 +42,8 @@ while [ $# -gt 0 ]; do
     case $1 in
         --pair) need_value "$@"; pair=$2; shift 2 ;;
         --from-dir) need_value "$@"; from_dir=$(absolute "$2"); shift 2 ;;
-        --url) need_url "$@"; url=${2%/}; shift 2 ;;
+        --url) need_url "$@"; url=$2; downloading+=(--url "$2"); shift 2 ;;
+        --no-known-checksums) downloading+=(--no-known-checksums); shift ;;
         *) common_option "$@"; shift "$used" ;;
     esac
 done
@@ -49,11 +53,8 @@ begin
 
 if [ -z "$from_dir" ]; then
     from_dir=$PWD/download
-    addresses=()
-    for name in train val test_2016_flickr; do
-        addresses+=("${url:-$default_url}/$name.$source_lang.gz" "${url:-$default_url}/$name.$target_lang.gz")
-    done
-    "$python" -m data_prep.lib.download --to download "${addresses[@]}" >/dev/null
+    "$python" -m data_prep.lib.multi30k --to download ${downloading[@]+"${downloading[@]}"} \
+        "$source_lang" "$target_lang"
 fi
 
 for names in train:train valid:val test:test_2016_flickr; do

@@ -3,7 +3,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 default_url=https://www.manythings.org/anki/deu-eng.zip
-pair=en-de merges=8000 valid=1000 test=1000 seed=1 from_dir="" url=""
+pair=en-de merges=8000 valid=1000 test=1000 seed=1 from_dir="" url="" sha256=()
 
 script_help() {
     cat <<HELP
@@ -18,6 +18,9 @@ of the list are for training.
                    lines of english<TAB>german, a third column is ignored
   --url URL        download the list into DIR/download (default, where there is no
                    --from-dir: $default_url)
+  --sha256 HEX     take only a list with this checksum (of deu.txt, unpacked). The
+                   list grows every month, so that none is known beforehand; that of
+                   2018-05-13 is recognised, and every other one noted
   --pair PAIR      en-de (default) or de-en
   --valid N        validation pairs (default: 1000)
   --test N         test pairs (default: 1000)
@@ -37,6 +40,12 @@ while [ $# -gt 0 ]; do
         --pair) need_value "$@"; pair=$2; shift 2 ;;
         --from-dir) need_value "$@"; from_dir=$(absolute "$2"); shift 2 ;;
         --url) need_url "$@"; url=$2; shift 2 ;;
+        --sha256)
+            need_value "$@"
+            [[ $2 =~ ^[0-9A-Fa-f]{64}$ ]] || usage_error "--sha256: '$2' is not 64 hexadecimal digits"
+            sha256=(--sha256 "$2")
+            shift 2
+            ;;
         --valid) need_positive "$@"; valid=$2; shift 2 ;;
         --test) need_positive "$@"; test=$2; shift 2 ;;
         --seed) need_number "$@"; seed=$2; shift 2 ;;
@@ -60,7 +69,8 @@ fi
 source_files+=("$list")
 
 step raw --in "$list" --out raw/{train,valid,test}.{en,de} \
-    --do data_prep.lib.tatoeba --valid "$valid" --test "$test" --seed "$seed" "$list" raw
+    --do data_prep.lib.tatoeba --valid "$valid" --test "$test" --seed "$seed" \
+    ${sha256[@]+"${sha256[@]}"} "$list" raw
 manifest_options+=(--seed "$seed")
 tokenise_all train valid test
 finish

@@ -80,7 +80,8 @@ while [ $# -gt 0 ]; do
         --attempts) need_positive "$@"; downloading+=(--attempts "$2"); shift 2 ;;
         --pause)
             need_value "$@"
-            [[ $2 =~ ^[0-9]+(\.[0-9]+)?$ ]] || usage_error "--pause: '$2' is not a number of seconds"
+            [[ $2 =~ ^[0-9]{1,3}(\.[0-9]{1,9})?$ ]] \
+                || usage_error "--pause: '$2' is not a number of seconds below 1000"
             downloading+=(--pause "$2")
             shift 2
             ;;

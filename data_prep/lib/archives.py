@@ -103,7 +103,7 @@ def _members(archive: Path) -> Iterator[Member]:
 
 
 @contextmanager
-def _naming_damage(archive: Path, last: list[str]) -> Iterator[None]:
+def _naming_damage(archive: Path, last: list[str], *, advice: str = "") -> Iterator[None]:
     """Turn the errors of damaged data into a DataError that says where they are."""
     try:
         yield
@@ -112,7 +112,7 @@ def _naming_damage(archive: Path, last: list[str]) -> Iterator[None]:
             raise
         raise DataError(
             f"{archive}: the archive is cut off or corrupt, at {printable(last[0])} "
-            f"({printable(str(error)) or 'early end'}); delete it to download it again"
+            f"({printable(str(error)) or 'early end'}){advice}"
         ) from None
 
 
@@ -148,7 +148,7 @@ def extract(archive: Path, groups: Sequence[Sequence[str]], folder: Path) -> lis
     wanted = {name for group in groups for name in group}
     had: set[str] = set()
     last = ["its beginning"]
-    with _naming_damage(archive, last):
+    with _naming_damage(archive, last, advice="; delete it to download it again"):
         for name, open_member in _members(archive):
             last[0] = name
             base = PurePosixPath(name).name

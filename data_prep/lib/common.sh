@@ -1,6 +1,7 @@
 # What the preparation scripts share: options, and the steps from raw text to bin/. Sourced by them.
 # shellcheck shell=bash
 set -euo pipefail
+unset CDPATH  # cd would go elsewhere, and print where
 
 data_prep_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 script_name=$(basename "$0")
@@ -33,7 +34,8 @@ Result, in DIR:
   prep.json   counts, options, versions, checksums; written last
 
 A second run skips every step that is done ("skip: ...") and does again what
-other options or changed inputs touch. A killed run goes on where it stopped.
+other options or changed inputs touch. A killed run goes on where it stopped. A
+run waits while another one is at work in the same folder.
 Exit status: 0 done, 1 bad data, 2 bad usage.'
 
 usage_error() {
@@ -75,6 +77,8 @@ need_positive() {
 need_url() {
     need_value "$@"
     [[ $2 =~ ^https?:// ]] || usage_error "$1: '$2' is not an http:// or https:// address"
+    [[ $2 =~ ^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#][!-~]*)?$ ]] \
+        || usage_error "$1: '$2' is not a valid address"
 }
 
 # Reads one common option from "$@" and sets used to the number of words it took.
@@ -114,10 +118,13 @@ set_pair() {
 
 absolute() {
     case $1 in
-        /*) echo "$1" ;;
-        *) echo "$PWD/$1" ;;
+        /*) printf '%s' "$1" ;;
+        *) printf '%s' "$PWD/$1" ;;
     esac
 }
+
+# Called when Python is at hand and nothing has been written; a script may have checks of its own.
+check_options() { :; }
 
 # An existing file, plain or .gz, for a name without .gz; ends the script where there is none.
 find_file() {
@@ -149,15 +156,17 @@ begin() {
     lacking=$("$python" -c 'import importlib.util as i, sys
 print(*(name for name in sys.argv[1:] if not i.find_spec(name)))' $needed)
     [ -z "$lacking" ] || usage_error "$python lacks $lacking; run 'make setup' first"
+    check_options
     if [ -z "$workers" ]; then
         workers=$("$python" -c 'from data_prep.lib.parallel import available_cores as n; print(n())')
     fi
+    # As an absolute path, since "cd -" and "mkdir -m" mean something else.
+    out=$(absolute "$out")
     mkdir -p "$out" 2>/dev/null || data_error "$out: cannot make this folder"
-    cd "$out"
-    if command -v flock >/dev/null; then
-        exec 9>.lock || data_error "$out: cannot write here"
-        flock -n 9 || data_error "$out: another preparation is at work here (it holds .lock)"
-    fi
+    cd "$out" 2>/dev/null || data_error "$out: cannot go into this folder"
+    { : >>.lock; } 2>/dev/null || data_error "$out: cannot write here"
+    exec 9>>.lock
+    "$python" -m data_prep.lib.lock 9 || exit
 }
 
 # step NAME --in FILES... --out FILES... --do MODULE ARGUMENTS...

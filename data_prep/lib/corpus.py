@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -136,6 +137,24 @@ def zip_equal(sides: Sequence[Iterator[str]], *, names: Sequence[str]) -> Iterat
 def read_parallel(*paths: str | Path) -> Iterator[tuple[str, ...]]:
     """The sentences of parallel text files, line by line; see `zip_equal` and `read`."""
     return zip_equal([read(path) for path in paths], names=[str(path) for path in paths])
+
+
+def text_digest(path: Path) -> str:
+    """The SHA-256, in hexadecimal, of a text file's bytes, decompressed where it is a .gz.
+
+    Raises:
+        DataError: no such file, or a damaged gzip file.
+    """
+    digest = hashlib.sha256()
+    with open_bytes(path) as file:
+        try:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        except EOFError:
+            raise DataError(f"{path}: the compressed file is cut off") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{path}: not a sound gzip file ({error})") from None
+    return digest.hexdigest()
 
 
 def count_lines(path: str | Path) -> int:

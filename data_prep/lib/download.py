@@ -2,7 +2,8 @@
 
 A file is fetched under the name ``NAME.part``; only when it is whole and its checksum is right does
 it get its name, and its SHA-256 a line in ``SHA256SUMS`` beside it (a file for ``sha256sum -c``).
-Later runs check it against that line.
+Later runs check it against that line. A file without a published checksum is read to its end if it
+is an archive, and refused if it is empty or a web page.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from tqdm import tqdm
 
+from data_prep.lib.archives import printable, verify
 from data_prep.lib.cli import positive, run
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
@@ -33,6 +35,11 @@ _BLOCK = 1 << 18
 # statuses that may pass: too many requests, and errors of the server or of what stands before it
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+_LONGEST_NAME = 255 - len(".rejected")
+_LONGEST_PAUSE = 3600.0
+_WEB_PAGE = re.compile(
+    rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -78,13 +85,20 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
+def algorithm_of(checksum: str) -> tuple[str, str]:
+    """The algorithm and the value of a checksum such as ``sha256:HEX``."""
+    algorithm, value = checksum.split(":", 1)
+    return algorithm, value
+
+
 def read_sums(folder: Path) -> dict[str, str]:
     """The checksums that are on record in a folder, by file name."""
     path = folder / SUMS
     if not path.exists():
         return {}
     sums = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines[:-1] if not lines[-1] else lines, start=1):
         match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
         if not match:
             raise DataError(f"{path}: line {number} is not a checksum and a file name")
@@ -98,6 +112,82 @@ def _record(folder: Path, name: str, value: str) -> None:
     write_text_atomically(folder / SUMS, "".join(lines))
 
 
+def check_address(url: str) -> str:
+    """Check an address that is to be downloaded, and return the name of the file that it ends in.
+
+    The name is decoded: ``%20`` is a space.
+
+    Raises:
+        UsageError: the address is not one of http or https, or does not end in the name of a file.
+    """
+    shown = printable(url)
+    if not url.isascii():
+        raise UsageError(f"{shown}: an address has no such letters; write them as %XX")
+    if not url.isprintable() or " " in url:
+        raise UsageError(
+            f"{shown}: an address has no spaces or control characters; write them as %XX"
+        )
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise UsageError(f"{shown}: not an address ({error})") from None
+    if parts.scheme not in ("http", "https"):
+        raise UsageError(f"{shown}: not an http:// or https:// address")
+    labels = (host or "").rstrip(".").split(".")
+    if port == 0 or not all(0 < len(label) < 64 for label in labels):
+        raise UsageError(f"{shown}: not an address (no server can have this name or port)")
+    if "@" in parts.netloc:
+        raise UsageError("an address with a user name or password cannot be downloaded from")
+    try:
+        name = unquote_to_bytes(parts.path.rsplit("/", 1)[-1]).decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{shown}: its %XX are not UTF-8") from None
+    if name in ("", ".", ".."):
+        raise UsageError(f"{shown}: the address does not end in the name of a file")
+    if "/" in name or not name.isprintable():
+        raise UsageError(f"{shown}: {printable(name)!r} cannot be the name of a file")
+    if len(name.encode()) > _LONGEST_NAME or name == SUMS:
+        raise UsageError(f"{shown}: the name at its end is too long, or taken; download it by hand")
+    return name
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Redirections to http and https only; urllib would follow one to ftp."""
+
+    def redirect_request(
+        self,
+        request: urllib.request.Request,
+        answer: Any,
+        code: int,
+        message: str,
+        headers: Any,
+        address: str,
+    ) -> urllib.request.Request | None:
+        if urlsplit(address).scheme not in ("http", "https"):
+            raise DataError(
+                f"{request.full_url}: redirects to {printable(address)}, "
+                "which is not an http:// or https:// address"
+            )
+        return super().redirect_request(request, answer, code, message, headers, address)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """What fetches http and https addresses, and no others (no file:, ftp: or data:)."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        _Redirects(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
 def _request(url: str, part: _Part) -> urllib.request.Request:
     request = urllib.request.Request(url, headers={"User-Agent": "Mozilla/5.0 (headprune)"})
     size, notes = part.size(), part.notes()
@@ -109,23 +199,39 @@ def _request(url: str, part: _Part) -> urllib.request.Request:
     return request
 
 
+def _size(text: str, *, url: str) -> int:
+    """A number of bytes, as a server tells it."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise DataError(f"{url}: the server sends an invalid length, {printable(text[:40])!r}")
+    return int(text)
+
+
 def _receive(url: str, part: _Part, patience: Patience) -> bool:
-    """Fetch what is missing of a file, as far as it comes; whether it is whole now."""
-    with urllib.request.urlopen(_request(url, part), timeout=patience.timeout) as answer:
+    """Fetch what is missing of a file, as far as it comes; True where it is whole now."""
+    with _opener().open(_request(url, part), timeout=patience.timeout) as answer:
         length = answer.headers.get("Content-Length")
         start = 0
+        whole = None
         if answer.status == 206:
             told = re.fullmatch(
-                r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", "")
+                r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)",
+                answer.headers.get("Content-Range", ""),
             )
             start = int(told[1]) if told else -1
             if start != part.size():
                 part.remove()
                 raise ConnectionError("the server sent another range than was asked for")
-        whole = start + int(length) if length else None
+            if told and told[2] != "*":
+                whole = int(told[2])
+        if length is not None and whole is None:
+            whole = start + _size(length, url=url)
         entity_tag = answer.headers.get("ETag", "")
         validator = entity_tag if entity_tag and not entity_tag.startswith("W/") else None
-        notes = {"url": url, "validator": validator or answer.headers.get("Last-Modified")}
+        notes = {
+            "url": url,
+            "validator": validator or answer.headers.get("Last-Modified"),
+            "length": whole,
+        }
         write_text_atomically(part.notes_path, json.dumps(notes))
         with (
             open(part.path, "ab" if start else "wb") as file,
@@ -143,6 +249,9 @@ def _receive(url: str, part: _Part, patience: Patience) -> bool:
             while block := answer.read1(_BLOCK):
                 file.write(block)
                 bar.update(len(block))
+    if whole is not None and part.size() > whole:
+        part.remove()
+        raise ConnectionError(f"the server sent more than the {whole} bytes that it announced")
     return whole is None or part.size() == whole
 
 
@@ -162,15 +271,26 @@ def _fetch(url: str, part: _Part, patience: Patience) -> None:
         except urllib.error.HTTPError as error:
             if error.code == 416:
                 # Nothing is left to send, or the part is not of this file.
-                told = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
-                if told and int(told[1]) == before:
+                told = re.fullmatch(
+                    r"bytes \*/([0-9]{1,18})", error.headers.get("Content-Range", "")
+                )
+                announced = part.notes().get("length")
+                if told and int(told[1]) == before and announced in (None, before):
                     return
                 part.remove()
             elif error.code not in _PASSING:
-                raise DataError(f"{url}: the server says {error.code} {error.reason}") from None
-            reason = f"the server says {error.code} {error.reason}"
+                raise DataError(
+                    f"{url}: the server says {error.code} {printable(str(error.reason))}"
+                ) from None
+            reason = f"the server says {error.code} {printable(str(error.reason))}"
+        except ValueError as error:
+            # from the address of a redirection, or headers that are none
+            raise DataError(
+                f"{url}: the server's answer cannot be read ({printable(str(error))})"
+            ) from None
         except _BROKEN as error:
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+            reason = printable(reason)
         failures = 1 if part.size() > before else failures + 1
         if failures >= patience.attempts:
             raise DataError(
@@ -178,7 +298,26 @@ def _fetch(url: str, part: _Part, patience: Patience) -> None:
                 "kept, run the same command again to go on"
             )
         print(f"{url}: {reason} at {part.size()} bytes; trying again", file=sys.stderr)
-        time.sleep(patience.pause * 2 ** (failures - 1))
+        time.sleep(min(patience.pause * 2 ** min(failures - 1, 20), _LONGEST_PAUSE))
+
+
+def _check_content(url: str, path: Path, name: str) -> None:
+    """Look into a file that has no published checksum.
+
+    Raises:
+        DataError: it is empty, a web page under another name, or a broken archive.
+    """
+    with open(path, "rb") as file:
+        beginning = file.read(2048)
+    if not beginning:
+        raise DataError(f"{url}: the file is empty")
+    if not name.endswith((".html", ".htm")) and _WEB_PAGE.match(beginning):
+        raise DataError(f"{url}: is a web page, not the file {name}; open the address in a browser")
+    try:
+        verify(path, name=name)
+    except DataError as error:
+        reason = str(error).removeprefix(f"{path}: ")
+        raise DataError(f"{url}: {reason}") from None
 
 
 def download(
@@ -196,13 +335,11 @@ def download(
         the path of the file.
 
     Raises:
-        DataError: there is no such file, the connection breaks too often, or a checksum differs.
+        UsageError: the address is not one that can be downloaded from; see `check_address`.
+        DataError: there is no such file, the connection breaks too often, a checksum differs, or
+            the file is none (empty, a web page, a broken archive).
     """
-    if not url.isascii():
-        raise UsageError(f"{url}: an address has no such letters; write them as %XX")
-    name = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
-    if not name:
-        raise UsageError(f"{url}: the address does not end in the name of a file")
+    name = check_address(url)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     recorded = read_sums(folder).get(name)
@@ -214,7 +351,7 @@ def download(
     candidate = part.path if fresh else path
     found = digest(candidate)
     if checksum:
-        algorithm, expected = checksum.split(":", 1)
+        algorithm, expected = algorithm_of(checksum)
         actual = found if algorithm == "sha256" else digest(candidate, algorithm)
         if actual != expected:
             rejected = path.with_name(name + ".rejected")
@@ -222,7 +359,7 @@ def download(
             part.remove()
             raise DataError(
                 f"{url}: {algorithm} is {actual}, but {expected} was published; "
-                f"the file is now {rejected}"
+                f"the file is now {rejected}; --no-known-checksums takes it nevertheless"
             )
     if recorded and recorded != found:
         again = "" if fresh else "delete the file to download it again, or "
@@ -231,6 +368,12 @@ def download(
             f"{path}: SHA-256 is {found}, but {folder / SUMS} has {recorded} from the first "
             f"download; {again}delete that line if the change is meant"
         )
+    if not recorded and not checksum:
+        try:
+            _check_content(url, candidate, name)
+        except DataError:
+            part.remove()
+            raise
     if fresh:
         part.path.replace(path)
         part.remove()
@@ -241,11 +384,22 @@ def download(
     return path
 
 
+def _seconds(text: str) -> float:
+    """An argparse type: a number of seconds, up to an hour."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 <= value <= _LONGEST_PAUSE:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_LONGEST_PAUSE:.0f}")
+    return value
+
+
 def add_patience_options(parser: argparse.ArgumentParser) -> None:
     """Options of a command that downloads."""
     parser.add_argument("--attempts", type=positive, default=Patience.attempts)
     parser.add_argument(
-        "--pause", type=float, default=Patience.pause, help="seconds before the second attempt"
+        "--pause", type=_seconds, default=Patience.pause, help="seconds before the second attempt"
     )
 
 
@@ -261,6 +415,8 @@ def main(arguments: Sequence[str]) -> None:
     add_patience_options(parser)
     parser.add_argument("urls", nargs="+", metavar="URL")
     options = parser.parse_args(arguments)
+    for url in options.urls:
+        check_address(url)
     for url in options.urls:
         print(download(url, options.to, patience=patience_of(options)))
 

@@ -10,6 +10,7 @@ import datetime
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from data_prep.lib.number_words import (
     Clock,
@@ -32,11 +33,16 @@ Frame = dict[str, str]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of sentence: how often, how to draw its value, and its frames."""
+    """A kind of sentence: how often, how to draw its value, how many values, and its frames."""
 
     weight: int
     draw: Callable[[random.Random], Value]
+    count_values: Callable[[], int]
     frames: tuple[Frame, ...]
+
+    def count_sentences(self) -> int:
+        """The number of different sentences of this kind, the same in every language."""
+        return self.count_values() * len(self.frames)
 
 
 def _frame(english: str, german: str, russian: str) -> Frame:
@@ -80,6 +86,9 @@ CURRENCIES = (
     ),
 )
 
+FIRST_DAY = datetime.date(1800, 1, 1)
+DAYS = 365 * 225
+
 
 def _number(rng: random.Random, *, digits: tuple[int, ...], counting: bool) -> int:
     """A number with one of these numbers of digits, at least 2, that can be put into words."""
@@ -88,6 +97,12 @@ def _number(rng: random.Random, *, digits: tuple[int, ...], counting: bool) -> i
         number = rng.randrange(max(2, 10 ** (size - 1)), 10**size)
         if speakable(number, counting=counting):
             return number
+
+
+@cache
+def _count_numbers(smallest: int, largest: int, *, counting: bool) -> int:
+    """The number of numbers between two, both included, that can be put into words."""
+    return sum(speakable(number, counting=counting) for number in range(smallest, largest + 1))
 
 
 def _draw_number(rng: random.Random) -> Value:
@@ -146,7 +161,7 @@ def _draw_year(rng: random.Random) -> Value:
 
 
 def _draw_day(rng: random.Random) -> Value:
-    day = datetime.date(1800, 1, 1) + datetime.timedelta(rng.randrange(365 * 225))
+    day = FIRST_DAY + datetime.timedelta(rng.randrange(DAYS))
     return Day(day, with_year=rng.random() < 0.6)
 
 
@@ -156,10 +171,17 @@ def _draw_clock(rng: random.Random) -> Value:
     return Clock(rng.randrange(1, 24), rng.randrange(1, 60), spoken=False)
 
 
+def _count_days() -> int:
+    days = [FIRST_DAY + datetime.timedelta(number) for number in range(DAYS)]
+    without_year = {(day.weekday(), day.month, day.day) for day in days}
+    return len(days) + len(without_year)
+
+
 KINDS = (
     Kind(
         20,
         _draw_number,
+        lambda: _count_numbers(10, 999_999, counting=False),
         (
             _frame("The answer is {it}.", "Die Antwort ist {it}.", "Ответ: {it}."),
             _frame("I count to {it}.", "Ich zähle bis {it}.", "Я считаю до {gen}."),
@@ -169,6 +191,7 @@ KINDS = (
     Kind(
         8,
         _draw_sum,
+        lambda: _count_numbers(2, 999, counting=False) ** 2,
         (
             _frame(
                 "{n0} plus {n1} is {n2}.", "{n0} plus {n1} ist {n2}.", "{n0} плюс {n1} будет {n2}."
@@ -178,6 +201,7 @@ KINDS = (
     Kind(
         6,
         _draw_difference,
+        lambda: _count_numbers(2, 999, counting=False) ** 2,
         (
             _frame(
                 "{n0} minus {n1} is {n2}.",
@@ -189,6 +213,7 @@ KINDS = (
     Kind(
         10,
         _draw_things,
+        lambda: _count_numbers(2, 999, counting=True) * len(THINGS),
         (
             _frame("We have {it}.", "Wir haben {it}.", "У нас {it}."),
             _frame("I bought {it}.", "Ich habe {it} gekauft.", "Я купил {acc}."),
@@ -199,6 +224,7 @@ KINDS = (
     Kind(
         6,
         _draw_span,
+        lambda: _count_numbers(2, 999, counting=True) * len(SPANS),
         (
             _frame("The journey takes {it}.", "Die Reise dauert {it}.", "Поездка длится {acc}."),
             _frame(
@@ -212,6 +238,7 @@ KINDS = (
     Kind(
         4,
         _draw_distance,
+        lambda: _count_numbers(2, 9999, counting=True) * len(DISTANCES),
         (
             _frame(
                 "The station is {it} away.", "Der Bahnhof ist {it} entfernt.", "До вокзала {it}."
@@ -222,6 +249,7 @@ KINDS = (
     Kind(
         1,
         _draw_age,
+        lambda: _count_numbers(2, 99, counting=True),
         (
             _frame("She is {it} old.", "Sie ist {it} alt.", "Ей {it}."),
             _frame("He is {it} old.", "Er ist {it} alt.", "Ему {it}."),
@@ -230,11 +258,13 @@ KINDS = (
     Kind(
         4,
         _draw_town,
+        lambda: _count_numbers(1000, 999_999, counting=True),
         (_frame("The town has {it}.", "Die Stadt hat {it}.", "В городе {it}."),),
     ),
     Kind(
         14,
         _draw_money,
+        lambda: _count_numbers(2, 9999, counting=True) * (1 + 98) * len(CURRENCIES),
         (
             _frame("It costs {it}.", "Es kostet {it}.", "Это стоит {acc}."),
             _frame("I paid {it}.", "Ich habe {it} bezahlt.", "Я заплатил {acc}."),
@@ -246,6 +276,7 @@ KINDS = (
     Kind(
         9,
         _draw_rank,
+        lambda: 999,
         (
             _frame(
                 "We live on the {it} floor.",
@@ -279,11 +310,13 @@ KINDS = (
     Kind(
         4,
         _draw_pages,
+        lambda: 399 * 199,
         (_frame("Read pages {it}.", "Lies die Seiten {it}.", "Прочитай страницы {it}."),),
     ),
     Kind(
         7,
         _draw_year,
+        lambda: 2030 - 1100,
         (
             _frame("He was born in {it}.", "Er wurde im Jahr {it} geboren.", "Он родился {it}."),
             _frame("She died in {it}.", "Sie starb im Jahr {it}.", "Она умерла {it}."),
@@ -302,6 +335,7 @@ KINDS = (
     Kind(
         12,
         _draw_day,
+        _count_days,
         (
             _frame("He was born on {it}.", "Er wurde am {it} geboren.", "Он родился {it}."),
             _frame("The concert was on {it}.", "Das Konzert war am {it}.", "Концерт был {it}."),
@@ -316,6 +350,7 @@ KINDS = (
     Kind(
         12,
         _draw_clock,
+        lambda: 12 * 12 + 23 * 59,
         (
             _frame(
                 "The train leaves at {it}.", "Der Zug fährt um {it} ab.", "Поезд отправляется {it}."
@@ -340,3 +375,8 @@ KINDS = (
         ),
     ),
 )
+
+
+def count_sentences() -> int:
+    """The number of different sentences of all kinds, the same in every language."""
+    return sum(kind.count_sentences() for kind in KINDS)

@@ -16,21 +16,28 @@ from pathlib import Path
 
 from data_prep.lib.cli import positive, progress, run
 from data_prep.lib.corpus import write
-from data_prep.lib.number_sentences import KINDS
+from data_prep.lib.number_sentences import KINDS, count_sentences
 from data_prep.lib.number_words import LANGUAGES
+from headprune.errors import DataError, UsageError
 
 SPLITS = ("train", "valid", "test")
+# Sums of two numbers alone give this many pairs. To count the others takes a second or two.
+_CERTAIN = 990_000
+# Draws in a row without a new sentence after which the rest is given up.
+_LONGEST_SEARCH = 1_000_000
 
 
 def sentence_pairs(source: str, target: str, *, seed: int) -> Iterator[tuple[str, str]]:
-    """Endless different pairs in two of the languages ``en``, ``de``, ``ru``.
+    """Different pairs in two of the languages ``en``, ``de``, ``ru``, until nearly all are used.
 
     No source sentence and no target sentence occurs twice. The same seed gives the same pairs.
     """
     rng = random.Random(seed)
     weights = [kind.weight for kind in KINDS]
     seen: set[tuple[str, str]] = set()
-    while True:
+    search = 0
+    while search < _LONGEST_SEARCH:
+        search += 1
         kind = rng.choices(KINDS, weights)[0]
         value = kind.draw(rng)
         frame = rng.choice(kind.frames)
@@ -41,12 +48,29 @@ def sentence_pairs(source: str, target: str, *, seed: int) -> Iterator[tuple[str
         marks = set(zip((source, target), pair, strict=True))
         if not marks & seen:
             seen |= marks
+            search = 0
             yield pair[0], pair[1]
 
 
 def _first_capital(sentence: str) -> str:
     # A number alone, without a full stop, is no sentence.
     return sentence[0].upper() + sentence[1:] if sentence.endswith(".") else sentence
+
+
+def check_sizes(wanted: int) -> None:
+    """Refuse a corpus with more pairs than there are different sentences.
+
+    Raises:
+        UsageError: ``wanted`` is larger than the number of sentences.
+    """
+    if wanted <= _CERTAIN:
+        return
+    available = count_sentences()
+    if wanted > available:
+        raise UsageError(
+            f"there are {available} different sentences, fewer than the {wanted} asked for; "
+            "give smaller --train, --valid and --test"
+        )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -59,14 +83,24 @@ def main(arguments: Sequence[str]) -> None:
     for split in SPLITS:
         parser.add_argument(f"--{split}", type=positive, required=True, metavar="PAIRS")
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--only-check", action="store_true", help="check the sizes, write nothing")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
+    check_sizes(sum(getattr(options, split) for split in SPLITS))
+    if options.only_check:
+        return
 
     languages = (options.source_lang, options.target_lang)
     pairs = sentence_pairs(*languages, seed=options.seed)
     for split in SPLITS:
-        some = progress(islice(pairs, getattr(options, split)), what=split, unit=" pairs")
+        wanted = getattr(options, split)
+        some = progress(islice(pairs, wanted), what=split, unit=" pairs")
         count = write(some, *(options.folder / f"{split}.{language}" for language in languages))
+        if count < wanted:
+            raise DataError(
+                f"{split}: no new sentence after {count} of the {wanted} asked for, nearly all are "
+                "used up; give smaller --train, --valid and --test"
+            )
         print(f"{options.folder / split}: {count} pairs", file=sys.stderr)
 
 

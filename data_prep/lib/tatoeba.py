@@ -18,10 +18,14 @@ from pathlib import Path
 
 from data_prep.lib.archives import extract
 from data_prep.lib.cli import positive, progress, run
-from data_prep.lib.corpus import read, write
+from data_prep.lib.corpus import read, text_digest, write
 from headprune.errors import DataError
 
 Pair = tuple[str, str]
+
+# Of deu.txt in the archive of 2018-05-13. The archive itself is replaced with every release, so
+# that no checksum of the download can be known beforehand.
+RELEASES = {"a79c90b3cd3102decffa49cc00fb6f20023974f2ae5c4782515bebe133fcc07b": "2018-05-13"}
 
 
 def read_list(path: Path, *, name: str | None = None) -> Iterator[Pair]:
@@ -42,6 +46,33 @@ def read_list(path: Path, *, name: str | None = None) -> Iterator[Pair]:
         yield pair
     if number == 0:
         raise DataError(f"{label}: empty, no line to read")
+
+
+def check_release(path: Path, *, name: str, expected: str | None) -> None:
+    """Say which release of the list a file is, or that it is not the expected one.
+
+    Args:
+        path: the list, plain or .gz.
+        name: what messages call it.
+        expected: the SHA-256 of the list's text; None where any list will do.
+
+    Raises:
+        DataError: the checksum differs from the expected one.
+    """
+    digest = text_digest(path)
+    if expected and digest != expected.lower():
+        raise DataError(
+            f"{name}: SHA-256 of its text is {digest}, not {expected.lower()}; "
+            "without --sha256 every list is taken"
+        )
+    if digest in RELEASES:
+        print(f"{name}: the release of {RELEASES[digest]}", file=sys.stderr)
+    elif not expected:
+        print(
+            f"note: {name}: a release that is not known here; its sets differ from those of other "
+            f"releases (--sha256 {digest} asks for this one)",
+            file=sys.stderr,
+        )
 
 
 def _key(sentence: str) -> str:
@@ -126,6 +157,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--valid", type=positive, required=True, metavar="PAIRS")
     parser.add_argument("--test", type=positive, required=True, metavar="PAIRS")
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--sha256", metavar="HEX", help="refuse a list with another checksum")
     parser.add_argument("list", type=Path, help="deu.txt, deu.txt.gz or deu-eng.zip")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
@@ -138,6 +170,8 @@ def main(arguments: Sequence[str]) -> None:
         if path.suffix == ".zip":
             path = extract(path, [["deu.txt"]], Path(scratch))[0]
             name = f"deu.txt in {options.list}"
+
+        check_release(path, name=name, expected=options.sha256)
 
         def pairs(what: str) -> Iterator[Pair]:
             return progress(read_list(path, name=name), what=what)

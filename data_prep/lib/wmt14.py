@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from data_prep.lib.archives import extract, segments
+from data_prep.lib.archives import extract, printable, segments
 from data_prep.lib.cli import progress, run
 from data_prep.lib.corpus import read, write, zip_equal
 from data_prep.lib.download import add_patience_options, download, patience_of
@@ -242,6 +242,10 @@ def _list_command(options: argparse.Namespace) -> None:
         if not options.yandex.is_file():
             raise DataError(f"{options.yandex}: no such file")
         found.insert(-2, Found("yandex", (options.yandex,)))
+    for item in found:
+        for part in (item.name, *map(str, item.files)):
+            if "\t" in part or "\n" in part:
+                raise DataError(f"{printable(part)}: a name with a tab or line break; rename it")
     for item in found:
         print(item.name, *item.files, sep="\t")
 
