@@ -262,6 +262,8 @@ def _fetch(url: str, part: _Part, patience: Patience) -> None:
         DataError: the server has no such file, or the connection broke too often.
     """
     failures = 0
+    # A part that is thrown away and fetched again is no progress.
+    largest = 0
     while True:
         before = part.size()
         try:
@@ -291,7 +293,8 @@ def _fetch(url: str, part: _Part, patience: Patience) -> None:
         except _BROKEN as error:
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
             reason = printable(reason)
-        failures = 1 if part.size() > before else failures + 1
+        failures = 1 if part.size() > largest else failures + 1
+        largest = max(largest, part.size())
         if failures >= patience.attempts:
             raise DataError(
                 f"{url}: {reason}, after {patience.attempts} attempts; {part.size()} bytes are "

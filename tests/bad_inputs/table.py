@@ -76,7 +76,7 @@ def _run(row: BadInput, folder: Path) -> Outcome:
         input=row.standard_input,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 

@@ -63,6 +63,8 @@ class Site:
     etag: str | None = '"one"'
     break_after: dict[str, list[int]] = field(default_factory=dict)
     statuses: dict[str, list[int]] = field(default_factory=dict)
+    announced: dict[str, str] = field(default_factory=dict)  # Content-Length, where it is not true
+    redirects: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
 
 
@@ -78,6 +80,12 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             state.asked.append((path, asked))
             if state.statuses.get(path):
                 self.send_error(state.statuses[path].pop(0))
+                return
+            if path in state.redirects:
+                self.send_response(302)
+                self.send_header("Location", state.redirects[path])
+                self.send_header("Content-Length", "0")
+                self.end_headers()
                 return
             if path not in state.files:
                 self.send_error(404)
@@ -96,7 +104,9 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
                 self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
             else:
                 self.send_response(200)
-            if state.length:
+            if path in state.announced:
+                self.send_header("Content-Length", state.announced[path])
+            elif state.length:
                 self.send_header("Content-Length", str(len(body) - start))
             if state.etag:
                 self.send_header("ETag", state.etag)

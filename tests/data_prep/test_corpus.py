@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.lib import corpus
+from data_prep.lib import compressed, corpus
 from headprune.errors import DataError
 
 
@@ -100,3 +100,23 @@ def test_nothing_is_written_of_a_broken_corpus(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         corpus.main(arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["a.en", "a.en.gz"])
+def test_a_line_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(corpus, "LONGEST_LINE", 100)
+    text = b"short\n" + b"x" * 99 + b"\n" + bytes(5000)
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    with pytest.raises(DataError, match=rf"{name}: line 3 is longer than 100 bytes"):
+        list(corpus.read(tmp_path / name))
+
+
+def test_a_gzip_file_that_unpacks_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 16)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"a\n" * (1 << 20)))
+    with pytest.raises(DataError, match=r"a\.gz: unpacks to more than \d+ bytes"):
+        list(corpus.read(tmp_path / "a.gz"))

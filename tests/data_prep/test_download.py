@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
+import zipfile
 from pathlib import Path
 
 import pytest
 from conftest import Site
 
-from data_prep.lib.download import SUMS, Patience, download, read_sums
+from data_prep.lib.download import SUMS, Patience, check_address, download, read_sums
 from headprune.errors import DataError, UsageError
 
 BODY = bytes(range(256)) * 4000
@@ -169,3 +172,118 @@ def test_a_broken_list_of_sums(site: Site, tmp_path: Path) -> None:
 def test_an_address_without_a_file(site: Site, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not end in the name of a file"):
         download(f"{site.url}/dir/", tmp_path, patience=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("file:///etc/passwd", "not an http:// or https:// address"),
+        ("data:text/plain,x", "not an http:// or https:// address"),
+        ("ftp://server/a", "not an http:// or https:// address"),
+        ("/etc/passwd", "not an http:// or https:// address"),
+        ("http:///a", "not an address"),
+        ("http://[::1/a", "not an address"),
+        ("http://server:99999/a", "not an address"),
+        ("http://server:port/a", "not an address"),
+        (f"http://{'x' * 64}.org/a", "not an address"),
+        ("http://a..b/a", "not an address"),
+        ("http://user:word@server/a", "with a user name or password cannot"),
+        ("http://server/a b", "no spaces or control characters"),
+        ("http://server/a\nb", "no spaces or control characters"),
+        ("http://server/ä", "no such letters; write them as %XX"),
+        ("http://server/a%00", "cannot be the name of a file"),
+        ("http://server/a%0ab", "cannot be the name of a file"),
+        ("http://server/..%2f..%2fetc%2fpasswd", "cannot be the name of a file"),
+        ("http://server/%2e%2e", "does not end in the name of a file"),
+        ("http://server/%ff", "are not UTF-8"),
+        ("http://server/" + "a" * 250, "too long"),
+        ("http://server/SHA256SUMS", "or taken"),
+    ],
+)
+def test_addresses_that_are_none(tmp_path: Path, url: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        download(url, tmp_path / "to", patience=QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_are_decoded() -> None:
+    assert check_address("http://[::1]:8080/dir/deu%20%C3%A4.zip?x=/y#z") == "deu ä.zip"
+
+
+@pytest.mark.parametrize(
+    "target", ["ftp://127.0.0.1/a.bin", "file:///etc/passwd", "data:text/plain,x"]
+)
+def test_redirections_stay_on_the_web(site: Site, tmp_path: Path, target: str) -> None:
+    site.redirects["/dir/a.bin"] = target
+    with pytest.raises(DataError, match=r"/dir/a\.bin: .*(is not an http:// or|not allowed)"):
+        fetch(site, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_redirections_are_followed(site: Site, tmp_path: Path) -> None:
+    site.files["/other"] = b"other"
+    site.redirects["/dir/a.bin"] = "/other"
+    assert fetch(site, tmp_path).read_bytes() == b"other"
+
+
+def test_a_redirection_to_no_address(site: Site, tmp_path: Path) -> None:
+    site.redirects["/dir/a.bin"] = "http://[nowhere/"
+    with pytest.raises(DataError, match="the server's answer cannot be read"):
+        fetch(site, tmp_path)
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "1e6", "9" * 5000])
+def test_invalid_lengths(site: Site, tmp_path: Path, length: str) -> None:
+    site.announced["/dir/a.bin"] = length
+    with pytest.raises(DataError, match="the server sends an invalid length, '"):
+        fetch(site, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_body_that_stays_shorter_than_announced(site: Site, tmp_path: Path) -> None:
+    # the server says of the rest that there is none
+    site.announced["/dir/a.bin"] = str(len(BODY) + 10)
+    with pytest.raises(DataError, match="after 3 attempts"):
+        fetch(site, tmp_path)
+    assert not (tmp_path / "a.bin").exists()
+    assert not (tmp_path / SUMS).exists()
+
+
+def test_an_empty_file(site: Site, tmp_path: Path) -> None:
+    site.files["/dir/a.bin"] = b""
+    with pytest.raises(DataError, match=r"/dir/a\.bin: the file is empty"):
+        fetch(site, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+PAGE = b"\n<!-- x -->\n<!DOCTYPE html>\n<html><body>Please log in</body></html>"
+
+
+@pytest.mark.parametrize("name", ["a.bin", "deu-eng.zip", "train.en.gz", "dev.tgz"])
+def test_a_web_page_is_not_taken_for_the_file(site: Site, tmp_path: Path, name: str) -> None:
+    site.files[f"/{name}"] = PAGE
+    with pytest.raises(DataError, match=rf"/{name}: is a web page, not the file {name}"):
+        download(f"{site.url}/{name}", tmp_path, patience=QUICK)
+    assert not list(tmp_path.iterdir())
+    site.files["/page.html"] = PAGE
+    download(f"{site.url}/page.html", tmp_path, patience=QUICK)
+
+
+def test_a_broken_archive_is_not_recorded(site: Site, tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("deu.txt", BODY)
+    broken = bytearray(buffer.getvalue())
+    broken[1000] ^= 1
+    site.files["/deu-eng.zip"] = bytes(broken)
+    site.files["/train.en.gz"] = gzip.compress(BODY)[:-4]
+    for name in ("deu-eng.zip", "train.en.gz"):
+        with pytest.raises(DataError, match=rf"/{name}: the archive is cut off or corrupt"):
+            download(f"{site.url}/{name}", tmp_path, patience=QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_list_of_sums_in_another_encoding(site: Site, tmp_path: Path) -> None:
+    (tmp_path / SUMS).write_bytes(b"\xff\xfe0\n")
+    with pytest.raises(DataError, match="SHA256SUMS: line 1 is not a checksum"):
+        fetch(site, tmp_path)

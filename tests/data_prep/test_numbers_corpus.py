@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.lib import numbers_corpus
-from data_prep.lib.number_sentences import CURRENCIES, KINDS, SPANS, THINGS, YEARS
+from data_prep.lib.number_sentences import (
+    CURRENCIES,
+    KINDS,
+    SPANS,
+    THINGS,
+    YEARS,
+    count_sentences,
+)
 from data_prep.lib.number_words import (
     LANGUAGES,
     Clock,
@@ -27,6 +34,7 @@ from data_prep.lib.number_words import (
     speakable,
 )
 from data_prep.lib.numbers_corpus import SPLITS, sentence_pairs
+from headprune.errors import DataError, UsageError
 
 BOOKS, APPLES, CHAIRS = THINGS[:3]
 MINUTES, HOURS = SPANS[:2]
@@ -133,10 +141,10 @@ def test_every_value_fits_every_frame_of_its_kind(seed: int) -> None:
                 assert not any(character.isdigit() or character in "{}" for character in sentence)
 
 
-def make(folder: Path, target: str, seed: int) -> dict[str, list[str]]:
+def make(folder: Path, target: str, seed: int, train: int = 700) -> dict[str, list[str]]:
     numbers_corpus.main(
         ["--source-lang", "en", "--target-lang", target, "--seed", str(seed)]
-        + ["--train", "700", "--valid", "100", "--test", "100", str(folder)]
+        + ["--train", str(train), "--valid", "100", "--test", "100", str(folder)]
     )
     return {path.name: path.read_text().splitlines() for path in folder.iterdir()}
 
@@ -167,3 +175,37 @@ def test_all_kinds_of_sentences_occur() -> None:
     english = [pair[0] for pair in islice(sentence_pairs("en", "ru", seed=1), 3000)]
     for start in ("It costs", "She is", "We live on", "Read pages", "He was born", "The train"):
         assert any(sentence.startswith(start) for sentence in english)
+
+
+def test_the_number_of_sentences_is_counted() -> None:
+    assert count_sentences() == 21_185_060
+    # a few kinds are small enough to draw all of their sentences
+    rng = random.Random(1)
+    for kind in KINDS:
+        if kind.count_sentences() <= 7000:
+            for code, language in LANGUAGES.items():
+                drawn = {
+                    frame[code].format(**forms)
+                    for _ in range(12 * kind.count_values())
+                    for forms in [language.forms(kind.draw(rng))]
+                    for frame in kind.frames
+                }
+                assert len(drawn) == kind.count_sentences()
+
+
+def test_more_sentences_than_there_are() -> None:
+    numbers_corpus.check_sizes(21_185_060)
+    with pytest.raises(UsageError, match="there are 21185060 different sentences, fewer than"):
+        numbers_corpus.check_sizes(21_185_061)
+
+
+def test_a_search_that_finds_nothing_new_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbers_corpus, "_LONGEST_SEARCH", 200)
+    monkeypatch.setattr(
+        numbers_corpus, "KINDS", [kind for kind in KINDS if kind.count_sentences() < 200]
+    )
+    with pytest.raises(DataError, match=r"valid: no new sentence after \d+ of the 100 asked for"):
+        make(tmp_path, "de", seed=1, train=100)
+    assert {path.name for path in tmp_path.iterdir()} == {"train.en", "train.de"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import hashlib
 import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -80,6 +80,12 @@ def test_bad_usage(
         ("wmt14.sh", ["--yandex", "f"], "--yandex is for --pair en-ru alone"),
         ("wmt14.sh", ["--ratio", "0.5"], "--ratio: '0.5' is not a number from 1"),
         ("wmt14.sh", ["--mirror", "ftp://x"], "not an http:// or https:// address"),
+        ("wmt14.sh", ["--pause", "9" * 30], "is not a number of seconds below 1000"),
+        ("wmt14.sh", ["--mirror", "http://user:word@x"], "is not a valid address"),
+        ("multi30k.sh", ["--url", "http://"], "is not a valid address"),
+        ("multi30k.sh", ["--url", "http://a b/"], "is not a valid address"),
+        ("tatoeba.sh", ["--url", "file:///etc/passwd"], "not an http:// or https:// address"),
+        ("tatoeba.sh", ["--sha256", "abc"], "--sha256: 'abc' is not 64 hexadecimal digits"),
         ("multi30k.sh", ["--from-dir", "a", "--url", "http://x"], "not both"),
         ("numbers.sh", ["--train", "-3"], "--train: '-3' is not a whole number"),
     ],
@@ -136,13 +142,71 @@ def test_bad_data(
     assert done.stderr.splitlines()[-1] == errors[0]
 
 
-def test_two_preparations_in_one_folder(script: Script, tmp_path: Path, python: str) -> None:
+NUMBERS = ["--train", "60", "--valid", "5", "--test", "5", "--merges", "60"]
+
+
+def test_a_second_preparation_waits_for_the_first(tmp_path: Path, python: str) -> None:
     (tmp_path / "out").mkdir()
+    command = ["bash", str(ROOT / "data_prep" / "numbers.sh"), "--out", "out", *NUMBERS]
     with open(tmp_path / "out" / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = script("numbers.sh", "--out", "out", "--python", python)
+        process = subprocess.Popen(
+            [*command, "--python", python],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            f"note: another preparation is at work in {tmp_path / 'out'}; waiting for it to end\n"
+        )
+        assert process.poll() is None
+    assert process.stderr.readline() == "run:  raw\n"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+
+
+@pytest.mark.slow
+def test_names_of_folders_that_mean_something_else(
+    script: Script, tmp_path: Path, python: str
+) -> None:
+    (tmp_path / "elsewhere" / "out").mkdir(parents=True)
+    for name in ("-", "out"):
+        done = script(
+            "numbers.sh", "--out", name, *NUMBERS, "--python", python, "--workers", 1,
+            CDPATH=str(tmp_path / "elsewhere"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / name / "prep.json").is_file()
+    assert not list((tmp_path / "elsewhere" / "out").iterdir())
+    assert {path.name for path in tmp_path.iterdir()} == {"-", "out", "elsewhere"}
+
+
+def test_more_numbers_than_there_are(script: Script, tmp_path: Path, python: str) -> None:
+    done = script("numbers.sh", "--out", "out", "--train", "99999999", "--python", python)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: there are 21185060 different sentences, fewer than the 100000999 asked for; "
+        "give smaller --train, --valid and --test\n"
+    )
+    assert not list(tmp_path.iterdir())
+    assert "21,185,060" in script("numbers.sh", "--help").stdout
+
+
+def test_a_release_of_tatoeba_can_be_asked_for(script: Script, tmp_path: Path, python: str) -> None:
+    text = "".join(f"sentence number {n}\tSatz Nummer {n}\n" for n in range(20))
+    (tmp_path / "deu.txt").write_text(text)
+    done = script(
+        "tatoeba.sh", "--out", "out", "--from-dir", ".", "--sha256", "0" * 64, "--python", python
+    )
     assert done.returncode == 1
-    assert "another preparation is at work here" in done.stderr
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert done.stderr.splitlines()[-1] == (
+        f"error: {tmp_path}/./deu.txt: SHA-256 of its text is {digest}, not {'0' * 64}; "
+        "without --sha256 every list is taken"
+    )
 
 
 @pytest.mark.slow
@@ -211,6 +275,28 @@ def test_multi30k_all_the_way(
         if name != "prep.json":
             assert fetched[name] == content, name
     assert b"train.en.gz" in fetched["download/SHA256SUMS"]
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+    assert len(notes) == 1 and "not the published files of Multi30k: train.en.gz" in notes[0]
+
+
+# Stops a step where it is about to rename its Nth output; there it waits to be killed.
+STOP = """
+import os, signal, sys
+name, renames = os.environ["STOP_IN"].split()
+if sys.orig_argv[2:4] == ["data_prep.lib.steps", name]:
+    left = int(renames)
+    def stopping(rename):
+        def stop(*arguments, **options):
+            global left
+            left -= 1
+            if left == 0:
+                print("stopped in", name, file=sys.stderr, flush=True)
+                while True:
+                    signal.pause()
+            rename(*arguments, **options)
+        return stop
+    os.replace, os.rename = stopping(os.replace), stopping(os.rename)
+"""
 
 
 @pytest.mark.slow
@@ -219,31 +305,32 @@ def test_a_killed_preparation_goes_on(script: Script, tmp_path: Path, python: st
     arguments += ["--python", python, "--workers", 1]
     whole = script("numbers.sh", "--out", "whole", *arguments)
     assert whole.returncode == 0, whole.stderr
-    seen: list[str] = []
-    for marker in ("raw", "tok.ru", "bpe.learn", "bpe.ru", "bin"):
+    (tmp_path / "stop").mkdir()
+    (tmp_path / "stop" / "sitecustomize.py").write_text(STOP)
+    # the second and third outputs, or the stamp, after some outputs are in place
+    for name, renames in (("raw", 4), ("tok.ru", 2), ("bpe.learn", 2), ("bpe.ru", 3), ("bin", 1)):
         process = subprocess.Popen(
             ["bash", str(ROOT / "data_prep" / "numbers.sh"), "--out", "killed"]
             + [str(argument) for argument in arguments],
             cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(tmp_path / "stop"),
+                "STOP_IN": f"{name} {renames}",
+            },
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
         assert process.stderr is not None
+        seen = ""
         for line in process.stderr:
-            if line.split() == ["run:", marker]:
-                # into the work of the step
-                time.sleep(0.2)
+            seen += line
+            if line == f"stopped in {name}\n":
                 os.killpg(process.pid, signal.SIGKILL)
-                seen.append(marker)
-                break
-        process.wait()
+        assert process.wait() == -signal.SIGKILL, seen
         process.stderr.close()
-        # killed processes may hold the lock for a moment more
-        with open(tmp_path / "killed" / ".lock") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
         assert not (tmp_path / "killed" / "prep.json").exists()
-    assert len(seen) == 5
     done = script("numbers.sh", "--out", "killed", *arguments)
     assert done.returncode == 0, done.stderr
     assert steps(done, "run")[-2:] == ["bin", "prep.json"]

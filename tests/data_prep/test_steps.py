@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from headprune.errors import DataError
 ROOT = Path(__file__).resolve().parents[2]
 
 STEP_MODULE = """
-import pathlib, time
+import pathlib, signal
 def main(arguments):
     source, target, text = arguments[:3]
     with open("calls", "a") as calls:
@@ -24,8 +23,10 @@ def main(arguments):
     if text == "fail":
         raise RuntimeError
     pathlib.Path(target).write_text("half")
+    if text == "hang":
+        print("half", flush=True)
     while text == "hang":
-        time.sleep(0.1)
+        signal.pause()
     pathlib.Path(target).write_text(pathlib.Path(source).read_text() + text)
 """
 
@@ -117,10 +118,14 @@ def test_a_killed_step_is_not_done() -> None:
     command = [sys.executable, "-m", "data_prep.lib.steps", "name"]
     command += ["--in", "source", "--out", "target", "--do", "a_step", "source", "target", "hang"]
     process = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path.cwd()}"}
+        command,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path.cwd()}"},
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    while Path("target").read_text() != "half":
-        time.sleep(0.05)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "half\n"
+    process.stdout.close()
     process.kill()
     process.wait()
     assert Path("target").read_text() == "half"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import random
 import zipfile
 from pathlib import Path
@@ -98,3 +99,24 @@ def test_bad_lists(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "deu.txt").write_text(text)
     with pytest.raises(DataError, match=told):
         list(tatoeba.read_list(tmp_path / "deu.txt"))
+
+
+def test_releases_are_recognised(
+    tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = shared_data / "tatoeba_ende" / "deu.txt.gz"
+    tatoeba.check_release(path, name="deu.txt.gz", expected=None)
+    assert capsys.readouterr().err == "deu.txt.gz: the release of 2018-05-13\n"
+
+
+def test_an_unknown_release_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "deu.txt").write_text("one\teins\n")
+    digest = hashlib.sha256(b"one\teins\n").hexdigest()
+    tatoeba.check_release(tmp_path / "deu.txt", name="deu.txt", expected=None)
+    told = capsys.readouterr().err
+    assert told.startswith("note: deu.txt: a release that is not known here")
+    assert told.count("\n") == 1 and f"--sha256 {digest} " in told
+    tatoeba.check_release(tmp_path / "deu.txt", name="deu.txt", expected=digest.upper())
+    assert capsys.readouterr().err == ""
+    with pytest.raises(DataError, match="without --sha256 every list is taken"):
+        tatoeba.check_release(tmp_path / "deu.txt", name="deu.txt", expected="0" * 64)

@@ -190,6 +190,15 @@ def test_a_folder_of_archives_and_plain_files(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["own\ttab", "own\nline"])
+def test_names_that_cannot_be_listed(tmp_path: Path, name: str) -> None:
+    for part in (name, "valid", "test"):
+        for language in ("en", "de"):
+            (tmp_path / f"{part}.{language}").write_text("x\n")
+    with pytest.raises(DataError, match=r"own\?\w+: a name with a tab or line break; rename it"):
+        wmt14.main(["list", "--target", "de", "--folder", str(tmp_path)])
+
+
 @pytest.mark.parametrize(
     ("present", "told"),
     [

@@ -1,4 +1,4 @@
-"""Settings of hypothesis for these tests."""
+"""Settings of hypothesis: no deadline, since a busy machine is no failure."""
 
 import os
 
