@@ -73,6 +73,17 @@ def check_sizes(wanted: int) -> None:
         )
 
 
+def _take(pairs: Iterator[tuple[str, str]], wanted: int, split: str) -> Iterator[tuple[str, str]]:
+    count = 0
+    for count, pair in enumerate(islice(pairs, wanted), start=1):  # noqa: B007
+        yield pair
+    if count < wanted:
+        raise DataError(
+            f"{split}: no new sentence after {count} of the {wanted} asked for, nearly all are "
+            "used up; give smaller --train, --valid and --test"
+        )
+
+
 def main(arguments: Sequence[str]) -> None:
     """Write raw/{train,valid,test} of a number corpus."""
     parser = argparse.ArgumentParser(
@@ -93,14 +104,8 @@ def main(arguments: Sequence[str]) -> None:
     languages = (options.source_lang, options.target_lang)
     pairs = sentence_pairs(*languages, seed=options.seed)
     for split in SPLITS:
-        wanted = getattr(options, split)
-        some = progress(islice(pairs, wanted), what=split, unit=" pairs")
+        some = progress(_take(pairs, getattr(options, split), split), what=split, unit=" pairs")
         count = write(some, *(options.folder / f"{split}.{language}" for language in languages))
-        if count < wanted:
-            raise DataError(
-                f"{split}: no new sentence after {count} of the {wanted} asked for, nearly all are "
-                "used up; give smaller --train, --valid and --test"
-            )
         print(f"{options.folder / split}: {count} pairs", file=sys.stderr)
 
 

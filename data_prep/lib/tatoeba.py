@@ -48,8 +48,8 @@ def read_list(path: Path, *, name: str | None = None) -> Iterator[Pair]:
         raise DataError(f"{label}: empty, no line to read")
 
 
-def check_release(path: Path, *, name: str, expected: str | None) -> None:
-    """Say which release of the list a file is, or that it is not the expected one.
+def check_release(path: Path, *, name: str, expected: str | None) -> str:
+    """A line that says which release of the list a file is.
 
     Args:
         path: the list, plain or .gz.
@@ -66,13 +66,13 @@ def check_release(path: Path, *, name: str, expected: str | None) -> None:
             "without --sha256 every list is taken"
         )
     if digest in RELEASES:
-        print(f"{name}: the release of {RELEASES[digest]}", file=sys.stderr)
-    elif not expected:
-        print(
-            f"note: {name}: a release that is not known here; its sets differ from those of other "
-            f"releases (--sha256 {digest} asks for this one)",
-            file=sys.stderr,
-        )
+        return f"{name}: the release of {RELEASES[digest]}"
+    if expected:
+        return f"{name}: the release that was asked for"
+    return (
+        f"note: {name}: a release that is not known here; its sets differ from those of other "
+        f"releases (--sha256 {digest} asks for this one)"
+    )
 
 
 def _key(sentence: str) -> str:
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str]) -> None:
             path = extract(path, [["deu.txt"]], Path(scratch))[0]
             name = f"deu.txt in {options.list}"
 
-        check_release(path, name=name, expected=options.sha256)
+        release = check_release(path, name=name, expected=options.sha256)
 
         def pairs(what: str) -> Iterator[Pair]:
             return progress(read_list(path, name=name), what=what)
@@ -185,6 +185,7 @@ def main(arguments: Sequence[str]) -> None:
             if not count:
                 raise DataError(f"{name}: no pair is left for training")
             print(f"{options.folder / split}: {count} pairs", file=sys.stderr)
+    print(release, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -183,13 +183,11 @@ def test_the_number_of_sentences_is_counted() -> None:
     rng = random.Random(1)
     for kind in KINDS:
         if kind.count_sentences() <= 7000:
+            values = {kind.draw(rng) for _ in range(40 * kind.count_values())}
+            assert len(values) == kind.count_values()
             for code, language in LANGUAGES.items():
-                drawn = {
-                    frame[code].format(**forms)
-                    for _ in range(12 * kind.count_values())
-                    for forms in [language.forms(kind.draw(rng))]
-                    for frame in kind.frames
-                }
+                forms = [language.forms(value) for value in values]
+                drawn = {frame[code].format(**each) for each in forms for frame in kind.frames}
                 assert len(drawn) == kind.count_sentences()
 
 
