@@ -204,7 +204,7 @@ def test_a_release_of_tatoeba_can_be_asked_for(script: Script, tmp_path: Path, p
     assert done.returncode == 1
     digest = hashlib.sha256(text.encode()).hexdigest()
     assert done.stderr.splitlines()[-1] == (
-        f"error: {tmp_path}/./deu.txt: SHA-256 of its text is {digest}, not {'0' * 64}; "
+        f"error: {tmp_path}/deu.txt: SHA-256 of its text is {digest}, not {'0' * 64}; "
         "without --sha256 every list is taken"
     )
 
