@@ -129,9 +129,10 @@ def _inside(options: argparse.Namespace, flags: list[str]) -> None:
     if options.step == "train-inside":
         from fairseq_cli.train import cli_main
 
-        cli_main()
         save_dir = Path(flags[flags.index("--save-dir") + 1])
-        _finish(save_dir, options.model)
+        resumed = (save_dir / "checkpoint_last.pt").exists()
+        cli_main()
+        _finish(save_dir, options.model, resumed=resumed)
         if not options.keep_checkpoints:
             for path in save_dir.glob("checkpoint*.pt"):
                 path.unlink()
@@ -141,7 +142,7 @@ def _inside(options: argparse.Namespace, flags: list[str]) -> None:
         cli_main()
 
 
-def _finish(save_dir: Path, model: Path) -> None:
+def _finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
     """Write the best model of a training that has ended, and the facts about it."""
     from fairseq_plugin.checkpoints import Checkpoint
 
@@ -155,6 +156,7 @@ def _finish(save_dir: Path, model: Path) -> None:
         "best_updates": int(history["num_updates"]),
         "best_epoch": int(iterator["epoch"]) - int(iterator["iterations_in_epoch"] == 0),
         "best_valid_loss": float(best.state["extra_state"]["best"]),
+        "resumed": resumed,
     }
     write_text_atomically(model.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
 

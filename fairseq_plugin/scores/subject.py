@@ -37,6 +37,7 @@ from headprune.locks import locked_folder
 from headprune.memory import KEEP_MEMORY
 from headprune.plan import HeadPlan
 from headprune.report.bleu import read_lines
+from headprune.report.marks import is_constant
 from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
 
@@ -156,6 +157,8 @@ class TranslationModel:
                 f"{self.data}: {len(ordered)} sentences in the test set, but {len(references)} "
                 "raw references beside it; prepare the data anew"
             )
+        if is_constant(ordered, references):
+            print(f"warning: {self.path} translates every sentence alike", file=sys.stderr)
         return float(BLEU().corpus_score(ordered, [references]).score)
 
     def pruned(self, plan: HeadPlan, folder: Path) -> TranslationModel:

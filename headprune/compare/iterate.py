@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune.compare.claimed_folder import claim
-from headprune.compare.subject import Subject
+from headprune.compare.subject import Subject, is_resumed
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
@@ -38,6 +38,7 @@ class Step:
         plan: the heads kept, as JSON.
         before: the metric right after pruning.
         after: the metric after fine-tuning; None without one.
+        resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Step:
     plan: dict[str, Any]
     before: float
     after: float | None
+    resumed: bool | None = None
 
     @property
     def head_plan(self) -> HeadPlan:
@@ -151,8 +153,9 @@ def _step(
             shutil.rmtree(place, ignore_errors=True)
             work.rename(place)
             return
+    resumed = is_resumed(place)
     after = subject.finetuned(plan, seed=seed, folder=place).measure()
-    _write(replace(step, after=after), place)
+    _write(replace(step, after=after, resumed=resumed), place)
 
 
 def _write(step: Step, folder: Path) -> None:

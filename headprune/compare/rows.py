@@ -25,6 +25,7 @@ class Row:
         before: the metric right after pruning.
         after: the metric after fine-tuning; None without one.
         parameters, flops: of the pruned model.
+        resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
     """
 
     score: str
@@ -36,6 +37,7 @@ class Row:
     after: float | None
     parameters: int
     flops: int
+    resumed: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As JSON values."""

@@ -11,14 +11,14 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headprune.compare.claimed_folder import claim
 from headprune.compare.rows import CONTROL, Row
-from headprune.compare.subject import Subject
+from headprune.compare.subject import Subject, is_resumed
 from headprune.compare.turns import speedup
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
@@ -129,6 +129,8 @@ def compare(
     for number, (name, percent, seed, plan) in enumerate(plans):
         say(f"{name} {percent:g}% seed {seed}", number, len(plans))
         cost = subject.cost(plan)
+        tuned_here = subject.can_finetune and name in tuned
+        after = store.after(plan, seed) if tuned_here else None
         rows.append(
             Row(
                 score=name,
@@ -137,7 +139,8 @@ def compare(
                 seed=seed,
                 plan=json.loads(plan.to_json()),
                 before=store.before(plan),
-                after=(store.after(plan, seed) if subject.can_finetune and name in tuned else None),
+                after=None if after is None else after.value,
+                resumed=None if after is None else after.resumed,
                 parameters=cost.parameters,
                 flops=cost.flops,
             )
@@ -224,24 +227,26 @@ class _Store:
     def before(self, plan: HeadPlan) -> float:
         """The metric right after pruning."""
 
-        def measure() -> float:
+        def measure() -> _Number:
             if plan == self.subject.plan:
-                return self.subject.measure()
+                return _Number(self.subject.measure())
             with scratch_folder(self.folder) as work:
-                return self.subject.pruned(plan, work).measure()
+                return _Number(self.subject.pruned(plan, work).measure())
 
-        return self._number(self.folder / "before" / f"{_name(plan)}.json", measure)
+        return self._number(self.folder / "before" / f"{_name(plan)}.json", measure).value
 
-    def after(self, plan: HeadPlan, seed: int) -> float:
+    def after(self, plan: HeadPlan, seed: int) -> _Number:
         """The metric after fine-tuning."""
         folder = self.folder / "after" / f"{_name(plan)}-seed{seed}"
 
-        def measure() -> float:
-            return self.subject.finetuned(plan, seed=seed, folder=folder).measure()
+        def measure() -> _Number:
+            resumed = is_resumed(folder)
+            tuned = self.subject.finetuned(plan, seed=seed, folder=folder)
+            return _Number(tuned.measure(), resumed)
 
-        value = self._number(folder.with_suffix(".json"), measure)
+        number = self._number(folder.with_suffix(".json"), measure)
         shutil.rmtree(folder, ignore_errors=True)  # after the number is safe
-        return value
+        return number
 
     def speedups(self, plans: Sequence[HeadPlan], rounds: int) -> list[tuple[float, float, float]]:
         """How many times faster than the first plan the others are: median and quartiles."""
@@ -255,22 +260,30 @@ class _Store:
         first, *others = seconds
         return [speedup(first, mine) for mine in others]
 
-    def _number(self, path: Path, measure: Callable[[], float]) -> float:
+    def _number(self, path: Path, measure: Callable[[], _Number]) -> _Number:
         if not path.exists():
-            value = measure()
-            if not math.isfinite(value):
-                raise DataError(f"{path}: {self.subject.metric} is {value}, no finite number")
-            write_text_atomically(path, json.dumps({"value": value}) + "\n")
+            number = measure()
+            if not math.isfinite(number.value):
+                raise DataError(f"{path}: {self.subject.metric} is {number.value}, not finite")
+            content = {name: it for name, it in asdict(number).items() if it is not None}
+            write_text_atomically(path, json.dumps(content) + "\n")
         values = json_object(path)
         require_types(_Number, values, source=str(path))
-        return _Number(**values).value
+        return _Number(**values)
 
 
 @dataclass(frozen=True)
 class _Number:
-    """A file with one measured value."""
+    """A file with one measured value.
+
+    Attributes:
+        value: of the metric.
+        resumed: whether the fine-tuning before it was interrupted and resumed; None where there
+            was none, or it is not known.
+    """
 
     value: float
+    resumed: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -67,3 +67,14 @@ class Subject(Protocol):
 
     def seconds(self, plans: Sequence[HeadPlan], *, rounds: int) -> list[list[float]]:
         """For each plan, how long the model took in each round, in which all plans take turns."""
+
+
+def is_resumed(folder: Path) -> bool:
+    """Whether the fine-tuning in ``folder``, about to start, resumes an interrupted one.
+
+    The file ``resumed`` in it keeps the answer over further interruptions.
+    """
+    mark = folder / "resumed"
+    if any(folder.rglob("checkpoint*")):
+        mark.touch()
+    return mark.exists()

@@ -18,6 +18,7 @@ from headprune.report.markdown import (
     signed,
     significant,
 )
+from headprune.report.marks import CONSTANT_MARK, constant_note, constant_seeds
 from headprune.report.paper import BERT_LAYERS, SOURCE, PaperGlueTable
 from headprune.report.predictions import mcnemar, read_correct
 from headprune.report.signature import common_part
@@ -27,6 +28,7 @@ ACCURACY = "accuracy"
 _CSV_COLUMNS = (
     *("row", "form", "kind", "task", "metric", "percent_pruned", "heads_kept", "counts"),
     *("parameters", "mean", "sd", "seeds", "delta", "paper_delta", "p_values", "signature"),
+    "constant_predictions",
 )
 
 Found = tuple[Path, GlueResult]
@@ -44,6 +46,7 @@ class Cell:
         p_values: of each seed's model against that seed's control; empty where not tested.
         paper_delta: the paper's difference in accuracy to its unpruned model.
         signature: what the figures are of, with `*` where the seeds differ.
+        constant: number of seeds whose model predicts the same for every example.
     """
 
     value: Spread
@@ -55,6 +58,7 @@ class Cell:
     p_values: tuple[float, ...]
     paper_delta: float | None
     signature: str
+    constant: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +231,7 @@ def to_csv(table: GlueTable) -> str:
                     None if cell.paper_delta is None else f"{cell.paper_delta:.2f}",
                     " ".join(f"{p:.4f}" for p in cell.p_values),
                     cell.signature,
+                    cell.constant,
                 ]
             )
     return out.getvalue()
@@ -321,6 +326,7 @@ def _cell(
         p_values=tuple(_p_values(found, control)) if tested else (),
         paper_delta=_paper_delta(first, paper) if first.kind == "pruned" else None,
         signature=common_part([result.signature for result in results]),
+        constant=constant_seeds(results),
     )
 
 
@@ -388,6 +394,11 @@ def _in_bfloat16(result: GlueResult) -> bool:
     return isinstance(settings, dict) and bool(settings.get("bf16"))
 
 
+def _marked(cell: Cell) -> str:
+    """The mean and deviation, with a mark where a model predicts one thing only."""
+    return f"{cell.value} {CONSTANT_MARK}" if cell.constant else str(cell.value)
+
+
 def _values(table: GlueTable) -> list[list[str]]:
     """The cells of the table of values, its header first."""
     tasks = [f"{name} ({task.metric})" for name, task in table.tasks.items()]
@@ -402,7 +413,7 @@ def _values(table: GlueTable) -> list[list[str]]:
                 "varies" if row.heads_kept is None else f"{row.heads_kept} of {table.heads}",
                 # Classifiers of several tasks differ by some weights, which the CSV file has.
                 f"{spread(sizes).mean / 1e6:.2f}M" if sizes else "",
-                *(str(row.cells[task].value) if task in row.cells else "" for task in table.tasks),
+                *(_marked(row.cells[task]) if task in row.cells else "" for task in table.tasks),
                 " to ".join(map(str, sorted({min(numbers), max(numbers)}))),
             ]
         )
@@ -451,6 +462,7 @@ def _notes(table: GlueTable) -> list[str]:
             "which gives the same outputs; `uniform`, their attention scores are times 0 before "
             "the softmax, so that they still average the values of all tokens."
         )
+    notes += constant_note([cell.constant for row in table.lines for cell in row.cells.values()])
     if table.control:
         notes.append(
             "control: the unpruned model, fine-tuned in the same way. Δ: mean less the control's."

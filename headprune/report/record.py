@@ -31,7 +31,8 @@ class Record:
         plan, counts, heads_kept: the heads that the model has left.
         signature: what the figures are of.
         finetune: length of the fine-tuning, such as `30ep`; `none` without.
-        training: facts about the training, such as `parameters` (weights of the model).
+        training: facts about the training, such as `parameters` (weights of the model), and those
+            that `headprune.report.marks` names.
     """
 
     format: ClassVar[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.plan import HeadPlan
 from headprune.report.bleu import bleu_and_chrf, read_generation, read_lines
+from headprune.report.marks import CONSTANT, is_constant
 from headprune.report.record import Record, outside
 from headprune.report.signature import signature
 
@@ -97,6 +99,10 @@ def score(
     # Not with_suffix: wmt14.en-ru has no suffix to give up.
     text = output.with_name(output.name.removesuffix(".json") + ".hyp.txt")
     write_text_atomically(text, "".join(f"{line}\n" for line in hypotheses))
+    facts = {} if training is None else json_object(training)
+    if is_constant(hypotheses, references):
+        facts[CONSTANT] = True
+        print("warning: every sentence has the same translation", file=sys.stderr)
     result = Result(
         study=study,
         kind=kind,
@@ -117,7 +123,7 @@ def score(
         sentences=len(references),
         hypotheses=text.name,
         reference=_relative(reference, output.parent),
-        training={} if training is None else json_object(training),
+        training=facts,
     )
     result.save(output)
     return result

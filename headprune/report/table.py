@@ -20,6 +20,7 @@ from headprune.report.markdown import (
     signed,
     significant,
 )
+from headprune.report.marks import CONSTANT_MARK, constant_note, constant_seeds
 from headprune.report.paper import SOURCE, PaperTable
 from headprune.report.results import Result
 from headprune.report.signature import common_part
@@ -28,7 +29,7 @@ from headprune.stats import PairedTest, Spread, paired_randomisation, spread
 _CSV_COLUMNS = (
     *("row", "kind", "percent_pruned", "heads_kept", "counts", "parameters"),
     *("bleu_mean", "bleu_sd", "chrf_mean", "chrf_sd", "seeds", "delta"),
-    *("before_mean", "before_sd", "paper_delta", "p_values", "signature"),
+    *("before_mean", "before_sd", "paper_delta", "p_values", "signature", "constant_translations"),
 )
 
 
@@ -46,6 +47,7 @@ class Row:
         before: BLEU right after pruning, before any fine-tuning.
         paper_delta: the paper's difference in BLEU to its unpruned model.
         signature: what the figures are of, with `*` where the seeds differ.
+        constant: number of seeds whose fine-tuned model translates every sentence alike.
     """
 
     label: str
@@ -64,6 +66,7 @@ class Row:
     before_values: tuple[float, ...]
     paper_delta: float | None
     signature: str
+    constant: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +180,8 @@ def to_markdown(table: Table) -> str:
     for row in lines:
         kept = "varies" if row.heads_kept is None else f"{row.heads_kept} of {table.heads}"
         size = "" if row.parameters is None else f"{row.parameters:,.0f}"
-        fixed = [row.label, kept, size, str(row.bleu), str(row.chrf), str(row.bleu.n)]
+        bleu = f"{row.bleu} {CONSTANT_MARK}" if row.constant else str(row.bleu)
+        fixed = [row.label, kept, size, bleu, str(row.chrf), str(row.bleu.n)]
         cells.append([*fixed, *(cell(row) for cell in shown.values())])
     return "\n".join(
         [
@@ -223,6 +227,7 @@ def to_csv(table: Table) -> str:
                 None if row.paper_delta is None else f"{row.paper_delta:.2f}",
                 " ".join(f"{p:.4f}" for p in row.p_values),
                 row.signature,
+                row.constant,
             ]
         )
     return out.getvalue()
@@ -275,6 +280,7 @@ def _row(
             paper, percent=results[0].requested_percent, counts=_common_counts(plans)
         ),
         signature=common_part([result.signature for result in results]),
+        constant=constant_seeds(results),
     )
 
 
@@ -358,6 +364,8 @@ def _notes(table: Table, *, versus: str) -> list[str]:
             "control: the unpruned baseline, fine-tuned for as long and in the same way as the "
             "pruned models, so that more training is not taken for an effect of pruning."
         )
+    lines = (table.baseline, table.control, *table.rows)
+    notes += constant_note([row.constant for row in lines if row is not None])
     if table.compared_with:
         notes.append(f"Δ {versus}: mean BLEU less the mean BLEU of the {versus}.")
     if table.test_signature:

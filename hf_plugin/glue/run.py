@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ import transformers
 from transformers import PreTrainedModel
 
 import hf_plugin
-from headprune.errors import UsageError
+from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.plan import HeadPlan
 from headprune.report.glue_results import GlueResult
+from headprune.report.marks import CONSTANT, RESUMED, is_constant
 from headprune.report.signature import signature
 from hf_plugin.families import form_of
 from hf_plugin.glue import entailment
@@ -29,7 +31,7 @@ from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
-from hf_plugin.glue.training import WARM_UP, encode, fine_tune, predict
+from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, is_finite, predict
 from hf_plugin.surgery import plan_after
 from hf_plugin.tokenizers import load_tokenizer
 
@@ -48,7 +50,8 @@ def run(settings: Settings, labels: Labels, output: Path) -> GlueResult:
     Raises:
         UsageError: settings that make no sense, a plan that does not fit, a model that cannot be
             pruned, labels that contradict the plan, or other settings' files in ``output``.
-        DataError: a model or data that cannot be read.
+        DataError: a model or data that cannot be read, a model whose weights are not finite, or a
+            fine-tuning that diverges.
     """
     settings.check()
     labels.check(settings.plan)
@@ -90,6 +93,8 @@ def _measure(settings: Settings, output: Path) -> Measured:
     tokenizer = load_tokenizer(settings.model)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
     require_length(settings.max_length, model, tokenizer, name=settings.model)
+    if not is_finite(model):
+        raise DataError(f"{settings.model}: has weights that are not finite (NaN or infinity)")
     if settings.pooling == "mean":
         pool_by_mean(model)
     plan_after(model, settings.plan or hf_plugin.head_plan(model))  # before hours of training
@@ -98,12 +103,16 @@ def _measure(settings: Settings, output: Path) -> Measured:
         for split, part in examples.items()
     }
 
-    def train(name: str) -> float:
+    trainings: list[Training] = []
+
+    def train(name: str) -> None:
         if not settings.epochs:
-            return 0.0
+            return
         write_text_atomically(claim, json.dumps(settings.as_json()))
-        return fine_tune(
-            model, tokenizer, data["train"], schedule=settings.schedule, folder=folder / name
+        trainings.append(
+            fine_tune(
+                model, tokenizer, data["train"], schedule=settings.schedule, folder=folder / name
+            )
         )
 
     def predictions() -> dict[str, list[float]]:
@@ -115,25 +124,31 @@ def _measure(settings: Settings, output: Path) -> Measured:
         }
 
     facts: dict[str, Any] = {}
-    seconds = 0.0
     with ExitStack() as stack:
         if settings.protocol == "finetune-prune-finetune":
-            seconds += train("before")
+            train("before")
             facts["metrics_before_pruning"] = _metrics(task, examples, predictions())
         plan, form = _prune(model, settings, stack)
         if settings.protocol == "finetune-prune-finetune":
             facts["metrics_before_finetune"] = _metrics(task, examples, predictions())
-        seconds += train("after")
+        train("after")
         predicted = predictions()
     for split, values in predicted.items():
         _write_predictions(output / _prediction_file(split), task, values, examples[split].labels)
     facts |= {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "seconds": round(seconds, 1),
+        "seconds": round(sum(training.seconds for training in trainings), 1),
+        RESUMED: any(training.resumed for training in trainings),
         "protocol": settings.protocol,
         "rate": f"linear, {WARM_UP:.0%} warm-up",
         "settings": settings.as_json(),
     }
+    if any(is_constant(made, examples[split].labels) for split, made in predicted.items()):
+        facts[CONSTANT] = True
+        print(
+            "warning: the model predicts the same for every example: it has learnt nothing",
+            file=sys.stderr,
+        )
     if settings.max_train_examples is not None:
         facts["subset_seed"] = SUBSET_SEED
     if left_out := {split: part.left_out for split, part in examples.items() if part.left_out}:

@@ -8,21 +8,31 @@ longest. What counts is the model after the last epoch: none is chosen on the de
 from __future__ import annotations
 
 import json
+import math
+import sys
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
+from safetensors import safe_open
 from transformers import (
     DataCollatorWithPadding,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
     TrainingArguments,
 )
 from transformers.trainer import TRAINER_STATE_NAME
 
+from headprune.errors import DataError
 from hf_plugin.glue.data import Examples
 from hf_plugin.tokenizers import require_vocabulary
 
@@ -39,6 +49,53 @@ class Schedule:
     learning_rate: float
     seed: int
     bf16: bool = False
+
+
+@dataclass(frozen=True)
+class Training:
+    """A fine-tuning that has ended.
+
+    Attributes:
+        seconds: without those before a checkpoint from which it was resumed.
+        resumed: whether it was interrupted and resumed.
+    """
+
+    seconds: float
+    resumed: bool
+
+
+class Diverged(DataError):
+    """A fine-tuning whose loss or weights are no longer finite."""
+
+
+def _diverged(how: str, learning_rate: float) -> Diverged:
+    return Diverged(
+        f"the fine-tuning has diverged: {how}, with learning rate {learning_rate:g}; give a lower "
+        "one"
+    )
+
+
+def is_finite(model: PreTrainedModel) -> bool:
+    """Whether no weight is infinite or NaN."""
+    return all(bool(weight.isfinite().all()) for weight in model.parameters())
+
+
+class _StopWhereItDiverges(TrainerCallback):
+    """End the training before the checkpoint of an epoch whose loss is not finite is written."""
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Look at the mean loss of the epoch."""
+        loss = (logs or {}).get("loss")
+        if loss is not None and not math.isfinite(float(loss)):
+            how = f"the loss is {loss} in epoch {math.ceil(state.epoch or 0)}"
+            raise _diverged(how, args.learning_rate)
 
 
 def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> Dataset:
@@ -60,8 +117,10 @@ def fine_tune(
     *,
     schedule: Schedule,
     folder: Path,
-) -> float:
+) -> Training:
     """Fine-tune ``model``, in place.
+
+    A training that is resumed after an interruption gives the same weights as one that was not.
 
     Args:
         data: of ``encode``.
@@ -69,11 +128,17 @@ def fine_tune(
             on from it.
 
     Returns:
-        Seconds that it took, without those before a checkpoint it went on from.
+        How long it took, and whether it was resumed.
+
+    Raises:
+        DataError: the loss or a weight is no longer finite.
     """
     trainer = _trainer(model, tokenizer, schedule=schedule, folder=folder, data=data)
-    output = trainer.train(resume_from_checkpoint=_last_checkpoint(folder))
-    return float(output.metrics["train_runtime"])
+    checkpoint = _last_checkpoint(folder)
+    output = trainer.train(resume_from_checkpoint=checkpoint)
+    if not is_finite(model):
+        raise _diverged("weights are no longer finite", schedule.learning_rate)
+    return Training(float(output.metrics["train_runtime"]), resumed=checkpoint is not None)
 
 
 def predict(
@@ -84,12 +149,18 @@ def predict(
     schedule: Schedule,
     folder: Path,
 ) -> list[float]:
-    """For each example the number of the likeliest label, or the predicted number."""
+    """For each example the number of the likeliest label, or the predicted number.
+
+    Raises:
+        DataError: an output of the model is not finite.
+    """
     trainer = _trainer(model, tokenizer, schedule=schedule, folder=folder)
     predicted = trainer.predict(data).predictions
     # Some models return more than logits, and these come first.
     first = predicted[0] if isinstance(predicted, tuple) else predicted
     logits = np.asarray(first, dtype=np.float64)
+    if not np.isfinite(logits).all():
+        raise DataError("the model's outputs are not finite (NaN or infinity)")
     chosen = logits.squeeze(-1) if logits.shape[-1] == 1 else logits.argmax(-1)
     return list(chosen.tolist())
 
@@ -120,6 +191,7 @@ def _trainer(
         save_strategy="epoch",
         save_total_limit=1,
         logging_strategy="epoch",
+        logging_nan_inf_filter=False,  # which leaves such a loss out of the mean
         report_to="none",
         disable_tqdm=False,
         dataloader_pin_memory=torch.cuda.is_available(),
@@ -133,15 +205,42 @@ def _trainer(
         train_dataset=data,
         data_collator=DataCollatorWithPadding(tokenizer),
         processing_class=tokenizer,
+        callbacks=[_StopWhereItDiverges()],
     )
 
 
 def _last_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint that is whole: the trainer's state is written last."""
+    """The newest checkpoint that is whole; what is not is passed over with a warning.
+
+    The trainer's state is written last: a checkpoint without it was interrupted.
+    """
     states = folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")
-    whole = [state.parent for state in states if _is_json(state)]
-    newest = max(whole, key=lambda path: int(path.name[11:]), default=None)
-    return None if newest is None else str(newest)
+    written = [state.parent for state in states if _is_json(state)]
+    for checkpoint in sorted(written, key=lambda path: int(path.name[11:]), reverse=True):
+        damaged = _damaged_file(checkpoint)
+        if damaged is None:
+            return str(checkpoint)
+        print(
+            f"warning: {damaged}: corrupt or truncated; the training does not resume from it",
+            file=sys.stderr,
+        )
+    return None
+
+
+def _damaged_file(checkpoint: Path) -> Path | None:
+    """A file of weights or of the trainer's that is not whole."""
+    for path in sorted(checkpoint.iterdir()):
+        try:
+            if path.suffix in (".pt", ".pth", ".bin"):
+                with zipfile.ZipFile(path) as archive:
+                    if archive.testzip() is not None:
+                        return path
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="pt"):
+                    pass
+        except Exception:  # whatever a damaged file leads to
+            return path
+    return None
 
 
 def _is_json(path: Path) -> bool:

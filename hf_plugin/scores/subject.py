@@ -133,6 +133,8 @@ class Classifier:
         with scored.evaluating():
             for batch in self._batches():
                 logits = self._model(**batch).logits
+                if not bool(logits.isfinite().all()):
+                    raise DataError(f"{self.path}: its outputs are not finite (NaN or infinity)")
                 chosen = logits.squeeze(-1) if self._task.range else logits.argmax(-1)
                 predicted += chosen.tolist()
                 labels += batch["labels"].tolist()

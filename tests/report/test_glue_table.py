@@ -7,6 +7,7 @@ import io
 import json
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,23 @@ def test_the_same_seed_twice_or_two_controls_are_refused(glue: MakeGlue) -> None
 def _other_control(one: tuple[Path, GlueResult]) -> tuple[Path, GlueResult]:
     path, result = one
     return path, GlueResult(**{**vars(result), "kind": "control"})
+
+
+def test_a_model_that_predicts_one_label_is_marked(glue: MakeGlue) -> None:
+    results = whole_study(glue)
+    assert "†" not in to_markdown(summary(results, test=False))
+    results = [
+        (path, replace(result, training={**result.training, "constant_prediction": True}))
+        if (result.task, result.row, result.seed) == ("cola", "top 2", 1)
+        else (path, result)
+        for path, result in results
+    ]
+    table = summary(results, test=False)
+    assert table.rows[3].cells["cola"].constant == 1
+    marked = [line for line in to_markdown(table).splitlines() if "†" in line]
+    assert len(marked) == 2 and marked[0].startswith("| top 2") and marked[1].startswith("- †:")
+    found = csv.DictReader(io.StringIO(to_csv(table)))
+    assert sum(int(row["constant_predictions"]) for row in found) == 1
 
 
 def test_markdown_has_one_table_of_values_and_one_of_differences(glue: MakeGlue) -> None:

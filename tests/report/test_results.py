@@ -131,3 +131,24 @@ def test_values_of_wrong_types_are_no_crash(make: Make, value: object) -> None:
         path.write_text(json.dumps({**content, name: value}))
         with contextlib.suppress(DataError):
             make_report([path], test=False)
+
+
+def test_a_model_that_translates_all_sentences_alike_is_recorded(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, result = make()
+    assert "constant_prediction" not in result.training
+    generation = path.with_name("constant.txt")
+    generation.write_text("".join(f"D-{n}\t-0.5\tthe same\n" for n in range(30)))
+    again = score(
+        **dict.fromkeys(("study", "row", "select", "form", "finetune", "data"), "x"),
+        generation=generation,
+        reference=tmp_path / "raw" / "test.de",
+        output=path,
+        plan=path.with_name("plan.json"),
+        kind="pruned",
+        seed=1,
+    )
+    assert again.training["constant_prediction"] is True
+    assert Result.load(path) == again
+    assert capsys.readouterr().err == "warning: every sentence has the same translation\n"

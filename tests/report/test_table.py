@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,25 @@ def test_rows_are_means_over_seeds_beside_the_control(make: Make) -> None:
     assert table.rows[0].delta == pytest.approx(0)
     assert table.rows[0].before is not None
     assert worse.before is None
+
+
+def test_a_model_that_translates_all_sentences_alike_is_marked(make: Make) -> None:
+    results = whole_study(make)
+    assert "†" not in to_markdown(summary(results, test=False))
+    results = [
+        (path, replace(result, training={**result.training, "constant_prediction": True}))
+        if (result.kind, result.row, result.seed) == ("pruned", "75%", 2)
+        else (path, result)
+        for path, result in results
+    ]
+    table = summary(results, test=False)
+    assert [row.constant for row in table.rows] == [0, 1]
+    text = to_markdown(table)
+    assert [line.split("|")[1].strip() for line in text.splitlines() if " † |" in line] == ["75%"]
+    assert "- †: the model of one seed or more gives the same output for every example" in text
+    assert [row["constant_translations"] for row in csv.DictReader(io.StringIO(to_csv(table)))] == [
+        *("0", "0", "0", "1")
+    ]
 
 
 def test_without_a_control_rows_are_set_beside_the_baseline(make: Make) -> None:

@@ -268,6 +268,13 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
 
     assert not list(tmp_path.rglob("executed")) and not (ROOT / "executed").exists()
 
+    told = {
+        path.parent.relative_to(out).as_posix(): json.loads(path.read_text())["training"]
+        for path in out.rglob("result.json")
+    }
+    assert told["baseline"]["resumed"] is True
+    assert told["finetuned/control/seed1"]["resumed"] is False
+
     table = json.loads((out / "table.json").read_text())
     assert [row["label"] for row in table["rows"]] == ["50%"]
     assert table["rows"][0]["seeds"] == table["control"]["seeds"] == [1, 2]

@@ -138,6 +138,23 @@ def test_one_that_was_killed_goes_on(tmp_path):
     assert sum(line.startswith("finetune") for line in again.log) == 2
 
 
+def test_rows_say_whether_their_fine_tuning_was_resumed(tmp_path):
+    first = compared(subject(), tmp_path)
+    assert {row.resumed for row in first.rows} == {False}
+    resumed, old = sorted((tmp_path / "after").glob("*.json"))[:2]
+    resumed.unlink()
+    checkpoint = resumed.with_suffix("") / "training" / "checkpoint_last.pt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    old.write_text(json.dumps({"value": json.loads(old.read_text())["value"]}))
+    again = compared(subject(), tmp_path)
+    assert [row.after for row in again.rows] == [row.after for row in first.rows]
+    assert {row.resumed for row in again.rows} == {False, True, None}
+    Report.of(again).save(tmp_path, title="T")
+    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert [row["resumed"] for row in rows] == [row.resumed for row in again.rows]
+
+
 def test_without_fine_tuning_there_is_neither_control_nor_after(tmp_path):
     result = compared(subject(can_finetune=False, finetune_name="none"), tmp_path, rounds=0)
     assert all(row.after is None and row.score != "control" for row in result.rows)

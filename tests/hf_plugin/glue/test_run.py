@@ -210,9 +210,104 @@ def test_resume(protocol, saves, state, model, glue, tmp_path, monkeypatch):
         run(replace(wanted, seed=2), Labels(), folder)
     resumed = run(wanted, Labels(), folder)
     assert resumed.metrics == whole.metrics
+    assert (whole.training["resumed"], resumed.training["resumed"]) == (False, True)
     before, after = weights(tmp_path / "whole" / "model"), weights(folder / "model")
     assert all(torch.equal(before[key], after[key]) for key in before)
     assert not (folder / "training").exists()
+
+
+@pytest.mark.parametrize(("step", "from_checkpoint"), [(2, False), (5, True)])
+def test_killed_in_the_middle_of_an_epoch(
+    step, from_checkpoint, model, glue, tmp_path, monkeypatch
+):
+    wanted = settings("rte", model, glue, plan=SOME)
+    whole = run(wanted, Labels(), tmp_path / "whole")
+    train, done = Trainer.training_step, []
+
+    def train_and_die(self, *arguments, **options):
+        done.append(1)
+        if len(done) == step:
+            raise Killed
+        return train(self, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "training_step", train_and_die)
+        with pytest.raises(Killed):
+            run(wanted, Labels(), tmp_path / "killed")
+    resumed = run(wanted, Labels(), tmp_path / "killed")
+    assert resumed.training["resumed"] is from_checkpoint
+    assert resumed.metrics == whole.metrics
+    before, after = weights(tmp_path / "whole" / "model"), weights(tmp_path / "killed" / "model")
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "model.safetensors"])
+def test_a_damaged_checkpoint_is_not_resumed_from(name, model, glue, tmp_path, monkeypatch, capsys):
+    wanted = settings("rte", model, glue, plan=SOME)
+    whole = run(wanted, Labels(), tmp_path / "whole")
+    save = Trainer._save_checkpoint
+
+    def save_and_die(self, *arguments, **options):
+        save(self, *arguments, **options)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_save_checkpoint", save_and_die)
+        with pytest.raises(Killed):
+            run(wanted, Labels(), tmp_path / "killed")
+    (damaged,) = (tmp_path / "killed").glob(f"training/*/checkpoint-*/{name}")
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    resumed = run(wanted, Labels(), tmp_path / "killed")
+    assert f"warning: {damaged}: corrupt or truncated" in capsys.readouterr().err
+    assert resumed.metrics == whole.metrics
+    assert resumed.training["resumed"] is False
+
+
+def test_a_fine_tuning_that_diverges_is_an_error(model, glue, tmp_path):
+    wanted = settings("mnli", model, glue, learning_rate=1e300)
+    with pytest.raises(DataError, match="the fine-tuning has diverged: .* learning rate 1e.300"):
+        run(wanted, Labels(), tmp_path)
+    assert not (tmp_path / "result.json").exists()
+    assert not list(tmp_path.glob("training/*/checkpoint-*"))
+
+
+def test_a_model_whose_weights_are_not_finite_is_refused(model, glue, tmp_path):
+    broken = tmp_path / "broken"
+    loaded = AutoModelForSequenceClassification.from_pretrained(model)
+    AutoTokenizer.from_pretrained(model).save_pretrained(broken)
+    with torch.no_grad():
+        loaded.bert.encoder.layer[0].output.dense.bias[0] = math.nan
+    loaded.save_pretrained(broken)
+    for epochs in (0.0, 1.0):
+        with pytest.raises(DataError, match="broken: has weights that are not finite"):
+            run(settings("rte", broken, glue, epochs=epochs), Labels(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("task", ["rte", "stsb"])
+def test_a_constant_prediction_is_marked(task, model, glue, tmp_path, capsys):
+    constant = tmp_path / "constant"
+    trained = tmp_path / "trained"
+    run(settings(task, model, glue, epochs=1.0), Labels(), trained)
+    if task == "stsb":  # where no two predictions are the same by chance
+        assert "constant_prediction" not in GlueResult.load(trained / "result.json").training
+    loaded = AutoModelForSequenceClassification.from_pretrained(trained / "model")
+    AutoTokenizer.from_pretrained(model).save_pretrained(constant)
+    with torch.no_grad():
+        loaded.classifier.weight.zero_()
+    loaded.save_pretrained(constant)
+    result = run(settings(task, constant, glue, epochs=0.0), Labels(), tmp_path / "out")
+    assert result.training["constant_prediction"] is True
+    assert "warning: the model predicts the same for every example" in capsys.readouterr().err
+
+
+def test_a_grid_goes_on_after_a_cell_that_diverges(model, glue, tmp_path):
+    wanted = settings("rte", model, glue, epochs=1.0)
+    result = search(wanted, Labels(), tmp_path, batch_sizes=[8], learning_rates=[1e300, 1e-3])
+    assert result.learning_rate == 1e-3
+    assert "the fine-tuning has diverged" in result.training["grid"][0]["diverged"]
+    with pytest.raises(DataError, match="has diverged"):
+        search(wanted, Labels(), tmp_path / "all", batch_sizes=[8], learning_rates=[1e300])
 
 
 def test_finished_is_not_trained_again(model, glue, tmp_path, monkeypatch):

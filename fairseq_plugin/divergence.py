@@ -1,0 +1,55 @@
+"""Trainings that diverge end with an error and leave no checkpoint of it."""
+
+from __future__ import annotations
+
+import math
+from functools import wraps
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.trainer import Trainer
+
+from headprune.errors import DataError
+
+_ADVICE = "give a lower --lr, a longer warm-up or a --clip-norm"
+_SIGNS = (
+    "gradients are Nan/Inf",
+    "Minimum loss scale reached",
+    "value cannot be converted to type float without overflow",
+)
+"""The beginnings of the messages of fairseq and torch where numbers are not finite."""
+
+
+def end_with_an_error() -> None:
+    """Let fairseq's training end with one line where gradients or a validation's loss diverge."""
+    Trainer.train_step = _with_one_line(Trainer.train_step)
+    checkpoint_utils.save_checkpoint = _of_finite_loss(checkpoint_utils.save_checkpoint)
+
+
+def _with_one_line(train_step: Any) -> Any:
+    @wraps(train_step)
+    def step(self: Trainer, *arguments: Any, **options: Any) -> Any:
+        try:
+            return train_step(self, *arguments, **options)
+        except (FloatingPointError, RuntimeError) as problem:
+            if not str(problem).startswith(_SIGNS):
+                raise
+            raise DataError(
+                f"the training has diverged at update {self.get_num_updates() + 1} ({problem}); "
+                f"{_ADVICE}"
+            ) from problem
+
+    return step
+
+
+def _of_finite_loss(save_checkpoint: Any) -> Any:
+    @wraps(save_checkpoint)
+    def save(cfg: Any, trainer: Trainer, epoch_iterator: Any, val_loss: float | None) -> Any:
+        if val_loss is not None and not math.isfinite(val_loss):
+            raise DataError(
+                f"the training has diverged: after update {trainer.get_num_updates()} the "
+                f"{cfg.best_checkpoint_metric} of the validation is {val_loss}; {_ADVICE}"
+            )
+        return save_checkpoint(cfg, trainer, epoch_iterator, val_loss)
+
+    return save

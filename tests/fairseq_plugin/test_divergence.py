@@ -1,0 +1,66 @@
+"""A fairseq training that diverges ends with one line, and leaves no checkpoint of it."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fairseq import checkpoint_utils
+from fairseq.trainer import Trainer
+
+import fairseq_plugin  # noqa: F401  (changes fairseq's training)
+from fairseq_plugin.divergence import _of_finite_loss, _with_one_line
+from headprune.errors import DataError
+from tests.fairseq_plugin.conftest import train
+
+TRAINER = Namespace(get_num_updates=lambda: 7)
+
+
+def test_one_line_and_no_checkpoint(corpus: Path, tmp_path: Path) -> None:
+    words = train(*(corpus, tmp_path, "--arch=transformer_headpruned_tiny", "--lr=1e300"), status=1)
+    assert words.strip().splitlines()[-1].startswith("error: the training has diverged at update 1")
+    assert "Traceback" not in words
+    assert not list(tmp_path.glob("checkpoint*"))
+
+
+def test_fairseq_s_training_is_watched() -> None:
+    assert hasattr(Trainer.train_step, "__wrapped__")
+    assert hasattr(checkpoint_utils.save_checkpoint, "__wrapped__")
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (FloatingPointError("gradients are Nan/Inf"), "at update 8 .gradients are Nan/Inf.; give"),
+        (FloatingPointError("Minimum loss scale reached (0.0001). Try"), "at update 8 .Minimum"),
+    ],
+)
+def test_numbers_that_are_not_finite(problem: Exception, message: str) -> None:
+    def train_step(*_: Any) -> None:
+        raise problem
+
+    with pytest.raises(DataError, match=f"the training has diverged {message}"):
+        _with_one_line(train_step)(TRAINER)
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    def train_step(*_: Any) -> None:
+        raise FloatingPointError("Fatal error: gradients are inconsistent between workers")
+
+    with pytest.raises(FloatingPointError, match="inconsistent"):
+        _with_one_line(train_step)(TRAINER)
+
+
+def test_a_checkpoint_is_saved_only_where_the_validation_is_finite() -> None:
+    saved: list[float | None] = []
+    save = _of_finite_loss(lambda cfg, trainer, iterator, loss: saved.append(loss))
+    cfg = Namespace(best_checkpoint_metric="loss")
+    for loss in (None, 3.5):
+        save(cfg, TRAINER, None, loss)
+    for loss in (math.nan, math.inf):
+        with pytest.raises(DataError, match="after update 7 the loss of the validation is"):
+            save(cfg, TRAINER, None, loss)
+    assert saved == [None, 3.5]
