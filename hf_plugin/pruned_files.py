@@ -111,6 +111,7 @@ class PrunedFiles:
         assert isinstance(self, nn.Module)
         queries = dict(stored_queries(self))
         if queries:
+            self.config.uniform_layout = BY_HEAD  # type: ignore[union-attr]
             state_dict = dict(self.state_dict() if state_dict is None else state_dict)
             for name, linear in queries.items():
                 if (key := f"{name}.weight") in state_dict:

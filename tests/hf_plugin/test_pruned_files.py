@@ -178,7 +178,8 @@ def test_uniform_folders_of_older_versions(family, tmp_path):
     ):
         assert hf_plugin.head_plan(loaded) == plan_for(family, SOME)
         close(first(loaded), first(model))
-    loaded.save_pretrained(tmp_path)
+    type(model).from_pretrained(tmp_path).save_pretrained(tmp_path)
+    assert type(model.config).from_pretrained(tmp_path).uniform_layout == "by-head"
     close(first(type(model).from_pretrained(tmp_path)), first(model))
 
 
