@@ -14,6 +14,7 @@ from fairseq_plugin.fitting import HEAD_FORMS
 from fairseq_plugin.shape import ATTENTIONS, model_shape
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan, is_whole
+from headprune.weights import is_finite
 
 _SIDES = ("encoder", "decoder")
 _SIZES = ("layers", "attention_heads", "embed_dim", "ffn_embed_dim")
@@ -70,17 +71,8 @@ def _check_tensors(weights: Mapping[Any, Any], *, path: str) -> None:
             raise DataError(f"{path}: {name} is no plain tensor ({tensor.layout}, {tensor.dtype})")
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise DataError(f"{path}: {name} has more elements than the file holds for it")
-        if tensor.is_floating_point() and not name.endswith(NO_WEIGHTS) and not _is_finite(tensor):
+        if not name.endswith(NO_WEIGHTS) and not is_finite(tensor):
             raise DataError(f"{path}: {name} has values that are not finite (NaN or infinity)")
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """Whether all values are finite: by the extremes, one pass that keeps no copy."""
-    if not tensor.numel():
-        return True
-    if tensor.element_size() < 2:  # float8 has no extremes in torch
-        tensor = tensor.float()
-    return all(bool(extreme.isfinite()) for extreme in tensor.aminmax())
 
 
 def _check_sizes(options: Mapping[str, Any], weights: Mapping[str, Tensor], *, path: str) -> None:

@@ -15,6 +15,7 @@ from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
 from headprune.report.changes import Values
 from hf_plugin.families import Attention, attentions, family_of
+from hf_plugin.folder_check import check_config, require_finite
 from hf_plugin.places import place, reporting
 from hf_plugin.quiet import quieten
 from hf_plugin.surgery import head_plan
@@ -26,12 +27,14 @@ def load(model: str) -> PreTrainedModel:
     They are loaded in float32, and without a task head.
 
     Raises:
-        DataError: no model there, or one whose attention weights are not in its files.
+        DataError: no model there, or one whose attention weights are not in its files or not
+            finite.
     """
     quieten()  # the task head is left out, of which transformers would warn
     with reporting(f"{model}: cannot load the model"):
+        check_config(place(model))
         loaded, report = AutoModel.from_pretrained(
-            place(model), dtype=torch.float32, output_loading_info=True
+            place(model), dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )
     wanted = {
         id(linear.weight)
@@ -39,6 +42,7 @@ def load(model: str) -> PreTrainedModel:
         for attention in layers
         for linear in attention.inputs
     }
+    require_finite(loaded, name=model)
     # transformers draws what it does not find at random, and that would count as change.
     for name, parameter in loaded.named_parameters():
         if id(parameter) in wanted and name in report["missing_keys"]:

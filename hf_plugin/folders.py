@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from headprune.folders import new_folder, require_outside
 from headprune.plan import HeadPlan
 from hf_plugin.families import Attention, attentions, form_of
 from hf_plugin.fingerprints import model_fingerprint
+from hf_plugin.folder_check import check_weights
+from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
 from hf_plugin.modeling import prune_heads
 from hf_plugin.places import reporting
@@ -41,10 +42,10 @@ class Folder:
 
     @classmethod
     def load(cls, path: Path) -> Folder:
-        """Read what the folder's config says; its weights are read when they are needed.
+        """Read what the folder's config says, and check it and the weights in the folder.
 
         Raises:
-            DataError: no config, or one that makes no sense.
+            DataError: no config, one that makes no sense, or weights that do not fit it.
             UsageError: a family that cannot be pruned.
         """
         quieten()
@@ -52,6 +53,7 @@ class Folder:
             config, _ = read_config(path)
             outline = _outline(config, where=str(path))
         attentions(outline)
+        check_weights(path, outline)
         return cls(path, outline)
 
     @property
@@ -187,18 +189,19 @@ class Pruned:
 
         Raises:
             UsageError: ``path`` lies in the source's folder.
-            DataError: ``path`` exists and is not empty, or cannot be written.
+            DataError: ``path`` exists and is not empty, or cannot be written; or a link in the
+                source's folder points to a place outside it.
         """
         require_outside(path, self.source)
         with new_folder(path) as temporary:
-            unwanted = shutil.ignore_patterns(*NOT_COPIED)
-            shutil.copytree(self.source, temporary, ignore=unwanted, dirs_exist_ok=True)
+            unwanted = named_as(*NOT_COPIED)
+            copy_files(self.source, temporary, wanted=lambda name: not unwanted(name))
             self.model.save_pretrained(temporary)
 
 
 def _outline(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:
     with torch.device("meta"):
         if not config.architectures:
-            model: PreTrainedModel = AutoModel.from_config(config)
+            model: PreTrainedModel = AutoModel.from_config(config, trust_remote_code=False)
             return model
         return class_that_saved(config, where=where)(config)  # type: ignore[no-any-return]

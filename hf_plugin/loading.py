@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from headprune.errors import DataError, UsageError
 from hf_plugin import modeling
 from hf_plugin.families import require_family
+from hf_plugin.folder_check import check_config
 from hf_plugin.modeling import CONFIGS, kept_lists, pruned_class
 from hf_plugin.surgery import head_plan, plan_after
 
@@ -33,12 +34,14 @@ def from_pretrained(
         name_or_path: a folder, or a name on the hub.
         model_class: an Auto class or a model class; without one, the class that saved the model.
         config: what to use in place of the model's own config.
-        options: for ``from_pretrained`` of that class, those that change its config included.
+        options: for ``from_pretrained`` of that class, those that change its config included. Code
+            in the model's folder runs only with ``trust_remote_code=True``.
 
     Raises:
         UsageError: a family that cannot be pruned; no model class.
         DataError: ``pruned_heads`` names heads that do not exist.
     """
+    options.setdefault("trust_remote_code", False)  # else transformers asks on standard input
     if config is None:
         places = _hub_options(options)
         config, options = read_config(name_or_path, **options)
@@ -61,8 +64,10 @@ def read_config(
 
     Raises:
         UsageError: a family that cannot be pruned, with pruned heads.
-        DataError: ``pruned_heads`` names heads that do not exist.
+        DataError: ``pruned_heads`` names heads that do not exist, or a size makes no sense.
     """
+    check_config(name_or_path)
+    options.setdefault("trust_remote_code", False)
     config, others = AutoConfig.from_pretrained(name_or_path, return_unused_kwargs=True, **options)
     if getattr(config, "pruned_heads", None):
         require_family(config.model_type)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder
 from headprune.plan import HeadPlan
 from hf_plugin.families import is_decoder_alone
+from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import Folder
 from hf_plugin.random_batches import SHAPES, random_batch
 
@@ -62,7 +62,8 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
 
     Raises:
         UsageError: a model with a decoder, or one for multiple choice.
-        DataError: ``output`` is taken, the model cannot be read, or the outputs differ.
+        DataError: ``output`` is taken, the model cannot be read, the outputs differ, or a link in
+            the folder points to a place outside it.
     """
     folder = Folder.load(path)
     if folder.outline.config.is_encoder_decoder or is_decoder_alone(folder.outline):
@@ -81,10 +82,8 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
                 f"{path}: not exported: onnxruntime's outputs differ from the model's by "
                 f"{difference:.1e}, more than {TOLERANCE:.0e}"
             )
-        for pattern in _BESIDE:
-            for beside in path.glob(pattern):
-                if not beside.name.endswith(".index.json"):
-                    shutil.copy(beside, temporary)
+        wanted, unwanted = named_as(*_BESIDE), named_as("*.index.json")
+        copy_files(path, temporary, wanted=lambda name: wanted(name) and not unwanted(name))
     return OnnxExport(folder.plan, tuple(batches[0]), outputs, difference)
 
 

@@ -11,6 +11,7 @@ from transformers import (
 )
 
 from headprune.errors import DataError, UsageError
+from hf_plugin.folder_check import check_config, require_finite
 from hf_plugin.glue.tasks import Task
 from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
@@ -31,9 +32,11 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     """
     folder = place(name)
     labels = dict(enumerate(task.labels)) or {0: task.label}
+    check_config(folder)
     with reporting(f"{name}: no model to be had"):
         if not untrained:
-            _require_labels(AutoConfig.from_pretrained(folder).id2label, labels, name=name)
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            _require_labels(config.id2label, labels, name=name)
         model, info = AutoModelForSequenceClassification.from_pretrained(
             folder,
             id2label=labels,
@@ -43,6 +46,7 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
             dtype=torch.float32,
             ignore_mismatched_sizes=True,  # what did not fit is looked at below
             output_loading_info=True,
+            trust_remote_code=False,
         )
     assert isinstance(model, PreTrainedModel)
     encoder = f"{model.base_model_prefix}."
@@ -54,6 +58,7 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
             f"{name}: {len(lost)} of its weights are missing or of another shape, {min(lost)} for "
             "one"
         )
+    require_finite(model, name=name)
     return model
 
 

@@ -26,6 +26,7 @@ from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import require_known
 from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.fingerprints import model_fingerprint
+from hf_plugin.folder_check import require_finite
 from hf_plugin.glue.data import SUBSET_SEED, load_splits
 from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.models import load_classifier, require_length
@@ -161,6 +162,7 @@ def score_syntax(
     config, _ = read_config(model_name)
     # The class that saved it, as its weights are to be told from others'.
     model = from_pretrained(model_name, None if config.architectures else AutoModel)
+    require_finite(model, name=model_name)
     model.float().to(device())  # type: ignore[arg-type]
     tokenizer = load_tokenizer(model_name)
     if not tokenizer.is_fast:

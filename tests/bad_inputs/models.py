@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.bad_inputs.table import BadInput
 from tests.fairseq_plugin import checkpoints
+from tests.hf_plugin.glue.made import write_model, write_task
+from tests.hf_plugin.models import SOME
 
-Change = Callable[[dict[str, Any]], None]
+Change = Callable[[Any], None]
 
 
 def _checkpoint(change: Change, *, pruned: bool = False) -> Callable[[Path], None]:
@@ -158,4 +162,154 @@ CHECKPOINTS = [
     ]
 ]
 
-ROWS = [*CHECKPOINTS]
+
+def _folder(change: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Write a tiny BERT after ``change`` to its folder, and a plan for it."""
+
+    def prepare(folder: Path) -> None:
+        write_model(folder / "model")
+        write_task(folder / "glue", "rte")
+        SOME.save(folder / "plan.json")
+        change(folder / "model")
+
+    return prepare
+
+
+def _config(**changes: Any) -> Change:
+    def apply(model: Path) -> None:
+        path = model / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return apply
+
+
+def _stored(name: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Change:
+    """A change of one tensor in the file of weights; None leaves it out."""
+
+    def apply(model: Path) -> None:
+        path = model / "model.safetensors"
+        tensors = load_file(path)
+        changed = change(tensors.pop(name))
+        if changed is not None:
+            tensors[name] = changed
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    return apply
+
+
+def _as_damaged_pickle(model: Path) -> None:
+    tensors = load_file(model / "model.safetensors")
+    (model / "model.safetensors").unlink()
+    path = model / "pytorch_model.bin"
+    torch.save(tensors, path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _link_to_a_secret(model: Path) -> None:
+    (model.parent / "secret").write_text("secret")
+    (model / "notes.txt").symlink_to("../secret")
+
+
+def _with_code(model: Path) -> None:
+    classes = {"AutoConfig": "code.Config", "AutoModel": "code.Model"}
+    _config(model_type="unheard-of", auto_map=classes)(model)
+    written = model.parent / "code-was-run"
+    (model / "code.py").write_text(f"open({str(written)!r}, 'w')\nclass Config: pass\n")
+
+
+SHOW_FOLDER = ("headprune", "show", "{folder}/model")
+PRUNE_FOLDER = (
+    *("headprune", "prune", "{folder}/model", "--plan", "{folder}/plan.json"),
+    *("-o", "{folder}/out"),
+)
+TO_ONNX = ("headprune", "export", "{folder}/model", "--to", "onnx", "-o", "{folder}/out")
+GLUE = (
+    *("headprune", "glue", "--task", "rte", "--model", "{folder}/model", "--data-dir"),
+    *("{folder}/glue", "--max-length", "24", "-o", "{folder}/out"),
+)
+SCORES_FOLDER = (
+    *("headprune", "scores", "{folder}/model", "--task", "rte", "--data-dir", "{folder}/glue"),
+    *("--score", "magnitude", "-o", "{folder}/out"),
+)
+KEYS = "bert.encoder.layer.1.attention.self.key.weight"
+
+FOLDERS = [
+    BadInput(
+        label=f"folder: {label}",
+        command=command,
+        message=rf"^error: .*{message}",
+        prepare=_folder(change),
+        status=1,
+        standard_input=standard_input,
+    )
+    for label, command, message, change, standard_input in [
+        *(
+            (
+                f"{size} is {value!r:.12}: {command[1]}",
+                command,
+                rf"config\.json: {size} is {value!r:.9}.*, it has to be a whole number from",
+                _config(**{size: value}),
+                "",
+            )
+            for size, value, command in [
+                ("num_hidden_layers", 10**9, SHOW_FOLDER),
+                ("num_attention_heads", 0, PRUNE_FOLDER),
+                ("hidden_size", -24, TO_ONNX),
+                ("vocab_size", 10**20, GLUE),
+                ("num_labels", 10**9, SCORES_FOLDER),
+                ("intermediate_size", 2.5, SHOW_FOLDER),
+            ]
+        ),
+        (
+            "a plan for another shape",
+            *(SHOW_FOLDER, "model: kept_heads of the configuration: ES: kept heads for 1 layers"),
+            *(_config(model_type="headpruned-bert", kept_heads={"ES": [[0]]}), ""),
+        ),
+        (
+            "a missing projection",
+            *(SHOW_FOLDER, f"model: its files do not hold {KEYS.removeprefix('bert.')} as its"),
+            *(_stored(KEYS, lambda _: None), ""),
+        ),
+        (
+            "a tensor of another shape",
+            *(
+                PRUNE_FOLDER,
+                rf"{KEYS} in model\.safetensors has the shape 23 x 24, its config ",
+            ),
+            *(_stored(KEYS, lambda tensor: tensor[:-1].contiguous()), ""),
+        ),
+        *(
+            (
+                f"NaN weights: {command[1]}",
+                *(command, f"{KEYS} .*has values that are not finite"),
+                *(_stored(KEYS, _with_nan), ""),
+            )
+            for command in (SHOW_FOLDER, PRUNE_FOLDER, TO_ONNX, GLUE, SCORES_FOLDER)
+        ),
+        (
+            "a flipped bit in pytorch_model.bin",
+            *(SHOW_FOLDER, r"pytorch_model\.bin: corrupt: the checksum of .* in it is another$"),
+            *(_as_damaged_pickle, ""),
+        ),
+        *(
+            (
+                f"a link out of it: {command[1]}",
+                *(command, r"notes\.txt: a link to a place outside the folder, .*secret, which "),
+                *(_link_to_a_secret, ""),
+            )
+            for command in (PRUNE_FOLDER, TO_ONNX)
+        ),
+        *(
+            (
+                f"code in it, and the answer yes: {command[1]}",
+                *(command, "model contains custom code which must be executed"),
+                *(_with_code, "y\ny\n"),
+            )
+            for command in (SHOW_FOLDER, GLUE)
+        ),
+    ]
+]
+
+ROWS = [*CHECKPOINTS, *FOLDERS]

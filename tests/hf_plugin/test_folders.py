@@ -163,7 +163,7 @@ def truncated(folder):
         (with_config(intermediate_size=20), "size|shape|hold"),
         (lambda folder: (folder / "config.json").unlink(), "a folder without config.json"),
         (lambda folder: (folder / "config.json").write_text("{"), "cannot read the model"),
-        (with_config(num_attention_heads="x"), "cannot read the model"),
+        (with_config(num_attention_heads="x"), "num_attention_heads is 'x', it has to be a whole"),
         (with_config(hidden_act="foo"), "cannot read the model"),
         (with_config(dtype="floatx"), "cannot read the model"),
         (with_config(architectures=["pipeline"]), "does not say which model class"),

@@ -1,0 +1,63 @@
+"""Copying what lies in a model's folder, and nothing from outside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+from headprune.errors import DataError
+
+
+def copy_files(source: Path, target: Path, *, wanted: Callable[[str], bool]) -> None:
+    """Copy the files of a folder, those of its sub-folders too, under their names.
+
+    A link is copied as the file that it points to, if that lies in the folder as well, or in the
+    same repository of the hub's cache, whose snapshots are made of links.
+
+    Args:
+        source: the model's folder.
+        target: an existing folder.
+        wanted: whether a file or sub-folder of this name is copied.
+
+    Raises:
+        DataError: a link to another place, which would be published with the copy, or something
+            that is neither file nor folder.
+    """
+    for path in _files(source, wanted):
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_contained(path, source), copy)
+
+
+def named_as(*patterns: str) -> Callable[[str], bool]:
+    """A function that says whether a name fits one of the patterns."""
+    return lambda name: any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def _files(folder: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if not wanted(path.name):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from _files(path, wanted)
+        else:
+            yield path
+
+
+def _contained(path: Path, folder: Path) -> Path:
+    """The regular file that ``path`` is or points to, within the folder or its cache."""
+    real, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    allowed = [root]
+    if root.parent.name == "snapshots":  # CACHE/models--NAME/snapshots/REVISION
+        allowed.append(root.parent.parent / "blobs")
+    if path.is_symlink() and not any(real.is_relative_to(place) for place in allowed):
+        raise DataError(
+            f"{path}: a link to a place outside the folder, {real}, which would be copied; put the "
+            "file itself there, or remove the link"
+        )
+    if not real.is_file():
+        raise DataError(f"{path}: not a regular file; remove it from the model's folder")
+    return real
