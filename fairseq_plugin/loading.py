@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from omegaconf import OmegaConf
 
 import fairseq_plugin  # noqa: F401  (registers the architecture)
 from fairseq_plugin.checkpoints import Checkpoint
-from headprune.errors import DataError, UsageError
+from headprune.errors import DataError, HeadpruneError, UsageError
 
 
 @contextmanager
@@ -47,10 +48,15 @@ def load_model(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, An
         )
     except FileNotFoundError as error:
         raise DataError(f"{data}: no dictionary of the model's languages ({error})") from None
-    except RuntimeError as error:
+    except UnicodeError as error:
+        raise DataError(f"{data}: a dictionary that is not UTF-8 text ({error})") from None
+    except HeadpruneError:
+        raise
+    # Options and dictionaries that make no sense can make fairseq fail in any way.
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
         raise DataError(
-            f"{checkpoint.path}: does not load with the dictionaries of {data}: "
-            f"{str(error).splitlines()[-1].strip()}"
+            f"{checkpoint.path}: does not load with the dictionaries of {data}: {reason}"
         ) from None
     return models[0].float().eval(), task
 
@@ -62,7 +68,7 @@ def trained_on(checkpoint: Checkpoint) -> Path:
         UsageError: it is not there.
     """
     data = Path(str(_task_options(checkpoint).get("data")).split(":")[0])
-    if not data.is_dir():
+    if not os.path.isdir(data):  # a name that is too long is no error here
         raise UsageError(
             f"{checkpoint.path}: trained on {data}, which is not there; give --data, the folder "
             "with the dictionaries"
@@ -75,7 +81,9 @@ def _task_options(checkpoint: Checkpoint) -> dict[str, Any]:
     cfg, args = checkpoint.state.get("cfg"), checkpoint.state.get("args")
     task = cfg.get("task") if isinstance(cfg, dict) else None
     options = task if task is not None else args
-    found = vars(options) if isinstance(options, Namespace) else dict(options or {})
+    found = vars(options) if isinstance(options, Namespace) else options
+    if not isinstance(found, dict):
+        found = {}
     name = found.get("task") or found.get("_name")
     if name != "translation":
         raise UsageError(

@@ -14,6 +14,9 @@ _NAME = "headprune.json"
 _FORMAT = "headprune.ctranslate2"
 _VERSION = 1
 
+_LONGEST = 10**6
+"""Tokens, above every model's positions."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedModel:
@@ -63,4 +66,20 @@ class ExportedModel:
         if (version := content.pop("version", None)) != _VERSION:
             raise DataError(f"{path}: version {version!r}, this headprune reads {_VERSION}")
         require_types(cls, content, source=f"{path}: not as headprune writes it")
-        return cls(**content)
+        model = cls(**content)
+        for name, most in (("max_source", model.max_source), ("max_target", model.max_target)):
+            if not 2 <= most <= _LONGEST:
+                raise DataError(f"{path}: {name} is {most}, it has to be from 2 to {_LONGEST:,}")
+        if model.text is not None:
+            _check_text(model.text, path)
+        return model
+
+
+def _check_text(text: dict[str, str | None], path: Path) -> None:
+    """Check that the sub-words' file is one of the model's folder, which others wrote."""
+    name = text.get("file")
+    if set(text) != {"tokenizer", "bpe", "file"} or name is None:
+        raise DataError(f"{path}: not as headprune writes it: text names no file")
+    file = path.parent / name
+    if Path(name).name != name or not file.resolve().is_relative_to(path.parent.resolve()):
+        raise DataError(f"{path}: names a file outside the folder, {name}")

@@ -46,19 +46,25 @@ class LineTranslator:
         while chunk := list(islice(numbered, self.batch_size * _BATCHES_AT_ONCE)):
             sources = [self._fitting(number, self.split(line)) for number, line in chunk]
             wanted = [number for number, tokens in enumerate(sources) if tokens]
-            results = self.translator.translate_batch(
-                [sources[number] for number in wanted],
+            results = self._results([sources[number] for number in wanted])
+            translations = [""] * len(chunk)
+            for number, result in zip(wanted, results, strict=True):
+                tokens = [token for token in result.hypotheses[0] if token != "<s>"]
+                translations[number] = self.join(tokens)
+            yield from translations
+
+    def _results(self, sources: list[list[str]]) -> list[ctranslate2.TranslationResult]:
+        try:
+            return self.translator.translate_batch(
+                sources,
                 max_batch_size=self.batch_size,
                 max_input_length=0,
                 beam_size=self.beam,
                 max_decoding_length=min(_LONGEST_TRANSLATION, self.model.max_target - 1),
                 suppress_sequences=[["<blank>"]],  # fairseq never generates padding either
             )
-            translations = [""] * len(chunk)
-            for number, result in zip(wanted, results, strict=True):
-                tokens = [token for token in result.hypotheses[0] if token != "<s>"]
-                translations[number] = self.join(tokens)
-            yield from translations
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise DataError(f"CTranslate2 cannot translate with this model ({error})") from None
 
     def _fitting(self, number: int, tokens: list[str]) -> list[str]:
         most = self.model.max_source - 1  # </s> is added

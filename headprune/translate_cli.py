@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Translate with an exported model.")
 
 
+# CTranslate2 ends the process where memory or threads do not suffice.
+_WIDEST_BEAM = 1000
+_LARGEST_BATCH = 100_000
+_MOST_THREADS = 1024
+
+
 class Device(StrEnum):
     """Where to translate."""
 
@@ -61,7 +67,7 @@ def translate(
 
     from data_prep.lib.corpus import decode, open_bytes
     from data_prep.lib.parallel import available_cores
-    from headprune.errors import needing
+    from headprune.errors import UsageError, needing
     from headprune.exported import ExportedModel
     from headprune.files import atomic_path, require_standard_output
 
@@ -70,6 +76,13 @@ def translate(
     with needing("translating needs the package ctranslate2", install="pip install ctranslate2"):
         from headprune.translate import LineTranslator, load_translator
 
+    for option, value, most in (
+        ("--beam", beam, _WIDEST_BEAM),
+        ("--batch-size", batch_size, _LARGEST_BATCH),
+        ("--threads", threads, _MOST_THREADS),
+    ):
+        if value > most:
+            raise UsageError(f"{option} {value}: give at most {most:,}")
     exported = ExportedModel.load(model)
     split, join = _text_functions(exported, model, raw=raw)
     translator = LineTranslator(

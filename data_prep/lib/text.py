@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,21 +69,35 @@ class TextProcessing:
             raise DataError(f"{path}: not as data_prep writes it ({error!r})") from None
 
     def splitter(self) -> Callable[[str], list[str]]:
-        """A function from a raw sentence to tokens: normalised, tokenised, in sub-words."""
-        if self.bpe == "sentencepiece":
-            from data_prep.lib.sentencepiece_model import make_splitter
+        """A function from a raw sentence to tokens: normalised, tokenised, in sub-words.
 
-            split = make_splitter(str(self.file))
-        else:
-            from data_prep.lib.bpe import make_splitter as make_bpe_splitter
-
-            split = make_bpe_splitter("\n".join(read(self.file)) + "\n")
+        Raises:
+            DataError: the sub-words' file is none.
+        """
+        split = self._subword_splitter()
         if self.tokenizer is None:
             return lambda sentence: split(sentence).split()
         from data_prep.lib.tokenise import make_tokeniser
 
         tokenise = make_tokeniser(self.source_lang)
         return lambda sentence: split(tokenise(sentence)).split()
+
+    def _subword_splitter(self) -> Callable[[str], str]:
+        if self.bpe == "sentencepiece":
+            from data_prep.lib.sentencepiece_model import make_splitter
+
+            try:
+                return make_splitter(str(self.file))
+            except (RuntimeError, OSError) as error:
+                raise DataError(f"{self.file}: no sentencepiece model ({error})") from None
+        from data_prep.lib.bpe import make_splitter as make_bpe_splitter
+
+        codes = "\n".join(read(self.file)) + "\n"
+        try:
+            with redirect_stderr(io.StringIO()):  # subword-nmt prints what is wrong, and exits
+                return make_bpe_splitter(codes)
+        except (SystemExit, ValueError, IndexError):
+            raise DataError(f"{self.file}: no codes of subword-nmt") from None
 
     def joiner(self) -> Callable[[Sequence[str]], str]:
         """A function from tokens to text, as fairseq-generate's ``--remove-bpe`` and, where the
