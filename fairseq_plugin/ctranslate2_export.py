@@ -96,7 +96,7 @@ def export_to_ctranslate2(
     data = data or trained_on(checkpoint)
     with fairseq_silent(), new_folder(output) as folder:
         model, task = load_model(checkpoint, data)
-        pairs, origin = pairs_of(task, model, number=PAIRS)
+        pairs, origin = pairs_of(task, model, number=PAIRS, data=data)
         reference = fairseq_scores(model, pairs)
         float32 = _write(model, folder, "float32", pairs=pairs, reference=reference)
         if not float32.largest <= TOLERANCE:

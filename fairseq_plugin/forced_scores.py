@@ -15,6 +15,7 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
 from fairseq_plugin.ctranslate2_spec import vocabulary
+from fairseq_plugin.loading import load_split
 
 _BATCH = 16
 _RANDOM_LENGTH = 20
@@ -28,21 +29,28 @@ class Pair:
     target: Tensor
 
 
-def pairs_of(task: Any, model: TransformerModel, *, number: int) -> tuple[list[Pair], str]:
+def pairs_of(
+    task: Any, model: TransformerModel, *, number: int, data: Path
+) -> tuple[list[Pair], str]:
     """Sentence pairs, and where they come from.
 
     They are spread over the valid or the test set of the task's data; where there is neither,
     they are random tokens.
+
+    Args:
+        data: the folder of the data, to begin error messages with.
+
+    Raises:
+        DataError: a split that is truncated, damaged, or of another dictionary.
     """
     longest = min(model.max_positions())
     for split in ("valid", "test"):
         try:
-            task.load_dataset(split)
+            items = load_split(
+                task, split, data, choose=lambda size: range(0, size, max(1, size // number))
+            )
         except FileNotFoundError:
             continue
-        found = task.dataset(split)
-        every = max(1, len(found) // number)
-        items = (found[i] for i in range(0, len(found), every))
         pairs = [
             Pair(item["source"], item["target"])
             for item in items

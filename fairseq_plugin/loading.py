@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,6 @@ def load_model(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, An
         )
     except FileNotFoundError as error:
         raise DataError(f"{data}: no dictionary of the model's languages ({error})") from None
-    except UnicodeError as error:
-        raise DataError(f"{data}: a dictionary that is not UTF-8 text ({error})") from None
     except HeadpruneError:
         raise
     # Options and dictionaries that make no sense can make fairseq fail in any way.
@@ -59,6 +57,43 @@ def load_model(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, An
             f"{checkpoint.path}: does not load with the dictionaries of {data}: {reason}"
         ) from None
     return models[0].float().eval(), task
+
+
+def load_split(
+    task: Any, split: str, data: Path, *, choose: Callable[[int], Iterable[int]]
+) -> list[dict[str, Any]]:
+    """Sentence pairs of a split of the task's data.
+
+    Args:
+        data: the binarised data folder, to begin error messages with.
+        choose: given the number of pairs, the places of those to read.
+
+    Raises:
+        FileNotFoundError: there is no such split.
+        DataError: its files are truncated, damaged, or were made with another dictionary.
+    """
+    try:
+        task.load_dataset(split)
+        dataset = task.dataset(split)
+        items = [dataset[number] for number in choose(len(dataset))]
+    except FileNotFoundError:
+        raise
+    # fairseq reads such files without a check, and so can fail in any way.
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        raise DataError(f"{data}: cannot read the split {split} ({reason})") from None
+    for side, dictionary in (
+        ("source", task.source_dictionary),
+        ("target", task.target_dictionary),
+    ):
+        for item in items:
+            tokens = item[side]
+            if not len(tokens) or not 0 <= int(tokens.min()) <= int(tokens.max()) < len(dictionary):
+                raise DataError(
+                    f"{data}: the split {split} is damaged, or was made with another dictionary "
+                    f"than the {side} language's, of {len(dictionary)} entries"
+                )
+    return items
 
 
 def trained_on(checkpoint: Checkpoint) -> Path:

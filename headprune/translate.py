@@ -55,7 +55,7 @@ class LineTranslator:
 
     def _results(self, sources: list[list[str]]) -> list[ctranslate2.TranslationResult]:
         try:
-            return self.translator.translate_batch(
+            results: list[ctranslate2.TranslationResult] = self.translator.translate_batch(
                 sources,
                 max_batch_size=self.batch_size,
                 max_input_length=0,
@@ -63,6 +63,7 @@ class LineTranslator:
                 max_decoding_length=min(_LONGEST_TRANSLATION, self.model.max_target - 1),
                 suppress_sequences=[["<blank>"]],  # fairseq never generates padding either
             )
+            return results
         except (RuntimeError, ValueError, MemoryError) as error:
             raise DataError(f"CTranslate2 cannot translate with this model ({error})") from None
 

@@ -15,7 +15,7 @@ from fairseq.utils import move_to_cuda
 
 from data_prep.lib.text import TextProcessing
 from fairseq_plugin.checkpoints import Checkpoint
-from fairseq_plugin.loading import fairseq_silent, load_model, trained_on
+from fairseq_plugin.loading import fairseq_silent, load_model, load_split, trained_on
 from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from headprune.errors import DataError, UsageError
@@ -231,21 +231,24 @@ def load_items(
     Args:
         part: ``scoring`` or ``ablation``, one random half of the split each; None for all of it.
     """
+
+    def choose(size: int) -> list[int]:
+        numbers = list(range(size))
+        if part is not None and len(numbers) >= 2 * FEWEST:
+            order = random.Random(SUBSET_SEED).sample(numbers, len(numbers))
+            half = (len(order) + 1) // 2
+            numbers = sorted(order[:half] if part == PARTS[0] else order[half:])
+        if max_examples is not None and max_examples < len(numbers):
+            numbers = sorted(random.Random(SUBSET_SEED).sample(numbers, max_examples))
+        return numbers
+
     try:
-        task.load_dataset(split)
+        items = load_split(task, split, folder, choose=choose)
     except FileNotFoundError:
         raise UsageError(f"{folder}: there is no split {split}") from None
-    dataset = task.dataset(split)
-    numbers = list(range(len(dataset)))
-    if part is not None and len(numbers) >= 2 * FEWEST:
-        order = random.Random(SUBSET_SEED).sample(numbers, len(numbers))
-        half = (len(order) + 1) // 2
-        numbers = sorted(order[:half] if part == PARTS[0] else order[half:])
-    if max_examples is not None and max_examples < len(numbers):
-        numbers = sorted(random.Random(SUBSET_SEED).sample(numbers, max_examples))
-    if not numbers:
+    if not items:
         raise DataError(f"{folder}: the split {split} is empty")
-    return [dataset[number] for number in numbers]
+    return items
 
 
 def batches_of(
