@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from headprune.folders import new_folder, require_outside
 from headprune.plan import HeadPlan
 from headprune.surgery import COLUMNS, ROWS, uncut
 from hf_plugin.families import Attention, attentions
+from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import NOT_COPIED, Folder
 from hf_plugin.modeling import CONFIGS, HeadPrunedModel
 from hf_plugin.pruned_files import CODE
@@ -69,15 +69,16 @@ def export_to_transformers(path: Path, output: Path) -> TransformersExport:
 
     Raises:
         UsageError: ``output`` lies in ``path``; a family that cannot be pruned.
-        DataError: ``output`` is taken, the model cannot be read, or the outputs differ.
+        DataError: ``output`` is taken, the model cannot be read, the outputs differ, or a link in
+            the folder points to a place outside it.
     """
     require_outside(output, path)
     folder = Folder.load(path)
     with new_folder(output) as temporary:
         model = folder.load_model().eval()
         full = _full_size(model)
-        unwanted = shutil.ignore_patterns(*NOT_COPIED, *CODE)
-        shutil.copytree(path, temporary, ignore=unwanted, dirs_exist_ok=True)
+        unwanted = named_as(*NOT_COPIED, *CODE)
+        copy_files(path, temporary, wanted=lambda name: not unwanted(name))
         full.save_pretrained(temporary)
         written: Any = type(full).from_pretrained(temporary)
         difference = _largest_difference(model.float(), written.float().eval())

@@ -225,6 +225,7 @@ PRUNE_FOLDER = (
     *("-o", "{folder}/out"),
 )
 TO_ONNX = ("headprune", "export", "{folder}/model", "--to", "onnx", "-o", "{folder}/out")
+TO_TRANSFORMERS = (*TO_ONNX[:4], "transformers", *TO_ONNX[5:])
 GLUE = (
     *("headprune", "glue", "--task", "rte", "--model", "{folder}/model", "--data-dir"),
     *("{folder}/glue", "--max-length", "24", "-o", "{folder}/out"),
@@ -295,11 +296,11 @@ FOLDERS = [
         ),
         *(
             (
-                f"a link out of it: {command[1]}",
+                f"a link out of it: {' '.join(command[1:5:3])}",
                 *(command, r"notes\.txt: a link to a place outside the folder, .*secret, which "),
                 *(_link_to_a_secret, ""),
             )
-            for command in (PRUNE_FOLDER, TO_ONNX)
+            for command in (PRUNE_FOLDER, TO_ONNX, TO_TRANSFORMERS)
         ),
         *(
             (
