@@ -433,10 +433,11 @@ def _translator(model: Path, options: _Options) -> Subject:
         from fairseq_plugin.flags import check_flags
         from fairseq_plugin.loading import trained_on
         from fairseq_plugin.scores.run import METRICS
-        from fairseq_plugin.scores.subject import TranslationModel
+        from fairseq_plugin.scores.subject import TranslationModel, require_finetuning
     # Before any pass over the data.
     if options.metric not in (None, *METRICS):
         raise UsageError(f"--metric {options.metric}: it is one of {', '.join(METRICS)}")
+    require_finetuning(finetuning)
     if finetuning:
         try:
             check_flags("train", finetuning)

@@ -21,6 +21,7 @@ from typing import Any
 from data_prep.lib.cli import run
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
+from headprune.json_files import json_object
 
 STAMPS = Path(".steps")
 MANIFEST = Path("prep.json")
@@ -83,8 +84,8 @@ def is_done(
 ) -> bool:
     """Whether the step's stamp says that running it again would change nothing."""
     try:
-        stamp = json.loads((STAMPS / f"{name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stamp = json_object(STAMPS / f"{name}.json")
+    except DataError:  # not there, or cut short
         return False
     described = _describe(command, inputs, outputs)
     return bool(stamp == described and None not in described["outputs"].values())

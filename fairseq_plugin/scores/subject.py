@@ -74,13 +74,7 @@ class TranslationModel:
     watch: Watch = field(default=lambda batches, *_: batches, compare=False)
 
     def __post_init__(self) -> None:
-        for flag in self.finetuning:
-            if flag.split("=")[0] in _OWN_FLAGS:
-                raise UsageError(f"--finetune: {flag} is given by the comparison itself")
-        if self.finetuning and not any(
-            f.split("=")[0] in ("--arch", "-a") for f in self.finetuning
-        ):
-            raise UsageError("--finetune: give --arch, the model's sizes, among its flags")
+        require_finetuning(self.finetuning)
 
     @property
     def name(self) -> str:
@@ -255,6 +249,15 @@ class TranslationModel:
             for number, row in zip(batch["id"].tolist(), batch["target"], strict=True)
         }
         return [texts[number] for number in sorted(texts)]
+
+
+def require_finetuning(flags: Sequence[str]) -> None:
+    """Raise a UsageError for flags to fine-tune with that clash with the comparison's own."""
+    for flag in flags:
+        if flag.split("=")[0] in _OWN_FLAGS:
+            raise UsageError(f"--finetune: {flag} is given by the comparison itself")
+    if flags and not any(flag.split("=")[0] in ("--arch", "-a") for flag in flags):
+        raise UsageError("--finetune: give --arch, the model's sizes, among its flags")
 
 
 def _translate(made: Translator, batches: Sequence[Batch]) -> None:
