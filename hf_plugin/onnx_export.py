@@ -20,13 +20,14 @@ from headprune.plan import HeadPlan
 from hf_plugin.families import is_decoder_alone
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import Folder
+from hf_plugin.pruned_files import CODE
 from hf_plugin.random_batches import SHAPES, random_batch
 
 TOLERANCE = 1e-4
 """What an output may differ by, relative to the largest of the outputs where that is above 1."""
 
-_BESIDE = ("*.json", "*.txt", "*.model", "*.jinja")
-"""Files of a model's folder that come along: config and tokenizer."""
+_BESIDE = ("*.json", "*.txt", "*.model", "*.jinja", *CODE)
+"""Files of a model's folder that come along: config, the code that it names, and tokenizer."""
 
 
 @dataclass(frozen=True)

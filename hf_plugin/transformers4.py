@@ -154,11 +154,11 @@ def _gates(model: PreTrainedModel, given: Mapping[str, Tensor | None]) -> dict[s
     """For each component xi, (layers, heads), of the masks as transformers 4 takes them."""
     heads = head_plan(model).heads
     gates = {name: torch.ones(len(layers), layers[0]) for name, layers in heads.items()}
-    masks = {name: mask for name, mask in given.items() if mask is not None}
-    alone = len(heads) == 1  # of a decoder by itself head_mask is DS
-    for argument, mask in masks.items():
-        component = next(iter(heads)) if alone and argument == "head_mask" else MASKS[argument]
-        if "ES" not in heads and "DS" in heads and argument == "head_mask":
+    for argument, mask in given.items():
+        if mask is None:
+            continue
+        component = MASKS[argument]
+        if argument == "head_mask" and "ES" not in heads:  # a decoder by itself
             component = "DS"
         if component not in gates:
             raise UsageError(
