@@ -86,7 +86,9 @@ rule prepare:
     shell:
         # The preparation goes on where it was, too: only its last file is declared.
         'out=$(realpath -m {DATA:q}); log=$(realpath -m {log:q}); cd {ROOT:q}; '
-        'if ! {SCRIPT:q} --out "$out" --workers {threads} {params.flags:q} {FROM_DIR:q} >>"$log" 2>&1; then '
+        'if ! {SCRIPT:q} --out "$out" --workers {threads} {params.flags:q} {FROM_DIR:q} 2>&1 '
+        # All words go to the log; that it waits for another preparation, to the terminal as well.
+        '| tee -a "$log" | {{ grep --line-buffered "^note: " >&2 || cat >/dev/null; }}; then '
         'tail -n 20 "$log" >&2; exit 1; fi'
 
 

@@ -23,6 +23,7 @@ def main() -> None:
         return Path(arguments[arguments.index(name) + 1])
 
     if "--out" in arguments:
+        print("note: waiting for another preparation")
         written = [value("--out") / "prep.json", value("--out") / "raw" / "test.de"]
     elif arguments[0] == "train":
         written = [value("--model"), value("--model").with_suffix(".json")]

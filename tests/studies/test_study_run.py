@@ -102,6 +102,7 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
     assert report[report.index("--title") + 1] == f"{HOSTILE} {{row}}"
     assert report[report.index("--output-dir") + 1] == HOSTILE
     if kind == "tiny":
+        assert "note: waiting for another preparation" in done.stderr
         (prepare,) = [call for call in calls if "--out" in call]
         assert prepare[prepare.index("--out") + 1] == str(work / HOSTILE / "data")
         assert prepare[prepare.index("--from-dir") + 1] == str(data)
