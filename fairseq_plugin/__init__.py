@@ -5,12 +5,19 @@ import logging
 # On import fairseq asks for tensorboard, which translation has no use for.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
-from fairseq_plugin import distributed, divergence, errors, safe_globals  # noqa: E402
+from fairseq_plugin import (  # noqa: E402
+    distributed,
+    divergence,
+    errors,
+    resuming,
+    safe_globals,
+)
 
 safe_globals.allow()
 distributed.allow_torchrun_without_gpu()
 errors.print_as_one_line()
 divergence.end_with_an_error()
+resuming.resume_exactly()
 
 from fairseq_plugin.decoding import beam_search  # noqa: E402
 from fairseq_plugin.models.transformer_headpruned import (  # noqa: E402  (registers the model)
