@@ -6,6 +6,7 @@ import logging
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from fairseq_plugin import (  # noqa: E402
+    arguments,
     distributed,
     divergence,
     errors,
@@ -17,6 +18,7 @@ safe_globals.allow()
 distributed.allow_torchrun_without_gpu()
 errors.print_as_one_line()
 divergence.end_with_an_error()
+arguments.check_early()
 resuming.resume_exactly()
 
 from fairseq_plugin.decoding import beam_search  # noqa: E402

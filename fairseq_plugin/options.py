@@ -1,16 +1,21 @@
 """From fairseq's options to the HeadPlan of a model."""
 
 # No `from __future__ import annotations`: fairseq reads the fields' types as types, not as text.
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugin.autocast import AUTOCAST_TYPES
 from fairseq_plugin.fitting import HEAD_FORMS
+from fairseq_plugin.layers import SIDES, layers_to_keep
 from fairseq_plugin.shape import model_shape
 from headprune import HeadPlan, UsageError, select
 
@@ -89,9 +94,9 @@ def resolve_plan(args: Any) -> HeadPlan:
         plan = select.at_random(shape, keep=keep, seed=args.head_seed, within=plan)
     for component in shape:
         side = "encoder" if component == "ES" else "decoder"
-        layers = getattr(args, f"{side}_layers_to_keep", None)
-        if layers:
-            plan = _take_layers(plan, component, str(layers))
+        layers = layers_to_keep(args, side)
+        if layers is not None:
+            plan = _take_layers(plan, component, layers)
     return plan
 
 
@@ -110,18 +115,45 @@ def store_plan(args: Any, plan: HeadPlan) -> None:
             setattr(args, option, None)  # they are in the plan now
         args.encoder_layers = len(plan.heads["ES"])
         args.decoder_layers = len(plan.heads["DS"])
+        for side in SIDES:
+            setattr(args, f"{side}_layers_to_keep", None)  # done
 
 
-def _take_layers(plan: HeadPlan, component: str, layers: str) -> HeadPlan:
-    depth = len(plan.heads[component])
-    try:
-        numbers = sorted(int(layer) for layer in layers.split(","))
-    except ValueError:
-        raise UsageError(f"layers to keep: {layers!r}; give numbers with commas, 0,2,4") from None
-    for number in numbers:
-        if not 0 <= number < depth:
-            raise UsageError(f"{component}: no layer {number} to keep, the model has {depth}")
+def check_types(args: Any) -> None:
+    """Raise a UsageError for an option of the model of the wrong type.
+
+    The command line has checked them; ``--model-overrides`` and configuration files have not.
+    """
+    kinds: dict[type, tuple[tuple[type, ...], str]] = {
+        int: ((int,), "a whole number"),
+        float: ((int, float), "a number"),
+    }
+    for name, kind in _option_types().items():
+        value = getattr(args, name, None)
+        accepted, description = kinds.get(kind, ((object,), ""))
+        if value is not None and not isinstance(value, accepted):
+            raise UsageError(f"{name}: {value!r} is not {description}")
+    plan = getattr(args, "head_plan", None)
+    if plan is not None and not isinstance(plan, str):
+        raise UsageError(f"head_plan: {plan!r} is not a file's path")
+    for name, choices in (("head_form", HEAD_FORMS), ("autocast", AUTOCAST_TYPES)):
+        value = getattr(args, name, None)
+        if value is not None and str(value) not in choices:
+            raise UsageError(f"{name}: {value!r}; give {' or '.join(choices)}")
+
+
+@cache
+def _option_types() -> dict[str, type]:
+    """The type of each option of the model, as the command line takes it."""
+    parser = ArgumentParser()
+    gen_parser_from_dataclass(
+        parser, HeadPrunedTransformerConfig(), delete_default=True, with_prefix=""
+    )
+    return {action.dest: action.type for action in parser._actions if type(action.type) is type}
+
+
+def _take_layers(plan: HeadPlan, component: str, layers: Sequence[int]) -> HeadPlan:
     return HeadPlan(
-        kept={**plan.kept, component: [plan.kept[component][n] for n in numbers]},
-        heads={**plan.heads, component: [plan.heads[component][n] for n in numbers]},
+        kept={**plan.kept, component: [plan.kept[component][n] for n in layers]},
+        heads={**plan.heads, component: [plan.heads[component][n] for n in layers]},
     )

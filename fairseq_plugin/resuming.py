@@ -1,11 +1,13 @@
 """Trainings that are resumed after an interruption and end with the same weights as without one.
 
 fairseq's checkpoints hold weights, the optimizer, the number of updates (from which it seeds
-dropout) and the position in the epoch. Four things are missing, and are added here:
+dropout) and the position in the epoch. Five things are missing, and are added here:
 
 - **The order of sentences.** Batches are made once, in the order that a seed and the first epoch
   give, and every epoch shuffles the same batches. A resumed training makes them from the epoch
   that it resumes in, so it gets others. Here they are always made from epoch 1.
+- **Whether batches are shuffled**, with ``--curriculum``: the first epoch of a process decided it
+  for all that followed. Here each epoch does, as the flag's help says.
 - **The end of the epoch.** A checkpoint is saved before the learning-rate scheduler sees the
   epoch's validation loss, which a resumed training does not show it again.
 - **Counters**: of validations without improvement (``--patience``), of the scheduler
@@ -24,6 +26,7 @@ from functools import wraps
 from typing import Any
 
 from fairseq import checkpoint_utils
+from fairseq.data.iterators import EpochBatchIterator
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
@@ -45,6 +48,9 @@ _LOSS_SCALE_COUNTERS = (
 def resume_exactly() -> None:
     """Let fairseq's trainer save and restore what its checkpoints lack."""
     Trainer.get_train_iterator = _with_batches_of_the_first_epoch(Trainer.get_train_iterator)
+    EpochBatchIterator._get_iterator_for_epoch = _shuffling_as_told(
+        EpochBatchIterator._get_iterator_for_epoch
+    )
     Trainer.state_dict = _with_counters(Trainer.state_dict)
     checkpoint_utils.load_checkpoint = _restoring(checkpoint_utils.load_checkpoint)
     PathManager.copy = staticmethod(_whole_copies(PathManager.copy))
@@ -64,6 +70,16 @@ def _with_batches_of_the_first_epoch(get_train_iterator: Any) -> Any:
         if not self.task.can_reuse_epoch_itr(self.task.dataset(self.cfg.dataset.train_subset)):
             iterator = get_train_iterator(self, epoch, load_dataset=False, **options)
         return iterator  # whose epoch the caller sets
+
+    return get
+
+
+def _shuffling_as_told(get_iterator_for_epoch: Any) -> Any:
+    @wraps(get_iterator_for_epoch)
+    def get(self: EpochBatchIterator, epoch: int, shuffle: bool, **options: Any) -> Any:
+        if self.dataloader is not None:  # it is used again, with its sampler
+            self.epoch_batch_sampler.shuffle = shuffle
+        return get_iterator_for_epoch(self, epoch, shuffle, **options)
 
     return get
 

@@ -11,8 +11,11 @@ from typing import Any
 
 import torch
 from fairseq.search import BeamSearch
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from torch import Tensor, nn
+
+from fairseq_plugin.scripting import Scriptable
+from headprune.errors import UsageError
 
 _BLOCK = 128
 """Words of which only the best counts at first; as many as make both searches short."""
@@ -22,21 +25,37 @@ def use_with(kind: type[nn.Module]) -> None:
     """Let fairseq's generators use QuickBeamSearch where one of their models is of this kind.
 
     Other strategies (sampling, diverse beams) stay what they are, and so do other models' searches.
+    A generator that shall print alignments raises a UsageError where no model has a head to align
+    by.
     """
     build = SequenceGenerator.__init__
 
     @wraps(build)
     def build_with_quick_search(self: Any, *args: Any, **options: Any) -> None:
         build(self, *args, **options)
-        mine = any(isinstance(model, kind) for model in self.model.models)
-        if mine and type(self.search) is BeamSearch:
+        models = list(self.model.models)
+        if isinstance(self, SequenceGeneratorWithAlignment):
+            _require_alignment(models, kind)
+        if any(isinstance(model, kind) for model in models) and type(self.search) is BeamSearch:
             self.search = QuickBeamSearch(self.tgt_dict)
 
     SequenceGenerator.__init__ = build_with_quick_search
 
 
-class QuickBeamSearch(BeamSearch):  # type: ignore[misc]  # fairseq has no types
+def _require_alignment(models: list[Any], kind: type[nn.Module]) -> None:
+    if all(type(m) is kind for m in models) and all(
+        m.decoder.aligning_layer is None for m in models
+    ):
+        raise UsageError(
+            "--print-alignment: no layer keeps a head of encoder-decoder attention (ED), so there "
+            "are no alignments; leave the flag out"
+        )
+
+
+class QuickBeamSearch(BeamSearch, Scriptable):  # type: ignore[misc]  # fairseq has no types
     """fairseq's BeamSearch, shown only the words that it can choose: each hypothesis's own best."""
+
+    stock_class = BeamSearch
 
     def step(
         self,

@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_plugin.scripting import Scriptable
+
 _AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -35,8 +37,10 @@ _LEAST_PRODUCTS = 2**21
 """Of numbers; for fewer, calling oneDNN takes as long as MKL's computation."""
 
 
-class InferenceLinear(nn.Linear):
+class InferenceLinear(nn.Linear, Scriptable):
     """nn.Linear in all but speed."""
+
+    stock_class = nn.Linear
 
     def forward(self, input: Tensor) -> Tensor:
         """... x input features -> ... x output features."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
 import torch
-from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
@@ -18,6 +19,7 @@ from fairseq.models.transformer import (
     base_architecture,
 )
 from fairseq.models.transformer.transformer_legacy import transformer_iwslt_de_en
+from fairseq.modules import FairseqDropout, MultiheadAttention
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
@@ -31,8 +33,15 @@ from fairseq_plugin.decoding.encoder_output import EncoderOutput, OrderedEncoder
 from fairseq_plugin.decoding.linear import speed_up_linears
 from fairseq_plugin.decoding.projection import project
 from fairseq_plugin.decoding.recycling import Recycler
+from fairseq_plugin.layers import SIDES, keep_layers, layers_to_keep
 from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention, IncrementalState
-from fairseq_plugin.options import HeadPrunedTransformerConfig, resolve_plan, store_plan
+from fairseq_plugin.options import (
+    HeadPrunedTransformerConfig,
+    check_types,
+    resolve_plan,
+    store_plan,
+)
+from fairseq_plugin.scripting import Scriptable
 from headprune import DataError, HeadPlan
 
 logger = logging.getLogger(__name__)
@@ -43,8 +52,10 @@ RECYCLER = "recycler"
 """The key of the decoder's further output under which get_normalized_probs finds memory."""
 
 
-class HeadPrunedEncoderLayer(TransformerEncoderLayerBase):
+class HeadPrunedEncoderLayer(TransformerEncoderLayerBase, Scriptable):
     """fairseq's encoder layer with some heads of its self-attention (ES) pruned."""
+
+    stock_class = TransformerEncoderLayerBase
 
     def __init__(self, cfg: Config, *, layer: int, return_fc: bool = False) -> None:
         self.layer = layer
@@ -56,8 +67,10 @@ class HeadPrunedEncoderLayer(TransformerEncoderLayerBase):
         )
 
 
-class HeadPrunedDecoderLayer(TransformerDecoderLayerBase):
+class HeadPrunedDecoderLayer(TransformerDecoderLayerBase, Scriptable):
     """fairseq's decoder layer with some heads of its DS and ED pruned."""
+
+    stock_class = TransformerDecoderLayerBase
 
     def __init__(self, cfg: Config, *, layer: int, no_encoder_attn: bool = False) -> None:
         self.layer = layer
@@ -73,6 +86,8 @@ class HeadPrunedDecoderLayer(TransformerDecoderLayerBase):
             "DS",
             self.layer,
             self_attention=not cfg.cross_self_attention,
+            add_bias_kv=add_bias_kv,
+            add_zero_attn=add_zero_attn,
         )
 
     def build_encoder_attention(self, embed_dim: int, cfg: Config) -> HeadPrunedAttention:
@@ -96,8 +111,10 @@ class HeadPrunedDecoderLayer(TransformerDecoderLayerBase):
         return x, weights, state
 
 
-class HeadPrunedEncoder(TransformerEncoderBase):
+class HeadPrunedEncoder(TransformerEncoderBase, Scriptable):
     """fairseq's Transformer encoder, each layer with its own heads."""
+
+    stock_class = TransformerEncoderBase
 
     def build_encoder_layer(self, cfg: Config) -> nn.Module:
         layer = HeadPrunedEncoderLayer(cfg, layer=_next_layer(self), return_fc=self.return_fc)
@@ -114,8 +131,10 @@ class HeadPrunedEncoder(TransformerEncoderBase):
         return OrderedEncoderOutput(encoder_out, new_order, copy=super().reorder_encoder_out)
 
 
-class HeadPrunedDecoder(TransformerDecoderBase):
+class HeadPrunedDecoder(TransformerDecoderBase, Scriptable):
     """fairseq's Transformer decoder, each layer with its own heads."""
+
+    stock_class = TransformerDecoderBase
 
     def build_decoder_layer(self, cfg: Config, no_encoder_attn: bool = False) -> nn.Module:
         layer = HeadPrunedDecoderLayer(
@@ -132,7 +151,7 @@ class HeadPrunedDecoder(TransformerDecoderBase):
         **options: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
         if options.get("alignment_layer") is None:
-            options["alignment_layer"] = self._aligning_layer
+            options["alignment_layer"] = self.aligning_layer
         if incremental_state is None or torch.is_grad_enabled():
             with autocast.forward_pass(self.cfg, prev_output_tokens):
                 x, extra = super().forward(
@@ -161,7 +180,7 @@ class HeadPrunedDecoder(TransformerDecoderBase):
             attention.reorder_cache(incremental_state, order)
 
     @cached_property
-    def _aligning_layer(self) -> int | None:
+    def aligning_layer(self) -> int | None:
         """The topmost layer that has heads of ED; None where none has, and for fairseq's default.
 
         fairseq takes the top layer, which may have no weights to give here.
@@ -180,12 +199,15 @@ class HeadPrunedDecoder(TransformerDecoderBase):
 
 
 @register_model("transformer_headpruned")
-class HeadPrunedTransformerModel(TransformerModel):
+class HeadPrunedTransformerModel(TransformerModel, Scriptable):
     """fairseq's Transformer with any heads of any layer pruned.
 
     It reads checkpoints of ``transformer`` as its own, cutting heads as the plan says, and its
     own checkpoints hold the plan.
     """
+
+    stock_class = TransformerModel
+    kept_layers: Mapping[str, Sequence[int] | None] = {}  # of encoder and decoder; None for all
 
     @classmethod
     def hub_models(cls) -> dict[str, Any]:
@@ -197,12 +219,18 @@ class HeadPrunedTransformerModel(TransformerModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> HeadPrunedTransformerModel:
+        if isinstance(args, Namespace):
+            transformer_headpruned(args)  # what older checkpoints and other programs leave open
+        check_types(args)
+        kept_layers = {side: layers_to_keep(args, side) for side in SIDES}
         plan = resolve_plan(args)
         store_plan(args, plan)
         logger.info(f"heads kept: {plan} ({plan.percent_pruned:.1f}% pruned)")
         # fairseq's own from_namespace would drop the plan from a hydra config.
         model: HeadPrunedTransformerModel = super().build_model(Config.from_namespace(args), task)
+        model.kept_layers = kept_layers
         speed_up_linears(model)
+        _name_dropouts(model)
         return model
 
     @classmethod
@@ -252,9 +280,9 @@ class HeadPrunedTransformerModel(TransformerModel):
         args: Any = None,
     ) -> Any:
         # Before heads are fitted: the heads of this model are those of the layers that it keeps.
-        state_dict = prune_state_dict(state_dict, model_cfg)
+        state_dict = keep_layers(state_dict, self.kept_layers)
         try:
-            return super().load_state_dict(state_dict, strict, model_cfg, args)
+            return super().load_state_dict(state_dict, strict)
         except RuntimeError as error:
             mistake = _describe_misfit(self, state_dict)
             if mistake is None:
@@ -278,6 +306,25 @@ def _attention(
         qn_block_size=cfg.quant_noise.pq_block_size,
         **options,
     )
+
+
+def _name_dropouts(model: nn.Module) -> None:
+    """Give dropout modules the names that ``--retain-dropout-modules`` knows them by in fairseq.
+
+    fairseq names them after the class that they are in.
+    """
+    for module in model.modules():
+        if isinstance(module, FairseqDropout):
+            module.module_name = _DROPOUT_NAMES.get(module.module_name, module.module_name)
+
+
+_DROPOUT_NAMES = {
+    HeadPrunedEncoder.__name__: "TransformerEncoder",
+    HeadPrunedDecoder.__name__: "TransformerDecoder",
+    HeadPrunedEncoderLayer.__name__: TransformerEncoderLayerBase.__name__,
+    HeadPrunedDecoderLayer.__name__: TransformerDecoderLayerBase.__name__,
+    HeadPrunedAttention.__name__: MultiheadAttention.__name__,
+}
 
 
 def _next_layer(stack: HeadPrunedEncoder | HeadPrunedDecoder) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -23,15 +24,21 @@ from fairseq_plugin.decoding.beam_order import BeamOrder
 from fairseq_plugin.decoding.key_value_cache import KeyValueCache
 from fairseq_plugin.decoding.recycling import Recycler
 from fairseq_plugin.fitting import HEAD_DIMENSION, HeadForm, fit_attention
-from headprune.errors import DataError
+from fairseq_plugin.scripting import Scriptable
+from headprune.errors import DataError, UsageError
 from headprune.surgery import cut
 
 logger = logging.getLogger(__name__)
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
+_NOT_ADAPRUNE = (
+    "fairseq's --mha-heads-to-keep (AdaPrune) does not know which heads are pruned already; "
+    "give --head-plan or prune the checkpoint with `headprune prune`"
+)
 
-class HeadPrunedAttention(MultiheadAttention):
+
+class HeadPrunedAttention(MultiheadAttention, Scriptable):
     """fairseq's MultiheadAttention with heads pruned; its interface, checkpoints and caches.
 
     The weights start as those of the unpruned attention would from the same random state: the
@@ -45,8 +52,14 @@ class HeadPrunedAttention(MultiheadAttention):
         kept: the heads that stay, sorted.
         form: ``remove`` or ``mask``.
         name: the component and layer (``ES: layer 3``), to begin error messages with.
-        options: as of MultiheadAttention.
+        options: as of MultiheadAttention, but for ``add_bias_kv`` and ``add_zero_attn``, which
+            its layers never ask for.
+
+    Raises:
+        UsageError: one of these two.
     """
+
+    stock_class = MultiheadAttention
 
     kept_heads: Tensor  # numbers of the heads left
     xi: Tensor | None  # H, the gates of form mask
@@ -61,6 +74,9 @@ class HeadPrunedAttention(MultiheadAttention):
         name: str,
         **options: object,
     ) -> None:
+        for option in ("add_bias_kv", "add_zero_attn"):
+            if options.get(option):
+                raise UsageError(f"{name}: {option} cannot be used with pruned heads")
         super().__init__(embed_dim, num_heads, **options)
         self.form = form
         self.name = name
@@ -294,6 +310,33 @@ class HeadPrunedAttention(MultiheadAttention):
         if len(self.kept_heads) == 0:
             return None
         return weights[:, self.kept_heads].mean(dim=1)
+
+    def become_stock(self) -> None:
+        kept = self.kept_heads.tolist()
+        if self.form == "mask" and self.xi is not None:
+            self._remove_heads(kept)
+        if not kept:
+            self._add_head_of_zeros()  # fairseq's attention needs one
+        heads = max(1, len(kept))
+        self.num_heads, self.embed_dim = heads, heads * self.head_dim
+        self._set_skip_embed_dim_check()
+        del self.kept_heads, self.xi
+        super().become_stock()
+
+    def _add_head_of_zeros(self) -> None:
+        width, weight = self.out_proj.out_features, self.out_proj.weight
+        for name, inputs in (("q_proj", width), ("k_proj", self.kdim), ("v_proj", self.vdim)):
+            projection = nn.Linear(inputs, self.head_dim, device=weight.device, dtype=weight.dtype)
+            for parameter in projection.parameters():
+                nn.init.zeros_(parameter)
+            setattr(self, name, projection)
+        self.out_proj.weight = nn.Parameter(weight.new_zeros(width, self.head_dim))
+
+    def _get_reserve_head_index(self, num_heads_to_keep: int) -> NoReturn:
+        raise UsageError(_NOT_ADAPRUNE)
+
+    def _adaptive_prune_heads(self, reserve_head_index: list[tuple[int, int]]) -> NoReturn:
+        raise UsageError(_NOT_ADAPRUNE)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Fit a checkpoint's weights to the heads kept here, matching heads by number.

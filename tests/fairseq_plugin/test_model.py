@@ -294,6 +294,33 @@ def test_layers_to_keep():
     assert outputs(model).shape == (5, 8, 24)
 
 
+DEEP = {"encoder_layers": 3, "decoder_layers": 3}
+
+
+@pytest.mark.parametrize("layers", ["1", [1], 1])
+def test_one_layer_to_keep(layers):
+    """In every form that it comes in: from overrides, from the command line, as a number."""
+    full = build(**DEEP).state_dict()
+    model = build(**DEEP, encoder_layers_to_keep=layers)
+    assert str(model.head_plan) == "ES=4 ED=444 DS=444"
+    model.load_state_dict(dict(full))
+    weight = model.encoder.layers[0].self_attn.q_proj.weight
+    assert torch.equal(weight, full["encoder.layers.1.self_attn.q_proj.weight"])
+    # The checkpoint of the smaller model: when it is resumed, and when it is translated with.
+    build(**DEEP, encoder_layers_to_keep=layers).load_state_dict(model.state_dict())
+    assert model.args.encoder_layers_to_keep is None
+    build(**{**DEEP, "encoder_layers": 1}).load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [("x", "'x'; give numbers"), ("3", "no layer 3, the encoder has 3"), ([0, -1], "no layer -1")],
+)
+def test_layers_to_keep_that_are_not_there(layers, message):
+    with pytest.raises(UsageError, match=f"--encoder-layers-to-keep: {message}"):
+        build(**DEEP, encoder_layers_to_keep=layers)
+
+
 def test_counts_and_seed():
     one = build(es_heads="42", ed_heads="0,1", head_seed=7).head_plan
     assert str(one) == "ES=42 ED=01 DS=44"
