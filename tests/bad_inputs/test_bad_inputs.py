@@ -23,6 +23,9 @@ def test_rows_have_names_of_their_own() -> None:
     assert len({row.label for row in ROWS}) == len(ROWS)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, marks=pytest.mark.slow if row.slow else (), id=str(row)) for row in ROWS],
+)
 def test_bad_input_ends_with_one_line(row: BadInput, tmp_path: Path) -> None:
     check(row, tmp_path)

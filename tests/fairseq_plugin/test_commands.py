@@ -299,6 +299,8 @@ MISTAKES = {
         1,
         "the checkpoint lacks encoder.layers.2",
     ),
+    "truncated": (["--finetune-from-model={truncated}"], 1, "truncated.pt: corrupt or truncated"),
+    "layers to keep": (["--encoder-layers-to-keep=2"], 2, "no layer 2, the encoder has 2"),
 }
 
 
@@ -312,7 +314,9 @@ def test_mistakes_get_one_line(mistake: str, corpus: Path, full: Path, tmp_path:
     base.save(tmp_path / "base")
     (tmp_path / "broken").write_text('{"format": ')
     (tmp_path / "newer").write_text(base.to_json().replace('"version": 1', '"version": 2'))
+    (tmp_path / "truncated.pt").write_bytes(full.read_bytes()[:5000])
     files = {name: tmp_path / name for name in ("base", "broken", "newer")}
+    files["truncated"] = tmp_path / "truncated.pt"
     options = [option.format(full=full, **files) for option in options]
     arch = "--arch=transformer_headpruned_tiny"
     out = run(
