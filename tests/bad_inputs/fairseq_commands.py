@@ -22,7 +22,8 @@ class _Opens:
         return open, (str(self.path), "w")
 
 
-def _checkpoint(folder: Path, *, kind: str) -> None:
+def write_checkpoint(folder: Path, *, kind: str) -> None:
+    """Write ``model.pt``, of a kind that fairseq is not to take, and dictionaries beside it."""
     for language in ("en", "de"):
         (folder / f"dict.{language}.txt").write_text("word 1\n", encoding="utf-8")
     content: Any = {"model": {"weight": torch.zeros(100)}, "args": None}
@@ -50,7 +51,7 @@ def _row(
             *arguments,
         ),
         message=message,
-        prepare=None if kind is None else partial(_checkpoint, kind=kind),
+        prepare=None if kind is None else partial(write_checkpoint, kind=kind),
         status=status,
         slow=True,  # fairseq takes seconds to start
     )

@@ -1,0 +1,45 @@
+"""Checkpoints and overrides that fairseq's commands are given, checked in this process."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from fairseq import checkpoint_utils
+
+import fairseq_plugin  # noqa: F401  (changes fairseq's loading)
+from fairseq_plugin import arguments
+from headprune import DataError, UsageError
+from tests.bad_inputs.fairseq_commands import write_checkpoint
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("truncated", "corrupt or truncated"),
+        ("damaged", "the checksum of .* is another"),
+        ("unsafe", "refused: it holds objects other than weights"),
+        ("whole", "not a checkpoint of fairseq"),  # but one of something else
+    ],
+)
+def test_fairseq_loads_no_bad_checkpoint(kind: str, message: str, tmp_path: Path):
+    write_checkpoint(tmp_path, kind=kind)
+    with pytest.raises(DataError, match=message):
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "model.pt"), {})
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("text", ["['a']", "{1: 2}", "{'a'", "__import__('os')", "(" * 500])
+def test_overrides_are_a_dictionary(text: str):
+    with pytest.raises(UsageError, match="--model-overrides: .* give a dictionary"):
+        arguments.check(Namespace(model_overrides=text))
+    arguments.check(Namespace(model_overrides="{'head_seed': 2}"))
+
+
+def test_a_resumed_fine_tuning_does_not_need_its_first_checkpoint(tmp_path: Path):
+    args = Namespace(finetune_from_model=str(tmp_path / "gone.pt"), save_dir=str(tmp_path))
+    with pytest.raises(DataError, match="--finetune-from-model: .*gone.pt: no such file"):
+        arguments.check(args)
+    (tmp_path / "checkpoint_last.pt").touch()
+    arguments.check(args)
