@@ -22,7 +22,7 @@ _LARGEST = 10**6
 """Of a size that no tensor bounds; far above every model's."""
 
 NO_WEIGHTS = ("version", "_float_tensor")
-"""How the names of tensors end that fairseq stores beside the weights; one has no values."""
+"""Endings of the names of tensors that fairseq stores beside the weights; one has no values."""
 
 
 def split_fused(weights: dict[str, Any]) -> None:
@@ -178,16 +178,12 @@ def _shapes_where_present(
     for name in weights:
         if match := norm.fullmatch(name):
             yield name, (options[f"{match[1]}_embed_dim"],)
-    widths = {side: options[f"{side}_embed_dim"] for side in _SIDES}
-    for side, width in (
-        ("encoder", widths["encoder"]),
-        ("decoder", options.get("decoder_input_dim") or widths["decoder"]),
-    ):
+    for side in _SIDES:  # decoder_input_dim is an option that fairseq does not use
         for module in ("embed_tokens", "embed_positions"):
             if f"{side}.{module}.weight" in weights:
-                yield f"{side}.{module}.weight", (None, width)
+                yield f"{side}.{module}.weight", (None, options[f"{side}_embed_dim"])
     if "decoder.output_projection.weight" in weights:
-        width = options.get("decoder_output_dim") or widths["decoder"]
+        width = options.get("decoder_output_dim") or options["decoder_embed_dim"]
         yield "decoder.output_projection.weight", (None, width)
 
 

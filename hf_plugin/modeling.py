@@ -282,17 +282,22 @@ def _read_pruned_folders() -> None:
 
     @functools.wraps(stock_from_pretrained)
     def from_pretrained(
-        cls: type[PreTrainedModel], name: Any, *inputs: Any, config: Any = None, **options: Any
+        cls: type[PreTrainedModel],
+        pretrained_model_name_or_path: Any,  # its name in transformers: callers use it as a keyword
+        *inputs: Any,
+        config: Any = None,
+        **options: Any,
     ) -> Any:
-        if _is_of_pruned(cls, name if config is None else config, options):
-            return pruned_class(cls).from_pretrained(name, *inputs, config=config, **options)
-        return stock_from_pretrained(cls, name, *inputs, config=config, **options)
+        place = pretrained_model_name_or_path
+        if _is_of_pruned(cls, place if config is None else config, options):
+            return pruned_class(cls).from_pretrained(place, *inputs, config=config, **options)
+        return stock_from_pretrained(cls, place, *inputs, config=config, **options)
 
     PreTrainedModel.from_pretrained = classmethod(from_pretrained)  # type: ignore[assignment,arg-type]
 
 
 def _is_of_pruned(cls: type[PreTrainedModel], config: Any, options: dict[str, Any]) -> bool:
-    """Whether a stock class is asked for a model whose config is that of a pruned one."""
+    """Tell if a stock class is asked for a model whose config is that of a pruned one."""
     of_class = CONFIGS.get(getattr(cls, "config_class", None) or PreTrainedConfig)
     if of_class is None or issubclass(cls, HeadPrunedModel) or config is None:
         return False

@@ -16,6 +16,7 @@ from fairseq_plugin.checkpoints import Checkpoint
 from headprune.errors import DataError, HeadpruneError
 from tests.command import headprune
 from tests.fairseq_plugin.checkpoints import PLAN, content, write
+from tests.fairseq_plugin.models import SIZES, build
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,24 @@ def test_fused_projections_of_old_checkpoints_are_pruned_as_split_ones(tmp_path:
     write(tmp_path / "new.pt")
     old, new = (Checkpoint.load(tmp_path / name).prune(PLAN) for name in ("old.pt", "new.pt"))
     assert old.fingerprint == new.fingerprint
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"decoder_input_dim": 16, "decoder_learned_pos": True},  # fairseq builds without it
+        {"decoder_output_dim": 16},
+        {"decoder_output_dim": 32, "share_decoder_input_output_embed": True},
+        {"encoder_embed_dim": 24, "encoder_learned_pos": True, "encoder_attention_heads": 3},
+        {"no_cross_attention": True},
+        {"cross_self_attention": True},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_models_as_fairseq_builds_them_pass(options: dict[str, Any], tmp_path: Path) -> None:
+    args = Namespace(arch="transformer", task="translation", **{**SIZES, **options})
+    torch.save({"args": args, "model": build(**vars(args)).state_dict()}, tmp_path / "model.pt")
+    assert Checkpoint.load(tmp_path / "model.pt").plan.is_full
 
 
 def test_a_buffer_without_values_may_be_anything(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_stock_classes_read_pruned_folders(form, tmp_path):
         BertForSequenceClassification.from_pretrained(tmp_path),
         BertForSequenceClassification.from_pretrained(str(tmp_path), config=model.config),
         BertForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)[0],
+        BertForSequenceClassification.from_pretrained(pretrained_model_name_or_path=tmp_path),
     ):
         assert type(loaded) is type(model) and hf_plugin.head_plan(loaded) == SOME
         close(first(loaded), first(model))
@@ -61,6 +62,7 @@ def test_stock_classes_read_other_folders_as_ever(tmp_path):
     build("bert").save_pretrained(tmp_path)
     loaded = BertModel.from_pretrained(tmp_path)
     assert type(loaded) is BertModel and type(loaded.config) is BertConfig
+    assert type(BertModel.from_pretrained(pretrained_model_name_or_path=tmp_path)) is BertModel
     with pytest.raises(OSError, match="nowhere"):
         BertModel.from_pretrained(tmp_path / "nowhere")
     pruned = saved(tmp_path / "pruned")
