@@ -71,11 +71,11 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
     name: str, corpus: Path, tmp_path: Path
 ):
     options, lines = KILLED_AT[name]
-    command = ["fairseq-train", str(corpus), "--user-dir", PLUGIN, *OPTIONS, *options]
-    run(*command, "--save-dir", tmp_path / "whole")
+    flags = [str(corpus), "--user-dir", PLUGIN, *OPTIONS, *options]
+    run("fairseq-train", *flags, "--save-dir", tmp_path / "whole")
     for line in lines:
-        kill_at(line, *command, "--save-dir", str(tmp_path / "killed"))
-    run(*command, "--save-dir", tmp_path / "killed")
+        kill_at(line, *flags, "--save-dir", str(tmp_path / "killed"))
+    run("fairseq-train", *flags, "--save-dir", tmp_path / "killed")
     for checkpoint in ("checkpoint_last.pt", "checkpoint_best.pt"):
         whole, killed = (
             Checkpoint.load(tmp_path / folder / checkpoint).state for folder in ("whole", "killed")
@@ -86,26 +86,35 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
         assert whole["extra_state"]["headprune"] == killed["extra_state"]["headprune"]
 
 
-def kill_at(line: str, *command: str) -> None:
-    """Start a program and kill it, by signal 9, when a line of its output matches."""
-    program = Path(sys.executable).with_name(command[0])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [program, *command[1:]],
+# fairseq-train that kills itself as soon as it has logged a line. A kill from outside can be late.
+KILL_ITSELF = """
+import logging, os, re, signal, sys
+from fairseq_cli.train import cli_main
+
+line = sys.argv.pop(1)
+emit = logging.StreamHandler.emit
+
+def emit_and_die(self, record):
+    emit(self, record)
+    if re.search(line, self.format(record)):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+logging.StreamHandler.emit = emit_and_die
+cli_main()
+"""
+
+
+def kill_at(line: str, *flags: str) -> None:
+    """Train, and die by signal 9 when a line of the log matches."""
+    process = subprocess.run(
+        [sys.executable, "-c", KILL_ITSELF, line, *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=ROOT,
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
-        seen = []
-        for words in process.stdout:
-            seen.append(words)
-            if re.search(line, words):
-                process.kill()
-                break
-    assert process.returncode == -signal.SIGKILL, "".join(seen[-20:])
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.returncode == -signal.SIGKILL, process.stdout[-2000:]
 
 
 def assert_equal(first: Any, second: Any) -> None:
