@@ -67,7 +67,7 @@ def _require(path: str, *, flag: str) -> None:
 
 
 def _verifying(load_checkpoint: Any) -> Any:
-    """Let fairseq's loading refuse a damaged file, and say in one line what is wrong with one."""
+    """Let fairseq's loading refuse a damaged file, and name the damage in one line."""
 
     @wraps(load_checkpoint)
     def load(path: str, *arguments: Any, **keywords: Any) -> Any:
@@ -80,6 +80,6 @@ def _verifying(load_checkpoint: Any) -> Any:
             raise
         except Exception:
             Checkpoint.load(path)
-            raise  # the file is not to blame
+            raise  # the file is sound
 
     return load

@@ -48,7 +48,7 @@ _LOSS_SCALE_COUNTERS = (
 def resume_exactly() -> None:
     """Let fairseq's trainer save and restore what its checkpoints lack."""
     Trainer.get_train_iterator = _with_batches_of_the_first_epoch(Trainer.get_train_iterator)
-    EpochBatchIterator._get_iterator_for_epoch = _shuffling_as_told(
+    EpochBatchIterator._get_iterator_for_epoch = _shuffling_as_asked(
         EpochBatchIterator._get_iterator_for_epoch
     )
     Trainer.state_dict = _with_counters(Trainer.state_dict)
@@ -74,7 +74,7 @@ def _with_batches_of_the_first_epoch(get_train_iterator: Any) -> Any:
     return get
 
 
-def _shuffling_as_told(get_iterator_for_epoch: Any) -> Any:
+def _shuffling_as_asked(get_iterator_for_epoch: Any) -> Any:
     @wraps(get_iterator_for_epoch)
     def get(self: EpochBatchIterator, epoch: int, shuffle: bool, **options: Any) -> Any:
         if self.dataloader is not None:  # it is used again, with its sampler
@@ -102,7 +102,7 @@ def _restoring(load_checkpoint: Any) -> Any:
     @wraps(load_checkpoint)
     def load(cfg: Any, trainer: Trainer, **options: Any) -> tuple[Any, Any]:
         extra_state, epoch_iterator = load_checkpoint(cfg, trainer, **options)
-        # Without updates the optimizer was not restored: a fine-tuning begins, or was told to.
+        # Without updates the optimizer was not restored: this is a new training, or flags reset it.
         if extra_state is not None and trainer.get_num_updates() > 0:
             counters = extra_state.get(_KEY, {})
             _set_loss_scale_counters(trainer, counters.get("loss_scale", {}))
@@ -144,7 +144,7 @@ def _train_no_further() -> None:
 
 
 def _early_stopping() -> dict[str, Any]:
-    """What fairseq-train remembers of its validations, with ``--patience``."""
+    """The state that fairseq-train keeps of its validations, with ``--patience``."""
     program = _training_program()
     return {} if program is None else vars(program.should_stop_early)
 

@@ -27,7 +27,7 @@ class Protocol(StrEnum):
 
 
 class Pooling(StrEnum):
-    """What a classifier reads."""
+    """The output of the encoder that a classifier reads."""
 
     first = "first"
     mean = "mean"

@@ -20,7 +20,7 @@ MOST_DIGITS = 100
 """Of a whole number: longer ones take time that grows with the square, and no float holds them."""
 
 DEEPEST = 50
-"""How deep lists and objects may lie in one another."""
+"""The largest depth of lists and objects in one another."""
 
 
 def parse_json(text: str, *, source: str) -> Any:
@@ -116,7 +116,7 @@ def require_types(cls: type, values: Mapping[str, object], *, source: str) -> No
 
 
 def _is(value: object, wanted: Any) -> bool:
-    """Whether a value has a type: str, int, float, bool, None, list or dict of such, or Any."""
+    """Tell if a value has a type: str, int, float, bool, None, a list or dict of these, or Any."""
     origin, inner = get_origin(wanted), get_args(wanted)
     if wanted is Any:
         return True
@@ -180,7 +180,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Whether lists and objects lie in one another more than ``DEEPEST`` deep."""
+    """Tell if lists and objects lie in one another more than ``DEEPEST`` deep."""
     level = [value]
     for _ in range(DEEPEST):
         level = [

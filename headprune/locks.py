@@ -43,7 +43,7 @@ def locked_folder(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def lock_file(path: Path, *, of: str) -> Iterator[int]:
-    """Lock the file ``path``, which is made and removed; ``of`` names what it stands for.
+    """Make the file ``path``, lock it, and remove it at the end; ``of`` is its name in messages.
 
     Raises:
         UsageError: another process holds the lock.
@@ -93,7 +93,7 @@ def _lock(descriptor: int, of: str) -> None:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Whether ``path`` is the file that was opened: its holder may have removed it meanwhile."""
+    """Tell if ``path`` is the file that was opened: its holder may have removed it meanwhile."""
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:

@@ -247,6 +247,6 @@ def _validate_kept(
 
 def is_whole(number: object) -> TypeGuard[int]:
     """Whether ``number`` counts as one: NumPy's integers do, booleans do not."""
-    if type(number) is int:  # the rule, and faster
+    if type(number) is int:  # the common case, and a faster test
         return True
     return isinstance(number, Integral) and not isinstance(number, bool)

@@ -146,7 +146,7 @@ def scores(
         if conllu is not None:
             from headprune.scores.syntax import read_parses
 
-            parses = read_parses(conllu)  # what is wrong with them is said before the other passes
+            parses = read_parses(conllu)  # mistakes in them are found before the other passes
         if Path(model).is_file():
             refuse(
                 f"{model} is a fairseq checkpoint",

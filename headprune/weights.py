@@ -13,7 +13,7 @@ _ZIP = b"PK\x03\x04"
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether no value is NaN or infinite: by the extremes, in one pass that keeps no copy."""
+    """Tell if no value is NaN or infinite: by the extremes, in one pass that keeps no copy."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
     if tensor.element_size() < 2:  # float8 has no extremes in torch
@@ -22,7 +22,7 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def is_zip(path: str | Path) -> bool:
-    """Whether the file begins as zip files do; torch before 1.6 wrote bare pickles."""
+    """Tell if the file begins as zip files do; torch before 1.6 wrote bare pickles."""
     with open(path, "rb") as file:
         return file.read(len(_ZIP)) == _ZIP
 

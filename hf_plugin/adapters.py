@@ -16,7 +16,7 @@ from headprune.errors import UsageError
 from hf_plugin.head_names import FAMILIES, PREFIX
 from hf_plugin.headless import BiasAlone
 
-_MAPPINGS = "TRANSFORMERS_MODELS_TO_"  # what the names of peft's tables of defaults begin with
+_MAPPINGS = "TRANSFORMERS_MODELS_TO_"  # the names of peft's tables of defaults begin so
 _PREPARED = "knows_pruned_models"
 
 
@@ -25,8 +25,8 @@ def prepare_peft() -> None:
 
     - ``target_modules`` and other defaults are those of the family of the unpruned model.
     - Prefix tuning gives each layer a prefix for the heads that are present.
-    - DoRA of an output projection without heads is refused, as it divides by the norm of its
-      weights, of which there are none.
+    - DoRA of an output projection without heads is refused: it divides by the norm of the
+      weights, and such a projection has no weights.
 
     What peft does with other models stays as it was.
     """
@@ -92,6 +92,6 @@ def _select_heads(prefix: Cache, present: list[tuple[int, ...]]) -> None:
 
 
 def _part(states: Tensor, heads: tuple[int, ...]) -> Tensor:
-    if not heads:  # as attentions without heads count positions
+    if not heads:  # from this attentions without heads count positions
         return states.new_zeros(states.size(0), 1, states.size(2), 1)
     return states[:, torch.tensor(heads, device=states.device)]

@@ -22,7 +22,7 @@ def model_fingerprint(model: PreTrainedModel) -> str:
         for layer, attention in enumerate(layers)
         if attention.uniform
     }
-    # Files of old hold the empty weights of layers without heads, and their names count.
+    # Older files hold the empty weights of layers without heads, whose names were hashed too.
     empty = {
         f"{name}.{part}": tensor
         for name, module in model.named_modules()

@@ -1,4 +1,4 @@
-"""Where each family of Hugging Face models keeps its attention heads: one table.
+"""The places of the attention heads in each family of Hugging Face models: one table.
 
 The names are those of transformers 5. This file is written beside each pruned model, for
 ``modeling_headpruned``, so it imports nothing of headprune.
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PREFIX = "headpruned-"
-"""What the model type of a family's pruned models begins with."""
+"""The beginning of the model type of a family's pruned models."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What a family calls the parts of one component's attentions; names count from a layer.
+    """A family's names for the parts of one component's attentions, relative to a layer.
 
     Attributes:
         layers: the list of layers, from the base model.
@@ -28,7 +28,7 @@ class Names:
         count: its attribute with the number of heads, where it keeps one.
         width: its attribute with heads times d, where it keeps one.
         norm: the module after ``output`` and the residual connection, after which a layer treats
-            each token by itself; where there is such a one.
+            each token by itself; None if there is no such module.
         blocks: how many projections one of ``inputs`` holds, one below the other.
     """
 
@@ -124,4 +124,4 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
     "bart": _BART,
     "marian": _BART,
 }
-"""For each model type, for each component it has, what its parts are called."""
+"""For each model type, and each of its components, the names of the parts."""

@@ -2,8 +2,8 @@
 
 For each family, ``BertConfig`` say, there is a ``HeadPrunedBertConfig`` with the kept heads in it,
 of model type ``headpruned-bert``, and for each of the family's models a pruned one, registered
-with the Auto classes under that type. The stock classes are left as they are, but that their
-``from_pretrained`` gives a pruned model where the config is of one. Without this package
+with the Auto classes under that type. The stock classes stay as they are, except that their
+``from_pretrained`` gives a pruned model if the config is of one. Without this package
 transformers asks for ``trust_remote_code``, and then runs ``modeling_headpruned`` from the folder.
 """
 
@@ -52,7 +52,7 @@ class _PrunedConfig(PrunedConfig):
 
 
 class HeadPrunedModel(PrunedFiles):
-    """What makes a model class a pruned one: its weights are cut as its config says."""
+    """The part of a pruned model class that cuts the weights as the config says."""
 
     def __init__(self, config: PreTrainedConfig, *inputs: Any, **options: Any) -> None:
         if getattr(config, "quantization_config", None) is not None and config.uniform_heads:
@@ -307,7 +307,7 @@ def _is_of_pruned(cls: type[PreTrainedModel], config: Any, options: dict[str, An
     given = {name: options[name] for name in places if name in options}
     try:
         content, _ = PreTrainedConfig.get_config_dict(config, **given)
-    except Exception:  # transformers says itself what is wrong
+    except Exception:  # transformers reports the problem itself
         return False
     return bool(content.get("model_type") == of_class.model_type)
 

@@ -32,7 +32,7 @@ _PRUNED = "HeadPruned"
 
 
 class HeadPrunedModel(PrunedFiles):
-    """What makes a model class a pruned one: its weights are cut as its config says."""
+    """The part of a pruned model class that cuts the weights as the config says."""
 
     def __init__(self, config: Any, *inputs: Any, **options: Any) -> None:
         if getattr(config, "quantization_config", None) is not None and config.uniform_heads:
@@ -114,9 +114,9 @@ def __getattr__(name: str) -> Any:
             **dict.fromkeys(fields),
             "__annotations__": {**dict.fromkeys(fields[:2], dict | None), fields[2]: str | None},
         }
-        made = type(name, (PrunedConfig, stock), namespace)
+        pruned_class = type(name, (PrunedConfig, stock), namespace)
     else:
         config = stock.config_class.__name__  # type: ignore[attr-defined]
         namespace["config_class"] = __getattr__(f"{_PRUNED}{config}")
-        made = type(name, (HeadPrunedModel, stock), namespace)
-    return globals().setdefault(name, made)
+        pruned_class = type(name, (HeadPrunedModel, stock), namespace)
+    return globals().setdefault(name, pruned_class)

@@ -32,7 +32,7 @@ NOTE = (
 _NOTES = {"headprune": NOTE, "transformers_weights": NOTE}  # stock classes print the second
 
 BY_HEAD, BY_ROW = "by-head", "by-row"
-"""Layouts of W_q in files, of layers with uniform heads: H x d x C, and Hd x C as of old."""
+"""Layouts of W_q in files, of layers with uniform heads: H x d x C, and Hd x C in older files."""
 
 _reading: ContextVar[str | None] = ContextVar("layout of the files that are read", default=None)
 
@@ -54,7 +54,7 @@ class PrunedConfig:
         return super().from_dict(known, **options)  # type: ignore[misc]
 
     def to_dict(self) -> dict[str, Any]:
-        """As of the class that it is made of, with what others need in order to load the model."""
+        """As of the class that it is made of, with the fields that are needed to load the model."""
         output = super().to_dict()  # type: ignore[misc]
         output.pop("code_by_auto_class", None)
         return {**output, **_NOTES, "auto_map": self.code_by_auto_class or output["auto_map"]}
@@ -163,7 +163,7 @@ def stored_queries(model: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
 
 
 def _misread(model: nn.Module, info: dict[str, Any]) -> bool:
-    """Whether a W_q in the files had another layout (sizes that differ may be allowed)."""
+    """Tell if a W_q in the files had another layout (sizes that differ may be allowed)."""
     wrong = {key for key, *_ in info["mismatched_keys"]}
     return any(f"{name}.weight" in wrong for name, _ in stored_queries(model))
 

@@ -12,7 +12,7 @@ from headprune.errors import DataError
 from hf_plugin.places import place, reporting
 
 _WORDS = 1000
-"""How many words of the first texts are looked at."""
+"""The number of words, of the first texts, that are looked at."""
 
 _MOST_UNKNOWN = 0.5
 """The largest share of tokens that may be unknown: above it a model reads next to nothing."""
@@ -22,7 +22,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer in the folder, or of the hub's model, ``name``.
 
     Raises:
-        DataError: there is none. transformers makes one without a vocabulary then.
+        DataError: there is no tokenizer (transformers would make one without a vocabulary).
         UsageError: ``name`` is the default model, and is not installed.
     """
     folder = place(name)

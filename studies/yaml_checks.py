@@ -76,7 +76,7 @@ def _require_small(text: str) -> None:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice, of which PyYAML silently drops the first.
+    """YAML that refuses a key given twice; PyYAML silently drops the first one.
 
     Refused, too: keys other than text and numbers, whole numbers of more than 63 bits, and
     characters that no program can be given.

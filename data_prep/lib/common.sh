@@ -34,8 +34,8 @@ Result, in DIR:
   prep.json   counts, options, versions, checksums; written last
 
 A second run skips every step that is done ("skip: ...") and does again what
-other options or changed inputs touch. A killed run goes on where it stopped. A
-run waits while another one is at work in the same folder.
+other options or changed inputs touch. A killed run is resumed. A run waits while
+another one is at work in the same folder.
 Exit status: 0 done, 1 bad data, 2 bad usage.'
 
 usage_error() {

@@ -173,7 +173,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """What fetches http and https addresses, and no others (no file:, ftp: or data:)."""
+    """An opener of http and https addresses, and of no others (no file:, ftp: or data:)."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -207,22 +207,22 @@ def _size(text: str, *, url: str) -> int:
 
 
 def _receive(url: str, part: _Part, patience: Patience) -> bool:
-    """Fetch what is missing of a file, as far as it comes; True where it is whole now."""
+    """Fetch the missing part of a file, or some of it; True if the file is whole now."""
     with _opener().open(_request(url, part), timeout=patience.timeout) as answer:
         length = answer.headers.get("Content-Length")
         start = 0
         whole = None
         if answer.status == 206:
-            told = re.fullmatch(
+            sent_range = re.fullmatch(
                 r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)",
                 answer.headers.get("Content-Range", ""),
             )
-            start = int(told[1]) if told else -1
+            start = int(sent_range[1]) if sent_range else -1
             if start != part.size():
                 part.remove()
                 raise ConnectionError("the server sent another range than was asked for")
-            if told and told[2] != "*":
-                whole = int(told[2])
+            if sent_range and sent_range[2] != "*":
+                whole = int(sent_range[2])
         if length is not None and whole is None:
             whole = start + _size(length, url=url)
         entity_tag = answer.headers.get("ETag", "")
@@ -273,11 +273,11 @@ def _fetch(url: str, part: _Part, patience: Patience) -> None:
         except urllib.error.HTTPError as error:
             if error.code == 416:
                 # Nothing is left to send, or the part is not of this file.
-                told = re.fullmatch(
+                sent_range = re.fullmatch(
                     r"bytes \*/([0-9]{1,18})", error.headers.get("Content-Range", "")
                 )
                 announced = part.notes().get("length")
-                if told and int(told[1]) == before and announced in (None, before):
+                if sent_range and int(sent_range[1]) == before and announced in (None, before):
                     return
                 part.remove()
             elif error.code not in _PASSING:
@@ -286,7 +286,7 @@ def _fetch(url: str, part: _Part, patience: Patience) -> None:
                 ) from None
             reason = f"the server says {error.code} {printable(str(error.reason))}"
         except ValueError as error:
-            # from the address of a redirection, or headers that are none
+            # from the address of a redirection, or invalid headers
             raise DataError(
                 f"{url}: the server's answer cannot be read ({printable(str(error))})"
             ) from None
@@ -340,7 +340,7 @@ def download(
     Raises:
         UsageError: the address is not one that can be downloaded from; see `check_address`.
         DataError: there is no such file, the connection breaks too often, a checksum differs, or
-            the file is none (empty, a web page, a broken archive).
+            the file is not what its name says (empty, a web page, a broken archive).
     """
     name = check_address(url)
     folder.mkdir(parents=True, exist_ok=True)

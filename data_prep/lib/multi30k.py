@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
     for name in names:
         check_address(f"{base}/{name}")
     strict = base == PUBLISHED_AT and not options.no_known_checksums
-    others = []
+    unpublished = []
     for name in names:
         path = download(
             f"{base}/{name}",
@@ -68,10 +68,10 @@ def main(arguments: Sequence[str]) -> None:
         )
         algorithm, value = algorithm_of(CHECKSUMS[name])
         if not strict and digest(path, algorithm) != value:
-            others.append(name)
-    if others and not options.no_known_checksums:
+            unpublished.append(name)
+    if unpublished and not options.no_known_checksums:
         print(
-            f"note: not the published files of Multi30k: {', '.join(others)} "
+            f"note: not the published files of Multi30k: {', '.join(unpublished)} "
             "(--no-known-checksums leaves out this note)",
             file=sys.stderr,
         )

@@ -72,7 +72,7 @@ class TextProcessing:
         """A function from a raw sentence to tokens: normalised, tokenised, in sub-words.
 
         Raises:
-            DataError: the sub-words' file is none.
+            DataError: the sub-words' file is not one of sentencepiece or subword-nmt.
         """
         split = self._subword_splitter()
         if self.tokenizer is None:

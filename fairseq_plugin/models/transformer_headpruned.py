@@ -181,7 +181,7 @@ class HeadPrunedDecoder(TransformerDecoderBase, Scriptable):
 
     @cached_property
     def aligning_layer(self) -> int | None:
-        """The topmost layer that has heads of ED; None where none has, and for fairseq's default.
+        """The topmost layer that has heads of ED; None if no layer has any.
 
         fairseq takes the top layer, which may have no weights to give here.
         """

@@ -52,11 +52,11 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
         kept: the heads that stay, sorted.
         form: ``remove`` or ``mask``.
         name: the component and layer (``ES: layer 3``), to begin error messages with.
-        options: as of MultiheadAttention, but for ``add_bias_kv`` and ``add_zero_attn``, which
-            its layers never ask for.
+        options: those of MultiheadAttention except ``add_bias_kv`` and ``add_zero_attn``, which
+            fairseq's layers do not use.
 
     Raises:
-        UsageError: one of these two.
+        UsageError: ``add_bias_kv`` or ``add_zero_attn``.
     """
 
     stock_class = MultiheadAttention

@@ -186,7 +186,7 @@ class TranslationModel:
             *("--no-epoch-checkpoints", "--no-progress-bar"),
             *([] if torch.cuda.is_available() else ["--cpu"]),
         ]
-        # The training holds the lock too, for it goes on if this process alone is killed.
+        # The training holds the lock too, because it continues if only this process is killed.
         with locked_folder(folder) as lock, log.open("a", encoding="utf-8") as file:
             status = subprocess.run(
                 command,

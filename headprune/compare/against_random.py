@@ -44,7 +44,7 @@ class ScoreTest:
 
     @property
     def significant(self) -> bool:
-        """Whether the score differs from random at ``LEVEL``."""
+        """True if the score differs from random at ``LEVEL``."""
         return self.adjusted < LEVEL
 
 

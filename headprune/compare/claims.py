@@ -11,7 +11,7 @@ from headprune.compare.rows import CONTROL, Cell, Row, cell
 from headprune.stats import Spread
 
 MOMENTS = {"before": "Right after pruning", "after": "After fine-tuning"}
-"""When a metric was measured, by the name of the column."""
+"""Words for the moment of a measurement, by the name of the column."""
 
 
 def claims(
@@ -44,7 +44,7 @@ def tested(cells: Mapping[str, Cell], *, when: str) -> CellTest | None:
 def against_random(
     cells: Mapping[str, Cell], *, when: str, percent: float, metric: str
 ) -> str | None:
-    """Which scores differ significantly from random choice, in words.
+    """A sentence that names the scores which differ significantly from random choice.
 
     None without fine-tuning, without random's spread, or without another score.
     """

@@ -70,7 +70,7 @@ class Subject(Protocol):
 
 
 def is_resumed(folder: Path) -> bool:
-    """Whether the fine-tuning in ``folder``, about to start, resumes an interrupted one.
+    """Tell if the fine-tuning in ``folder``, about to start, resumes an interrupted one.
 
     The file ``resumed`` in it keeps the answer over further interruptions.
     """

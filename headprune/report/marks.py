@@ -15,7 +15,7 @@ CONSTANT_MARK = "†"
 
 
 def is_constant(outputs: Sequence[object], references: Sequence[object]) -> bool:
-    """Whether a model gives one output for every example, where the references differ."""
+    """Tell if a model gives one output for every example while the references differ."""
     return len(set(outputs)) == 1 and len(set(references)) > 1
 
 
@@ -25,7 +25,7 @@ def constant_seeds(results: Sequence[Record]) -> int:
 
 
 def constant_note(numbers: Sequence[int]) -> list[str]:
-    """The note for a table of which some cells are marked; empty where none is.
+    """The note for a table with marked cells; empty if no cell is marked.
 
     Args:
         numbers: of each cell, the number of its models that give one output for every example.

@@ -19,7 +19,7 @@ from headprune.version import __version__
 
 _FORMAT = "headprune.scores"
 _VERSION = 2
-"""Version 1 called `gradient` what is `gradient-raw` now."""
+"""In version 1 the score that is now `gradient-raw` was called `gradient`."""
 _SIGNED = ("metric", "seed", "normalised", "part", "trained-on")
 
 Values = Mapping[str, Sequence[Sequence[float | None]]]

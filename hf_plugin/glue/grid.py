@@ -28,8 +28,7 @@ def search(
 
     The best has the highest value of the task's first metric on the development set, which makes
     that value optimistic; the result says so and lists all cells. A cell whose fine-tuning
-    diverges is listed as such. Only the best model is kept. A
-    search that was killed goes on where it was.
+    diverges is listed as such. Only the best model is kept. A search that was killed is resumed.
 
     Raises:
         UsageError, DataError: see ``run``; all fine-tunings diverge.

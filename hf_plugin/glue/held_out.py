@@ -140,7 +140,7 @@ def recorded_sizes(model: Path, train: Examples) -> tuple[int, ...] | None:
 def default_hold_out(output: Path, max_examples: int | None) -> float:
     """The percentage to hold out where the user names none.
 
-    A run in ``output`` goes on as it began; a random subset leaves examples out by itself.
+    A run that is resumed in ``output`` keeps its value; a random subset leaves examples out anyway.
     """
     for path in (output / "result.json", output / "training" / "settings.json"):
         if path.is_file():

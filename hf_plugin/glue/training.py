@@ -76,7 +76,7 @@ def _diverged(how: str, learning_rate: float) -> Diverged:
 
 
 def is_finite(model: PreTrainedModel) -> bool:
-    """Whether no weight is infinite or NaN."""
+    """Tell if no weight is infinite or NaN."""
     return all(bool(weight.isfinite().all()) for weight in model.parameters())
 
 
@@ -210,7 +210,7 @@ def _trainer(
 
 
 def _last_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint that is whole; what is not is passed over with a warning.
+    """The newest whole checkpoint; damaged ones are passed over with a warning.
 
     The trainer's state is written last: a checkpoint without it was interrupted.
     """

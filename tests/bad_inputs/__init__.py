@@ -1,1 +1,1 @@
-"""A table of bad inputs: for each command, what users get wrong and the one line they are told."""
+"""A table of bad inputs: for each command, the mistake and the one line of its message."""

@@ -125,7 +125,7 @@ ROWS = [
         status=1,
     ),
     BadInput(
-        label="tatoeba: a checksum that is none",
+        label="tatoeba: an invalid checksum",
         command=_script("tatoeba.sh", "--sha256", "x"),
         message=r"^error: --sha256: 'x' is not 64 hexadecimal digits",
         status=2,

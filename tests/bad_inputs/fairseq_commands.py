@@ -17,7 +17,7 @@ from tests.bad_inputs.table import BadInput
 
 
 class _Opens:
-    """What a pickle of this would do when it is read: make a file."""
+    """The action of a pickle of this when it is read: make a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -81,7 +81,7 @@ ROWS = [
         )
         for label, prepare, message in (
             (
-                "a vocabulary that is none",
+                "an invalid vocabulary",
                 _model({"shared_vocabulary.json": b"\x00\xff no JSON"}),
                 "model: CTranslate2 cannot load it",
             ),
@@ -111,7 +111,7 @@ ROWS = [
                 r"codes: no codes of subword-nmt$",
             ),
             (
-                "a sentencepiece model that is none",
+                "an invalid sentencepiece model",
                 _model({"codes": b"\x00\xff\xfe"}, text=_PIECES),
                 r"codes: no sentencepiece model ",
             ),
@@ -126,7 +126,7 @@ ROWS = [
                 r"headprune\.json: names a file outside the folder, codes$",
             ),
             (
-                "a length that is none",
+                "an invalid length",
                 _model(max_source=-5),
                 r"headprune\.json: max_source is -5, it has to be from 2 to ",
             ),

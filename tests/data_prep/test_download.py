@@ -175,7 +175,7 @@ def test_an_address_without_a_file(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("file:///etc/passwd", "not an http:// or https:// address"),
         ("data:text/plain,x", "not an http:// or https:// address"),
@@ -200,8 +200,8 @@ def test_an_address_without_a_file(site: Site, tmp_path: Path) -> None:
         ("http://server/SHA256SUMS", "or taken"),
     ],
 )
-def test_addresses_that_are_none(tmp_path: Path, url: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_addresses_that_are_none(tmp_path: Path, url: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         download(url, tmp_path / "to", patience=QUICK)
     assert not list(tmp_path.iterdir())
 

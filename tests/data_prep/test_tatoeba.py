@@ -103,18 +103,18 @@ def test_bad_lists(tmp_path: Path, text: str, told: str) -> None:
 
 def test_releases_are_recognised(shared_data: Path) -> None:
     path = shared_data / "tatoeba_ende" / "deu.txt.gz"
-    told = tatoeba.check_release(path, name="deu.txt.gz", expected=None)
-    assert told == "deu.txt.gz: the release of 2018-05-13"
+    line = tatoeba.check_release(path, name="deu.txt.gz", expected=None)
+    assert line == "deu.txt.gz: the release of 2018-05-13"
 
 
 def test_an_unknown_release_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "deu.txt"
     path.write_text("one\teins\n")
     digest = hashlib.sha256(b"one\teins\n").hexdigest()
-    told = tatoeba.check_release(path, name="deu.txt", expected=None)
-    assert told.startswith("note: deu.txt: a release that is not known here")
-    assert "\n" not in told and f"--sha256 {digest} " in told
-    told = tatoeba.check_release(path, name="deu.txt", expected=digest.upper())
-    assert told == "deu.txt: the release that was asked for"
+    line = tatoeba.check_release(path, name="deu.txt", expected=None)
+    assert line.startswith("note: deu.txt: a release that is not known here")
+    assert "\n" not in line and f"--sha256 {digest} " in line
+    line = tatoeba.check_release(path, name="deu.txt", expected=digest.upper())
+    assert line == "deu.txt: the release that was asked for"
     with pytest.raises(DataError, match="without --sha256 every list is taken"):
         tatoeba.check_release(path, name="deu.txt", expected="0" * 64)

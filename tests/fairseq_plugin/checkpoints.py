@@ -17,7 +17,7 @@ PLAN = HeadPlan(kept={"ES": [(1, 3), ()], "ED": [(2,), ()], "DS": [(), (0, 1, 2)
 
 
 def content(*, plan: HeadPlan | None = None, form: str = "remove") -> dict[str, Any]:
-    """What a checkpoint file of a tiny stock transformer holds, pruned where a plan is given."""
+    """The content of a checkpoint of a tiny stock transformer, pruned if a plan is given."""
     options = Namespace(arch="transformer", task="translation", data="data", **SIZES)
     state = {"args": options, "model": dict(_weights()), "extra_state": {"epoch": 1}}
     if plan is None:

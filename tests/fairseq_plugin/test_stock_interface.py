@@ -1,4 +1,4 @@
-"""What fairseq's own tests and flags ask of its Transformer, asked of the one with pruned heads."""
+"""The requirements of fairseq's own tests and flags, met by the Transformer with pruned heads."""
 
 from __future__ import annotations
 

@@ -177,8 +177,8 @@ def test_a_disk_that_takes_no_more_is_told_in_one_line(tmp_path: Path) -> None:
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 6
-    told = re.compile(r"/out/\w+: cannot write \((File too large|the disk .*)\)$")
-    assert all(told.search(line) for line in lines), lines
+    expected = re.compile(r"/out/\w+: cannot write \((File too large|the disk .*)\)$")
+    assert all(expected.search(line) for line in lines), lines
     assert names(tmp_path) == []
 
 

@@ -269,12 +269,12 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
 
     assert not list(tmp_path.rglob("executed")) and not (ROOT / "executed").exists()
 
-    told = {
+    facts = {
         path.parent.relative_to(out).as_posix(): json.loads(path.read_text())["training"]
         for path in out.rglob("result.json")
     }
-    assert told["baseline"]["resumed"] is True
-    assert told["finetuned/control/seed1"]["resumed"] is False
+    assert facts["baseline"]["resumed"] is True
+    assert facts["finetuned/control/seed1"]["resumed"] is False
 
     table = json.loads((out / "table.json").read_text())
     assert [row["label"] for row in table["rows"]] == ["50%"]
