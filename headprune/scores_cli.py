@@ -293,31 +293,44 @@ def _draw(made: Mapping[str, HeadScores], output: Path) -> None:
 
 
 def significance(scores: HeadScores, level: float = 0.05) -> str:
-    """In words, how many of the tested differences are significant."""
-
-    def below(values: Mapping[str, Sequence[Sequence[float | None]]]) -> int:
-        return sum(
-            p < level for rows in values.values() for row in rows for p in row if p is not None
+    """Say how many of the tested differences are significant, and what the test could not find."""
+    tested = [
+        (drop, p, adjusted)
+        for component, rows in scores.values.items()
+        for row, p_row, adjusted_row in zip(
+            rows,
+            scores.p_values[component],
+            scores.adjusted_p_values[component],
+            strict=True,
         )
-
-    total = sum(len(kept) for layers in scores.scored.kept.values() for kept in layers)
+        for drop, p, adjusted in zip(row, p_row, adjusted_row, strict=True)
+        if drop is not None and p is not None and adjusted is not None
+    ]
+    metric = scores.settings.get("metric")
+    unclear = [drop for drop, p, _ in tested if p >= level]
     return (
-        f"{below(scores.p_values)} of {total} heads differ at p < {level:g}, "
-        f"{below(scores.adjusted_p_values)} after Holm's correction "
-        f"({scores.settings.get('metric')} {scores.settings.get('base'):.2f} without masks)"
+        f"{sum(p < level for _, p, _ in tested)} of {len(tested)} heads differ at p < {level:g}, "
+        f"{sum(adjusted < level for *_, adjusted in tested)} after Holm's correction "
+        f"({metric} {scores.settings.get('base'):.2f} without masks"
+        + (f"; the largest drop that is not significant is {max(unclear):.2g})" if unclear else ")")
     )
 
 
 def one_is_enough(scores: HeadScores, level: float = 0.05) -> str:
-    """In words, in how many layers the best head alone does as well as all (Michel et al. 2019)."""
-    told = []
+    """Say in how many layers the best head alone does as well as all (Michel et al. 2019)."""
+    parts = []
+    unclear = []
     for component, rows in scores.values.items():
-        tests = scores.p_values[component]
         best = [
-            min((drop, p) for drop, p in zip(row, mine, strict=True) if drop is not None)
-            for row, mine in zip(rows, tests, strict=True)
+            min((drop, p) for drop, p in zip(row, p_row, strict=True) if drop is not None)
+            for row, p_row in zip(rows, scores.p_values[component], strict=True)
             if any(drop is not None for drop in row)
         ]
-        enough = sum(drop <= 0 or p is None or p >= level for drop, p in best)
-        told.append(f"{enough} of {len(best)} layers of {component}")
-    return f"one head is enough in {', '.join(told)} (its drop is not significant at p < {level:g})"
+        enough = [drop for drop, p in best if drop <= 0 or p is None or p >= level]
+        parts.append(f"{len(enough)} of {len(best)} layers of {component}")
+        unclear += enough
+    largest = f" of {max(0.0, max(unclear)):.2g} at most" if unclear else ""
+    return (
+        f"one head is enough in {', '.join(parts)} (its drop{largest} is not significant at "
+        f"p < {level:g}; the best head is chosen on the examples that test it)"
+    )
