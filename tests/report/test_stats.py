@@ -97,6 +97,11 @@ def test_texts_of_different_length_cannot_be_paired() -> None:
         paired_randomisation(REFERENCES[:-1], [REFERENCES], REFERENCES)
 
 
+def test_nothing_cannot_be_tested() -> None:
+    with pytest.raises(DataError, match="no sentence to score"):
+        paired_randomisation([], [[]], [])
+
+
 def test_p_values_are_those_of_sacrebleu_where_no_trials_tie() -> None:
     base = [line.replace("stands", "is") if n % 2 else line for n, line in enumerate(REFERENCES)]
     other = [line.replace("of the", "in a") if n % 3 else line for n, line in enumerate(REFERENCES)]
