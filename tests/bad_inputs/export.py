@@ -100,9 +100,10 @@ ROWS = [
         ),
         ("a binary dictionary", "model.pt: does not load with the dicti", _binary_dictionary),
         ("a dictionary of other text", "model.pt: does not load with the dicti", _text_dictionary),
+        # Of a stock checkpoint, which `export` loads as it is, fairseq names the weights.
         (
             "a shorter dictionary",
-            "the checkpoint's dictionary and ",
+            "the checkpoint's dictionary and |the dictionaries of ",
             _short_dictionary,
         ),
         ("no dictionary", "data: no dictionary of the model's languages", _no_dictionary),
