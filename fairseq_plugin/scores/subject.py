@@ -21,6 +21,7 @@ from fairseq_plugin.loading import fairseq_silent
 from fairseq_plugin.scores.bleu_ablation import Translator
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from fairseq_plugin.scores.run import (
+    PARTS,
     batches_of,
     data_name,
     load_items,
@@ -120,6 +121,7 @@ class TranslationModel:
             "max_examples": self.max_examples,
             "metric_of_ablation": self.metric_of_ablation,
             "beam": self.beam,
+            "parts": list(PARTS),  # older comparisons computed both on the whole valid set
         }
 
     def scores(self, names: Sequence[str], *, seed: int) -> dict[str, HeadScores]:

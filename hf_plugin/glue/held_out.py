@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headprune.errors import DataError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from hf_plugin.glue.data import SUBSET_SEED, Examples
@@ -128,8 +129,11 @@ def recorded_sizes(model: Path, train: Examples) -> tuple[int, ...] | None:
     path = model / RECORD
     if path.is_file():
         record = json_object(path)
+        sizes = record.get("sizes")
+        if not isinstance(sizes, list) or not all(type(size) is int and size > 0 for size in sizes):
+            raise DataError(f"{path}: sizes is {sizes!r}, not a list of whole numbers above 0")
         same = record.get("data") == _fingerprint(train)
-        return tuple(record["sizes"]) if same and record.get("subset_seed") == SUBSET_SEED else None
+        return tuple(sizes) if same and record.get("subset_seed") == SUBSET_SEED else None
     settings = _settings_beside(model)
     if settings is None:
         return None
@@ -145,8 +149,9 @@ def default_hold_out(output: Path, max_examples: int | None) -> float:
     for path in (output / "result.json", output / "training" / "settings.json"):
         if path.is_file():
             content = json_object(path)
-            settings = content.get("training", {}).get("settings", content)
-            return float(settings.get("hold_out", 0.0))
+            settings = _inner(content) if path.name == "result.json" else content
+            hold_out = (settings or {}).get("hold_out", 0.0)
+            return hold_out if isinstance(hold_out, float) else 0.0
     return 0.0 if max_examples is not None else HOLD_OUT
 
 
@@ -154,7 +159,13 @@ def _settings_beside(model: Path) -> dict[str, Any] | None:
     path = model.parent / "result.json"
     if model.name != "model" or not path.is_file():
         return None
-    settings = json_object(path).get("training", {}).get("settings")
+    return _inner(json_object(path))
+
+
+def _inner(result: dict[str, Any]) -> dict[str, Any] | None:
+    """The settings in a result of `headprune glue`; None where there are none."""
+    training = result.get("training")
+    settings = training.get("settings") if isinstance(training, dict) else None
     return settings if isinstance(settings, dict) else None
 
 

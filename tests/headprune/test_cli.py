@@ -171,7 +171,7 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
         (["--percent", 5, "--shape", "ES=8x"], f"ES: '8x' is no list of head counts; {COUNTS}"),
         (
             ["--percent", 5, "--shape", "ES=8x99999999999999999999"],
-            f"ES: '8x99999999999999999999' is no list of head counts; {COUNTS}",
+            "--shape ES=8x99999999999999999999: more than 10,000,000 heads",
         ),
         (
             ["--percent", 5, "--shape", "ES=8x6", "--model", "m"],

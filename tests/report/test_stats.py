@@ -14,7 +14,7 @@ from sacrebleu.significance import PairedTest as SacrebleuTest
 from sacrebleu.significance import Result as SacrebleuResult
 
 from headprune import DataError
-from headprune.stats import paired_randomisation, spread
+from headprune.stats import _bleu, _many_bleu, paired_randomisation, spread
 
 REFERENCES = [f"the house number {n} stands in street {n * 7 % 50} of the town" for n in range(60)]
 
@@ -60,6 +60,7 @@ def test_scores_are_those_of_sacrebleu() -> None:
     assert outcome.scores == (pytest.approx(BLEU().corpus_score(other, [REFERENCES]).score),)
 
 
+@pytest.mark.slow
 def test_without_an_effect_five_percent_of_p_values_are_below_five_percent() -> None:
     # Two systems that make the same kinds of mistakes at random: no true difference.
     draws = np.random.default_rng(0)
@@ -95,6 +96,16 @@ def test_the_test_gives_the_same_answer_twice() -> None:
 def test_texts_of_different_length_cannot_be_paired() -> None:
     with pytest.raises(DataError, match="number of sentences"):
         paired_randomisation(REFERENCES[:-1], [REFERENCES], REFERENCES)
+
+
+def test_many_bleu_scores_at_once_are_those_of_sacrebleu() -> None:
+    draws = np.random.default_rng(3)
+    totals = np.sort(draws.integers(1, 80, (300, 4)))[:, ::-1]
+    matches = (totals * draws.random((300, 4)) * draws.integers(0, 2, (300, 4))).astype(int)
+    matches[100:] = np.ceil(totals[100:] * draws.random((200, 4)))
+    lengths = np.stack([totals[:, 0], draws.integers(1, 120, 300)], axis=1)
+    counts = np.hstack([matches, totals, lengths]).astype(float)
+    assert _many_bleu(counts) == pytest.approx([_bleu(row) for row in counts], abs=1e-9)
 
 
 def test_nothing_cannot_be_tested() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hf_plugin.glue.run
 import hf_plugin.scores.run
-from headprune.errors import UsageError
+from headprune.errors import DataError, UsageError
 from headprune.scores import HeadScores
 from hf_plugin.glue.data import Examples, load_splits
 from hf_plugin.glue.held_out import (
@@ -97,6 +97,13 @@ def test_an_older_run_has_its_settings_beside_the_model(tmp_path: Path) -> None:
     assert recorded_sizes(model, numbered(50)) == (20,)
     assert default_hold_out(tmp_path, None) == 0  # it goes on as it began
     assert (default_hold_out(model, None), default_hold_out(model, 20)) == (10, 0)
+
+
+@pytest.mark.parametrize("sizes", ["all", [0], [True], None])
+def test_a_record_that_makes_no_sense_is_refused(sizes: object, tmp_path: Path) -> None:
+    (tmp_path / RECORD).write_text(json.dumps({"sizes": sizes}))
+    with pytest.raises(DataError, match=f"{RECORD}: sizes is .*, not a list of whole numbers"):
+        held_out(numbered(50), model=tmp_path)
 
 
 class Texts:
