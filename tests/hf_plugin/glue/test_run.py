@@ -279,7 +279,7 @@ def test_a_model_whose_weights_are_not_finite_is_refused(model, glue, tmp_path):
         loaded.bert.encoder.layer[0].output.dense.bias[0] = math.nan
     loaded.save_pretrained(broken)
     for epochs in (0.0, 1.0):
-        with pytest.raises(DataError, match="broken: has weights that are not finite"):
+        with pytest.raises(DataError, match="broken: .* has values that are not finite"):
             run(settings("rte", broken, glue, epochs=epochs), Labels(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
