@@ -29,7 +29,7 @@ from fairseq_plugin.scores.run import (
     score_heads,
     translator,
 )
-from headprune.compare.subject import Cost
+from headprune.compare.subject import Cost, Measurement
 from headprune.compare.turns import taking_turns
 from headprune.cost import forward_flops, pruned_parameters
 from headprune.errors import DataError, UsageError
@@ -137,7 +137,7 @@ class TranslationModel:
             watch=self.watch,
         )
 
-    def measure(self) -> float:
+    def measure(self) -> Measurement:
         """BLEU on the test set."""
         with fairseq_silent():
             made, batches = self._loaded(self._checkpoint)
@@ -153,9 +153,11 @@ class TranslationModel:
                 f"{self.data}: {len(ordered)} sentences in the test set, but {len(references)} "
                 "raw references beside it; prepare the data anew"
             )
-        if is_constant(ordered, references):
+        constant = is_constant(ordered, references)
+        if constant:
             print(f"warning: {self.path} translates every sentence alike", file=sys.stderr)
-        return float(BLEU().corpus_score(ordered, [references]).score)
+        bleu = BLEU().corpus_score(ordered, [references]).score
+        return Measurement(float(bleu), constant)
 
     def pruned(self, plan: HeadPlan, folder: Path) -> TranslationModel:
         """The model with the heads of ``plan`` alone."""

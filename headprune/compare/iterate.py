@@ -39,6 +39,9 @@ class Step:
         before: the metric right after pruning.
         after: the metric after fine-tuning; None without one.
         resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
+        constant: whether the model of the last figure (``after``, or ``before`` without a
+            fine-tuning) gives the same output for every example; None where it is not known.
+        constant_before: the same of ``before``.
     """
 
     number: int
@@ -47,6 +50,8 @@ class Step:
     before: float
     after: float | None
     resumed: bool | None = None
+    constant: bool | None = None
+    constant_before: bool | None = None
 
     @property
     def head_plan(self) -> HeadPlan:
@@ -140,12 +145,15 @@ def _step(
     plan = by_score(scores, percent=percent, keep=keep_of(score), at_least=at_least)
     with scratch_folder(place.parent) as work:
         pruned = subject.pruned(plan, work)
+        before = pruned.measure()
         step = Step(
             number=number,
             percent=plan.percent_pruned,
             plan=json.loads(plan.to_json()),
-            before=pruned.measure(),
+            before=before.value,
             after=None,
+            constant=before.constant,
+            constant_before=before.constant,
         )
         if not subject.can_finetune:
             # The record first: what lies in the model's folder was copied from the step before.
@@ -155,7 +163,8 @@ def _step(
             return
     resumed = is_resumed(place)
     after = subject.finetuned(plan, seed=seed, folder=place).measure()
-    _write(replace(step, after=after, resumed=resumed), place)
+    tuned = replace(step, after=after.value, resumed=resumed, constant=after.constant)
+    _write(tuned, place)
 
 
 def _write(step: Step, folder: Path) -> None:

@@ -19,6 +19,7 @@ from headprune.compare.run import Comparison
 from headprune.files import write_text_atomically
 from headprune.plan import HeadPlan
 from headprune.report.markdown import markdown_rows
+from headprune.report.marks import CONSTANT_MARK
 from headprune.report.signature import common_part, signature
 
 
@@ -119,14 +120,16 @@ class Report:
             return []
         rows = [["score", *(f"{percent:g}%" for percent in percents)]]
         if when == "after":
-            control = str(self._cell(CONTROL, 0.0).after)
+            control = _marked(self._cell(CONTROL, 0.0), when)
         else:
             control = f"{self.comparison.base:.2f}"
+            if self.comparison.constant:
+                control += f" {CONSTANT_MARK}"
         rows.append(["not pruned", *[control] * len(percents)])
         for name in self._names:
-            values = [getattr(self._cell(name, percent), when) for percent in percents]
-            if any(values):
-                rows.append([name, *(str(value) for value in values)])
+            cells = [self._cell(name, percent) for percent in percents]
+            if any(getattr(each, when) for each in cells):
+                rows.append([name, *(_marked(each, when) for each in cells)])
         return rows
 
     def _costs(self) -> list[list[str]]:
@@ -208,8 +211,16 @@ class Report:
             f"- Percentages are of the heads of {component}, and so are correlations; all other "
             "heads stay."
         )
+        constant = self.comparison.constant or any(
+            row.constant or row.constant_before for row in self.comparison.rows
+        )
+        mark = (
+            f"- {CONSTANT_MARK}: the model of one seed or more gives the same output for every "
+            "example: its figure does not say how well the heads were chosen."
+        )
         return [
             *([] if component is None else [which]),
+            *([mark] if constant else []),
             f"- Mean ± sample standard deviation over {seeds} seeds"
             f"{f' ({draws} of random)' if draws != seeds else ''}. A seed draws the random heads "
             "and the fine-tuning's chances; the heads of the other scores are the same for every "
@@ -261,6 +272,7 @@ class Report:
             "metric": self.comparison.metric,
             "component": self.comparison.component,
             "base": self.comparison.base,
+            "constant": self.comparison.constant,
             "settings": self.comparison.settings,
             "claims": self.claims,
             "tests": self._tests(),
@@ -279,6 +291,12 @@ class Report:
                 for name, row in zip(names, values, strict=True)
             },
         }
+
+
+def _marked(values: Cell, when: str) -> str:
+    """The cell of the table of the figures ``before`` or ``after``."""
+    text = str(getattr(values, when))
+    return f"{text} {CONSTANT_MARK}" if when in values.constant else text
 
 
 def _number(value: float) -> float | None:

@@ -26,6 +26,9 @@ class Row:
         after: the metric after fine-tuning; None without one.
         parameters, flops: of the pruned model.
         resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
+        constant: whether the model of the last figure (``after``, or ``before`` without a
+            fine-tuning) gives the same output for every example; None where it is not known.
+        constant_before: the same of ``before``.
     """
 
     score: str
@@ -38,6 +41,8 @@ class Row:
     parameters: int
     flops: int
     resumed: bool | None = None
+    constant: bool | None = None
+    constant_before: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -46,10 +51,17 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A score at a percentage, over seeds."""
+    """A score at a percentage, over seeds.
+
+    Attributes:
+        before, after: the metric right after pruning, and after fine-tuning.
+        constant: which of ``before`` and ``after`` are of a model, in one seed or more, that gives
+            the same output for every example.
+    """
 
     before: Spread
     after: Spread | None
+    constant: frozenset[str] = frozenset()
 
 
 def cell(rows: Sequence[Row], score: str, percent: float) -> Cell:
@@ -61,7 +73,12 @@ def cell(rows: Sequence[Row], score: str, percent: float) -> Cell:
     plans = {str(row.plan) for row in mine}
     before = [row.before for row in mine]
     after = [row.after for row in mine if row.after is not None]
+    constant = {
+        *("before" for row in mine if row.constant_before),
+        *("after" for row in mine if row.after is not None and row.constant),
+    }
     return Cell(
         before=spread(before if len(plans) > 1 else before[:1]),
         after=spread(after) if after else None,
+        constant=frozenset(constant),
     )

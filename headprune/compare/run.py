@@ -18,7 +18,7 @@ from typing import Any
 
 from headprune.compare.claimed_folder import claim
 from headprune.compare.rows import CONTROL, Row
-from headprune.compare.subject import Subject, is_resumed
+from headprune.compare.subject import Measurement, Subject, is_resumed
 from headprune.compare.turns import speedup
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
@@ -50,6 +50,8 @@ class Comparison:
         speedups: for each percentage, the median of the unpruned model's time over that of the
             model with random heads, and the quartiles; empty where time was not taken.
         settings: of the subject.
+        constant: whether the model as it was given gives the same output for every example; None
+            where it is not known.
     """
 
     metric: str
@@ -61,6 +63,7 @@ class Comparison:
     rows: tuple[Row, ...]
     speedups: dict[float, tuple[float, float, float]]
     settings: dict[str, Any]
+    constant: bool | None = None
 
 
 def compare(
@@ -130,6 +133,7 @@ def compare(
         say(f"{name} {percent:g}% seed {seed}", number, len(plans))
         cost = subject.cost(plan)
         tuned_here = subject.can_finetune and name in tuned
+        before = store.before(plan)
         after = store.after(plan, seed) if tuned_here else None
         rows.append(
             Row(
@@ -138,9 +142,11 @@ def compare(
                 pruned=plan.percent_pruned,
                 seed=seed,
                 plan=json.loads(plan.to_json()),
-                before=store.before(plan),
+                before=before.value,
                 after=None if after is None else after.value,
                 resumed=None if after is None else after.resumed,
+                constant=(after or before).constant,
+                constant_before=before.constant,
                 parameters=cost.parameters,
                 flops=cost.flops,
             )
@@ -155,11 +161,12 @@ def compare(
         data_name=subject.data_name,
         finetune_name=subject.finetune_name,
         component=component,
-        base=base,
+        base=base.value,
         scores=found,
         rows=tuple(rows),
         speedups=speedups,
         settings=dict(subject.settings),
+        constant=base.constant,
     )
 
 
@@ -224,16 +231,16 @@ class _Store:
                 made.save(paths[name])
         return {name: HeadScores.load(path) for name, path in paths.items()}
 
-    def before(self, plan: HeadPlan) -> float:
+    def before(self, plan: HeadPlan) -> _Number:
         """The metric right after pruning."""
 
         def measure() -> _Number:
             if plan == self.subject.plan:
-                return _Number(self.subject.measure())
+                return _Number.of(self.subject.measure())
             with scratch_folder(self.folder) as work:
-                return _Number(self.subject.pruned(plan, work).measure())
+                return _Number.of(self.subject.pruned(plan, work).measure())
 
-        return self._number(self.folder / "before" / f"{_name(plan)}.json", measure).value
+        return self._number(self.folder / "before" / f"{_name(plan)}.json", measure)
 
     def after(self, plan: HeadPlan, seed: int) -> _Number:
         """The metric after fine-tuning."""
@@ -242,7 +249,7 @@ class _Store:
         def measure() -> _Number:
             resumed = is_resumed(folder)
             tuned = self.subject.finetuned(plan, seed=seed, folder=folder)
-            return _Number(tuned.measure(), resumed)
+            return _Number.of(tuned.measure(), resumed=resumed)
 
         number = self._number(folder.with_suffix(".json"), measure)
         shutil.rmtree(folder, ignore_errors=True)  # after the number is safe
@@ -280,10 +287,17 @@ class _Number:
         value: of the metric.
         resumed: whether the fine-tuning before it was interrupted and resumed; None where there
             was none, or it is not known.
+        constant: of ``Measurement``.
     """
 
     value: float
     resumed: bool | None = None
+    constant: bool | None = None
+
+    @classmethod
+    def of(cls, measured: Measurement, *, resumed: bool | None = None) -> _Number:
+        """The content of the file for a measurement."""
+        return cls(measured.value, resumed, measured.constant)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,20 @@ class Cost:
     flops: int
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """The metric of a model.
+
+    Attributes:
+        value: of the metric.
+        constant: whether the model gives the same output for every example although the
+            references differ; None where it is not known.
+    """
+
+    value: float
+    constant: bool | None = None
+
+
 class Subject(Protocol):
     """A model, the data it is scored on, and the data it is measured on, which are others."""
 
@@ -28,7 +42,7 @@ class Subject(Protocol):
 
     @property
     def metric(self) -> str:
-        """What ``measure`` gives: accuracy, BLEU, ...; high is good."""
+        """Name of the metric of ``measure``: accuracy, BLEU, ...; high is good."""
 
     @property
     def plan(self) -> HeadPlan:
@@ -53,7 +67,7 @@ class Subject(Protocol):
     def scores(self, names: Sequence[str], *, seed: int) -> dict[str, HeadScores]:
         """Scores of the model; ``ablation`` is of ``metric`` where that can be afforded."""
 
-    def measure(self) -> float:
+    def measure(self) -> Measurement:
         """The metric of the model as it is."""
 
     def pruned(self, plan: HeadPlan, folder: Path) -> Subject:

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from headprune.compare.subject import Cost
+from headprune.compare.subject import Cost, Measurement
 from headprune.compare.turns import taking_turns
 from headprune.cost import forward_flops
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
+from headprune.report.marks import is_constant
 from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
 from hf_plugin.families import attentions
@@ -125,7 +126,7 @@ class Classifier:
         )
 
     @torch.no_grad()
-    def measure(self) -> float:
+    def measure(self) -> Measurement:
         """The metric on the development set, in percent."""
         scored = HuggingFaceModel(self._model)
         predicted: list[float] = []
@@ -138,7 +139,11 @@ class Classifier:
                 chosen = logits.squeeze(-1) if self._task.range else logits.argmax(-1)
                 predicted += chosen.tolist()
                 labels += batch["labels"].tolist()
-        return measure(self._task.metrics, labels=labels, predictions=predicted)[self.metric]
+        metrics = measure(self._task.metrics, labels=labels, predictions=predicted)
+        constant = is_constant(predicted, labels)
+        if constant:
+            print(f"warning: {self.path} predicts the same for every example", file=sys.stderr)
+        return Measurement(metrics[self.metric], constant)
 
     def pruned(self, plan: HeadPlan, folder: Path) -> Classifier:
         """The model with the heads of ``plan`` alone."""

@@ -12,6 +12,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.scores.bleu_ablation import Translator
 from fairseq_plugin.scores.subject import TranslationModel
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli import app
@@ -76,7 +77,7 @@ def test_bleu_is_that_of_fairseq_generate(full, prepared, tmp_path):
         *("--required-batch-size-multiple=1", "--max-len-a=0", "--max-len-b=200"),
     )
     (score,) = re.findall(r"BLEU4? = ([\d.]+)", output) or re.findall(r'"score": ([\d.]+)', output)
-    assert pruned.measure() == pytest.approx(float(score), abs=0.1)
+    assert pruned.measure().value == pytest.approx(float(score), abs=0.1)
     cost = subject.cost(HALF)
     assert cost.parameters == Checkpoint.load(pruned.path).parameters
 
@@ -109,6 +110,13 @@ def test_references_of_another_length_are_refused(full, prepared, tmp_path):
     subject = TranslationModel(path=full, data=tmp_path / "copy" / "bin", beam=1)
     with pytest.raises(DataError, match="20 sentences in the test set, but 19 raw references"):
         subject.measure()
+
+
+def test_a_model_that_translates_every_sentence_alike(full, prepared, monkeypatch, capsys):
+    subject = TranslationModel(path=full, data=prepared, beam=1)
+    monkeypatch.setattr(Translator, "translate", lambda _, batch: ["w1"] * len(batch["id"]))
+    assert subject.measure().constant is True
+    assert f"warning: {full} translates every sentence alike" in capsys.readouterr().err
 
 
 def test_an_unknown_word_is_like_no_other(full, prepared):

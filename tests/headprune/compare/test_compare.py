@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from headprune.compare.iterate import iterate
 from headprune.compare.report import Report
 from headprune.compare.rows import Cell, Row, cell
 from headprune.compare.run import compare
-from headprune.compare.subject import Cost
+from headprune.compare.subject import Cost, Measurement
 from headprune.scores import HeadScores
 from headprune.scores.compute import random_values
 from headprune.stats import Spread, spread
@@ -44,6 +45,7 @@ class Made:
     metric: str = "points"
     data_name: str = "made.up"
     settings: dict[str, Any] = field(default_factory=lambda: {"model": "made up"})
+    constant: Callable[[Made], bool] | None = None
 
     def scores(self, names, *, seed):
         def values(name):
@@ -66,7 +68,8 @@ class Made:
     def measure(self):
         self.log.append("measure")
         kept = self.plan.kept["ES"]
-        return self.bonus + sum(WORTH[n][h] for n, heads in enumerate(kept) for h in heads)
+        value = self.bonus + sum(WORTH[n][h] for n, heads in enumerate(kept) for h in heads)
+        return Measurement(value, None if self.constant is None else self.constant(self))
 
     def pruned(self, plan, folder):
         folder.mkdir(parents=True)
@@ -153,6 +156,41 @@ def test_rows_say_whether_their_fine_tuning_was_resumed(tmp_path):
     Report.of(again).save(tmp_path, title="T")
     rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
     assert [row["resumed"] for row in rows] == [row.resumed for row in again.rows]
+
+
+def is_small(made: Made) -> bool:
+    return made.plan.total_kept <= 4 and made.bonus == 0
+
+
+def test_figures_of_constant_models_are_marked(tmp_path):
+    compared(subject(constant=is_small), tmp_path)
+    again = subject()
+    found = compared(again, tmp_path)  # from the files
+    assert again.log == ["score random"]
+    assert found.constant is False
+    for row in found.rows:
+        assert row.constant is False and row.constant_before is (row.percent == 50)
+    text = Report.of(found).markdown(title="T")
+    after, before = text.split("right after pruning:")
+    assert "†" not in after
+    lines = [line for line in before.splitlines() if line.startswith(("| gradient", "| random"))]
+    marked = [[cell.strip().endswith("†") for cell in line.split("|")[2:4]] for line in lines[:2]]
+    assert marked == [[False, True]] * 2
+    assert "- †: the model of one seed or more gives the same output for every example" in text
+    Report.of(found).save(tmp_path, title="T")
+    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert [row["constant_before"] for row in rows] == [row.constant_before for row in found.rows]
+
+
+def test_the_unpruned_and_the_fine_tuned_model_may_be_constant(tmp_path):
+    found = compared(subject(constant=lambda _: True), tmp_path)
+    text = Report.of(found).markdown(title="T")
+    lines = [line for line in text.splitlines() if line.startswith("| not pruned")]
+    assert len(lines) == 2 and all(line.count("†") == 2 for line in lines)
+    assert found.constant and all(row.constant for row in found.rows)
+    unknown = compared(subject(), tmp_path / "other")
+    assert "†" not in Report.of(unknown).markdown(title="T")
+    assert all(row.constant is None for row in unknown.rows)
 
 
 def test_without_fine_tuning_there_is_neither_control_nor_after(tmp_path):
@@ -435,6 +473,23 @@ def test_iterative_pruning_scores_again_before_each_step(tmp_path):
     assert HeadScores.load(tmp_path / "scores" / "step3.json").scored == steps[1].head_plan
     for outer, inner in zip(steps, steps[1:], strict=False):
         assert inner.head_plan.is_within(outer.head_plan)
+
+
+def test_steps_say_whether_their_model_is_constant(tmp_path):
+    made = subject(constant=is_small)
+    options = {"score": "gradient", "percent": 50, "steps": 2}
+    log: list[str] = []
+    again = resumed(log, constant=is_small)
+    steps = iterate(made, **options, folder=tmp_path / "tuned", resume=again)
+    assert [(step.constant_before, step.constant) for step in steps] == [
+        (False, False),
+        (True, False),
+    ]
+    made = subject(constant=is_small, can_finetune=False)
+    again = resumed(log, constant=is_small, can_finetune=False)
+    steps = iterate(made, **options, folder=tmp_path / "pruned", resume=again)
+    assert [step.constant for step in steps] == [False, True]
+    assert json.loads((tmp_path / "pruned" / "step2" / "step.json").read_text())["constant"]
 
 
 def test_iterative_pruning_goes_on_and_fine_tunes_between_steps(tmp_path):

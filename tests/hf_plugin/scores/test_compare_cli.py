@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import BertForSequenceClassification
 from typer.testing import CliRunner, Result
 
 from headprune import HeadPlan
@@ -82,12 +84,32 @@ def test_what_is_measured_is_what_the_glue_command_measures(classifier, glue, tm
     from dataclasses import replace
 
     result = run(replace(settings, plan=plan), Labels(), tmp_path / "run")
-    assert pruned.measure() == pytest.approx(result.value)
+    assert pruned.measure().value == pytest.approx(result.value)
     assert pruned.plan == plan
     whole, part = subject.cost(HeadPlan.full(SHAPE)), subject.cost(plan)
     assert whole.parameters == Folder.load(classifier).parameters
     assert part.parameters == Folder.load(tmp_path / "pruned").parameters
     assert part.flops < whole.flops
+
+
+def test_a_model_that_predicts_the_same_for_every_example(glue, tmp_path, capsys):
+    model = BertForSequenceClassification.from_pretrained(write_model(tmp_path / "model"))
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.copy_(torch.tensor([0.0, 1.0]))
+    model.save_pretrained(tmp_path / "model")
+    settings = Settings(
+        task="sst2",
+        model=str(tmp_path / "model"),
+        epochs=0,
+        batch_size=4,
+        learning_rate=1e-4,
+        max_length=32,
+        data_dir=glue,
+    )
+    measured = Classifier(path=tmp_path / "model", finetuning=settings).measure()
+    assert measured.constant is True
+    assert "model predicts the same for every example" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "modernbert"])
