@@ -11,7 +11,7 @@ from typing import Any
 from fairseq import checkpoint_utils, options
 from fairseq.file_io import PathManager
 
-from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.checkpoints import read_model
 from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.weights import is_zip, verify_zip
 
@@ -79,7 +79,7 @@ def _verifying(load_checkpoint: Any) -> Any:
         except HeadpruneError:
             raise
         except Exception:
-            Checkpoint.load(path)
+            read_model(path)
             raise  # the file is sound
 
     return load

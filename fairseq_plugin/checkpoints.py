@@ -51,10 +51,7 @@ class Checkpoint:
             DataError: no such file, not a whole checkpoint, not one of a Transformer with encoder
                 and decoder, or one whose options, plan and weights do not fit each other.
         """
-        state = checkpoint_file.read(path)
-        options = Options.of(state)
-        if options is None or not isinstance(state.get("model"), dict):
-            raise DataError(f"{path}: not a checkpoint of fairseq (no model in it)")
+        state, options = read_model(path)
         checkpoint_check.split_fused(state["model"])
         checkpoint_check.check(options.values, state["model"], path=str(path))
         return cls(state=state, options=options, path=str(path))
@@ -250,6 +247,19 @@ class Options:
         for key in ("arch", "_name"):
             if key in self.values:
                 self[key] = arch
+
+
+def read_model(path: str | Path) -> tuple[dict[str, Any], Options]:
+    """The content of a checkpoint file of any model of fairseq, and the model's options.
+
+    Raises:
+        DataError: no such file, a damaged one, or one that is no checkpoint of fairseq.
+    """
+    state = checkpoint_file.read(path)
+    options = Options.of(state)
+    if options is None or not isinstance(state.get("model"), dict):
+        raise DataError(f"{path}: not a checkpoint of fairseq (no model in it)")
+    return state, options
 
 
 def _known_form(form: str) -> HeadForm | None:

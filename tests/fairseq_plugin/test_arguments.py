@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq import checkpoint_utils
 
 import fairseq_plugin  # noqa: F401  (changes fairseq's loading)
@@ -28,6 +29,16 @@ def test_fairseq_loads_no_bad_checkpoint(kind: str, message: str, tmp_path: Path
     with pytest.raises(DataError, match=message):
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "model.pt"), {})
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_sound_checkpoint_of_another_model_keeps_the_error_of_loading_it(tmp_path: Path):
+    def fail(path: str) -> None:
+        raise ValueError("the error of the model's own code")
+
+    path = tmp_path / "model.pt"
+    torch.save({"model": {"w": torch.zeros(2)}, "args": Namespace(arch="lstm")}, path)
+    with pytest.raises(ValueError, match="the error of the model's own code"):
+        arguments._verifying(fail)(str(path))
 
 
 @pytest.mark.parametrize("text", ["['a']", "{1: 2}", "{'a'", "__import__('os')", "(" * 500])
