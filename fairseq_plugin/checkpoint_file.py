@@ -19,18 +19,21 @@ def read(path: str | Path) -> dict[str, Any]:
     torch does not compare the checksums that it writes, so this does.
 
     Raises:
-        DataError: no such file, a damaged one, or one that is no checkpoint of fairseq.
+        DataError: no such file, an unreadable or a damaged one, or no checkpoint of fairseq.
     """
     safe_globals.allow()
     try:
         zipped = is_zip(path)
-        if zipped:
-            verify_zip(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise DataError(f"{path}: a folder, not a checkpoint file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot read ({error.strerror})") from None
+    try:
+        if zipped:
+            verify_zip(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if zipped:
             reason = "it holds objects other than weights and options, which could run code"

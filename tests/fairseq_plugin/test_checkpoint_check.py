@@ -68,6 +68,15 @@ def test_truncated_files_are_refused(folder: Path) -> None:
             Checkpoint.load(damaged)
 
 
+def test_files_that_cannot_be_read_are_not_called_corrupt(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.pt"
+    loop.symlink_to(loop)
+    with pytest.raises(DataError, match=r"loop\.pt: cannot read \(Too many levels of symbolic"):
+        Checkpoint.load(loop)
+    with pytest.raises(DataError, match="a folder, not a checkpoint file"):
+        Checkpoint.load(tmp_path)
+
+
 def test_files_without_checksums_are_read(folder: Path, tmp_path: Path) -> None:
     torch.serialization.set_crc32_options(False)
     try:
