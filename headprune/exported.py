@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune.errors import DataError
-from headprune.json_files import json_object, require_types
+from headprune.json_files import json_object, known_values
 
 _NAME = "headprune.json"
 _FORMAT = "headprune.ctranslate2"
@@ -65,8 +65,8 @@ class ExportedModel:
             raise DataError(f'{path}: not of an exported model (no "format": "{_FORMAT}")')
         if (version := content.pop("version", None)) != _VERSION:
             raise DataError(f"{path}: version {version!r}, this headprune reads {_VERSION}")
-        require_types(cls, content, source=f"{path}: not as headprune writes it")
-        model = cls(**content)
+        known = known_values(cls, content, source=f"{path}: not as headprune writes it")
+        model = cls(**known)
         for name, most in (("max_source", model.max_source), ("max_target", model.max_target)):
             if not 2 <= most <= _LONGEST:
                 raise DataError(f"{path}: {name} is {most}, it has to be from 2 to {_LONGEST:,}")

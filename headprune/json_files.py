@@ -94,17 +94,18 @@ def json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def require_types(cls: type, values: Mapping[str, object], *, source: str) -> None:
-    """Check values from JSON against the types of a dataclass's fields.
+def known_values(cls: type, values: Mapping[str, Any], *, source: str) -> dict[str, Any]:
+    """The values from JSON that a dataclass has fields for, checked against the fields' types.
+
+    Unknown fields are left out, as files of later versions may have more of them. A missing field
+    keeps its default.
 
     Raises:
-        DataError: a field is missing, unknown or of another type; the message names it.
+        DataError: a field without a default is missing, or one is of another type; the message
+            names it.
     """
     hints = typing.get_type_hints(cls)
     known = {field.name: field for field in fields(cls)}
-    for name in values:
-        if name not in known:
-            raise DataError(f"{source}: unknown field {name!r}")
     for name, field in known.items():
         if name in values:
             if not _is(values[name], hints[name]):
@@ -113,6 +114,7 @@ def require_types(cls: type, values: Mapping[str, object], *, source: str) -> No
                 )
         elif field.default is MISSING and field.default_factory is MISSING:
             raise DataError(f"{source}: {name} is missing")
+    return {name: value for name, value in values.items() if name in known}
 
 
 def _is(value: object, wanted: Any) -> bool:

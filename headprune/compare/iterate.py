@@ -18,7 +18,7 @@ from headprune.compare.subject import Subject, is_resumed
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
-from headprune.json_files import json_object, require_types
+from headprune.json_files import json_object, known_values
 from headprune.plan import HeadPlan
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import keep_of, require_known
@@ -119,8 +119,8 @@ def iterate(
             goal = start + (percent - start) * number / steps
             _step(subject, number, score, goal, place=place, seed=seed, at_least=at_least)
         values = json_object(record)
-        require_types(Step, values, source=f"{record}: not a step of iterative pruning")
-        step = Step(**values)
+        source = f"{record}: not a step of iterative pruning"
+        step = Step(**known_values(Step, values, source=source))
         subject = resume(place)
         done.append(step)
         say(step)

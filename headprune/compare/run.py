@@ -23,7 +23,7 @@ from headprune.compare.turns import speedup
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
-from headprune.json_files import json_object, require_types
+from headprune.json_files import json_object, known_values
 from headprune.plan import HeadPlan
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import ABLATIONS, ROLES, WITHOUT_DATA, keep_of, require_known
@@ -275,8 +275,7 @@ class _Store:
             content = {name: it for name, it in asdict(number).items() if it is not None}
             write_text_atomically(path, json.dumps(content) + "\n")
         values = json_object(path)
-        require_types(_Number, values, source=str(path))
-        return _Number(**values)
+        return _Number(**known_values(_Number, values, source=str(path)))
 
 
 @dataclass(frozen=True)
@@ -311,8 +310,7 @@ class _Times:
 def _seconds(path: Path, *, plans: list[str], rounds: int) -> list[list[float]] | None:
     """The times in a file; None if they are of other plans or of another number of rounds."""
     values = json_object(path)
-    require_types(_Times, values, source=str(path))
-    times = _Times(**values)
+    times = _Times(**known_values(_Times, values, source=str(path)))
     if times.plans != plans or [len(each) for each in times.seconds] != [rounds] * len(plans):
         return None
     if any(second <= 0 for each in times.seconds for second in each):

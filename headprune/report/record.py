@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
-from headprune.json_files import json_object, require_types
+from headprune.json_files import json_object, known_values
 from headprune.plan import HeadPlan, is_whole
 
 _VERSION = 1
@@ -81,8 +81,7 @@ class Record:
             raise DataError(
                 f"{path}: result of version {version!r}, this headprune reads {_VERSION}"
             )
-        require_types(cls, values, source=f"{path}: not a result")
-        record = cls(**values)
+        record = cls(**known_values(cls, values, source=f"{path}: not a result"))
         HeadPlan.from_json(json.dumps(record.plan), source=f"{path}: plan")
         if problem := record._problem():
             raise DataError(f"{path}: not a result: {problem}")
