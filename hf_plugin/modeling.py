@@ -297,16 +297,19 @@ def _read_pruned_folders() -> None:
 
 
 def _is_of_pruned(cls: type[PreTrainedModel], config: Any, options: dict[str, Any]) -> bool:
-    """Tell if a stock class is asked for a model whose config is that of a pruned one."""
+    """Tell if a stock class is asked for a model whose config is that of a pruned one.
+
+    Reads local folders and transformers' local cache alone, so that no request is added.
+    """
     of_class = CONFIGS.get(getattr(cls, "config_class", None) or PreTrainedConfig)
     if of_class is None or issubclass(cls, HeadPrunedModel) or config is None:
         return False
     if isinstance(config, PreTrainedConfig):
         return isinstance(config, of_class)
-    places = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+    places = ("cache_dir", "revision", "subfolder")
     given = {name: options[name] for name in places if name in options}
     try:
-        content, _ = PreTrainedConfig.get_config_dict(config, **given)
+        content, _ = PreTrainedConfig.get_config_dict(config, **given, local_files_only=True)
     except Exception:  # transformers reports the problem itself
         return False
     return bool(content.get("model_type") == of_class.model_type)

@@ -13,6 +13,7 @@ of headprune.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ _NOTES = {"headprune": NOTE, "transformers_weights": NOTE}  # stock classes prin
 
 BY_HEAD, BY_ROW = "by-head", "by-row"
 """Layouts of W_q in files, of layers with uniform heads: H x d x C, and Hd x C in older files."""
+
+_MISMATCH = re.compile("size mismatch|mismatched_sizes")
+"""What an error of transformers says where a tensor in the files has another shape."""
 
 _reading: ContextVar[str | None] = ContextVar("layout of the files that are read", default=None)
 
@@ -85,7 +89,9 @@ class PrunedFiles:
                 model, info = load(*inputs, output_loading_info=True, **options)
             misread = _misread(model, info)
             failure = None
-        except RuntimeError as error:  # a tensor of another shape
+        except RuntimeError as error:
+            if not _MISMATCH.search(str(error)):
+                raise
             misread, failure = True, error
         if misread:
             try:

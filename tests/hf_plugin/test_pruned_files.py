@@ -23,7 +23,7 @@ from transformers import (
 
 import hf_plugin
 from headprune import UsageError
-from hf_plugin import modeling_headpruned
+from hf_plugin import modeling, modeling_headpruned
 from tests.hf_plugin.models import FAMILIES, HEADS, NONE, SOME, batch, build, clone, first, plan_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -68,6 +68,25 @@ def test_stock_classes_read_other_folders_as_ever(tmp_path):
     pruned = saved(tmp_path / "pruned")
     fresh = BertModel.from_pretrained(None, config=BertConfig(**sizes()), state_dict={})
     assert type(fresh) is BertModel and type(pruned) is not BertModel
+
+
+def test_stock_classes_look_for_pruned_configs_in_the_local_cache_alone(tmp_path, monkeypatch):
+    requests = []
+
+    def download(*_, local_files_only=False, **__):
+        requests.append(local_files_only)
+        raise OSError("not in the cache")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transformers.utils.hub.hf_hub_download", download)
+        options = {"cache_dir": tmp_path / "empty", "force_download": True}
+        assert not modeling._is_of_pruned(BertModel, "someone/model", options)
+    assert requests == [True]
+    cached = tmp_path / "cache" / "models--someone--model"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("0" * 40)
+    saved(cached / "snapshots" / ("0" * 40))
+    assert modeling._is_of_pruned(BertModel, "someone/model", {"cache_dir": tmp_path / "cache"})
 
 
 def sizes() -> dict[str, int]:
@@ -183,6 +202,20 @@ def test_uniform_folders_of_older_versions(family, tmp_path):
     type(model).from_pretrained(tmp_path).save_pretrained(tmp_path)
     assert type(model.config).from_pretrained(tmp_path).uniform_layout == "by-head"
     close(first(type(model).from_pretrained(tmp_path)), first(model))
+
+
+def test_an_error_other_than_a_size_mismatch_is_raised_at_once(tmp_path, monkeypatch):
+    model = saved(tmp_path)
+    calls = []
+
+    def fail(*_, **options):
+        calls.append(options)
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", fail)
+    with pytest.raises(RuntimeError, match="CUDA out of memory"):
+        type(model).from_pretrained(tmp_path)
+    assert len(calls) == 1
 
 
 def test_a_part_of_a_uniform_model_and_its_state_dict(tmp_path):
