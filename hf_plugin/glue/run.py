@@ -15,7 +15,7 @@ import transformers
 from transformers import PreTrainedModel
 
 import hf_plugin
-from headprune.errors import DataError, UsageError
+from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.plan import HeadPlan
@@ -31,7 +31,7 @@ from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
-from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, is_finite, predict
+from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, predict
 from hf_plugin.surgery import plan_after
 from hf_plugin.tokenizers import load_tokenizer
 
@@ -93,8 +93,6 @@ def _measure(settings: Settings, output: Path) -> Measured:
     tokenizer = load_tokenizer(settings.model)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
     require_length(settings.max_length, model, tokenizer, name=settings.model)
-    if not is_finite(model):
-        raise DataError(f"{settings.model}: has weights that are not finite (NaN or infinity)")
     if settings.pooling == "mean":
         pool_by_mean(model)
     plan_after(model, settings.plan or hf_plugin.head_plan(model))  # before hours of training

@@ -33,6 +33,7 @@ from transformers import (
 from transformers.trainer import TRAINER_STATE_NAME
 
 from headprune.errors import DataError
+from headprune.weights import is_finite
 from hf_plugin.glue.data import Examples
 from hf_plugin.tokenizers import require_vocabulary
 
@@ -73,11 +74,6 @@ def _diverged(how: str, learning_rate: float) -> Diverged:
         f"the fine-tuning has diverged: {how}, with learning rate {learning_rate:g}; give a lower "
         "one"
     )
-
-
-def is_finite(model: PreTrainedModel) -> bool:
-    """Tell if no weight is infinite or NaN."""
-    return all(bool(weight.isfinite().all()) for weight in model.parameters())
 
 
 class _StopWhereItDiverges(TrainerCallback):
@@ -136,7 +132,7 @@ def fine_tune(
     trainer = _trainer(model, tokenizer, schedule=schedule, folder=folder, data=data)
     checkpoint = _last_checkpoint(folder)
     output = trainer.train(resume_from_checkpoint=checkpoint)
-    if not is_finite(model):
+    if not all(is_finite(weight) for weight in model.parameters()):
         raise _diverged("weights are no longer finite", schedule.learning_rate)
     return Training(float(output.metrics["train_runtime"]), resumed=checkpoint is not None)
 
