@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.scores import bleu_ablation as bleu_ablation_module
 from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation, masked
 from fairseq_plugin.scores.model import FairseqModel
+from fairseq_plugin.scores.run import load_items
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli import app
 from headprune.scores import HeadScores
@@ -262,7 +264,9 @@ def test_all_scores_of_a_checkpoint_and_a_plan(full: Path, corpus: Path, tmp_pat
         assert made.fingerprint == Checkpoint.load(full).fingerprint
         assert (out / f"{name}.png").stat().st_size > 0
         if name not in ("magnitude", "random"):
-            assert made.data.endswith("bin.valid[20]")
+            assert made.data.endswith("bin.valid[10]")
+            part = "ablation" if name in ("ablation", "alone") else "scoring"
+            assert made.settings.get("part", part) == part
     plan = tmp_path / "plan.json"
     best = ("--scores", out / "gradient.json", "--percent", 50)
     headprune("plan", *best, "--model", full, "-o", plan)
@@ -274,6 +278,23 @@ def test_all_scores_of_a_checkpoint_and_a_plan(full: Path, corpus: Path, tmp_pat
     headprune(*pruned, "-o", tmp_path / "second")
     scored = HeadScores.load(tmp_path / "second" / "taylor.json").scored
     assert scored == HeadPlan.load(plan)
+
+
+@pytest.mark.parametrize("pairs", [4, 5, 20])
+def test_scores_and_the_ablation_that_judges_them_are_of_different_sentences(pairs: int):
+    sentences = [{"id": number} for number in range(pairs)]
+    found = {}
+    with mock.patch("fairseq_plugin.scores.run.load_split", split_of(sentences)):
+        for part in ("scoring", "ablation"):
+            items = load_items(None, "valid", Path("data"), max_examples=None, part=part)
+            found[part] = {item["id"] for item in items}
+    assert not found["scoring"] & found["ablation"]
+    assert found["scoring"] | found["ablation"] == set(range(pairs))
+
+
+def split_of(sentences):
+    """Stands for reading a split of the data."""
+    return lambda task, split, data, *, choose: [sentences[n] for n in choose(len(sentences))]
 
 
 def test_stock_checkpoints_and_the_test_set(stock: Path, tmp_path: Path):
