@@ -16,8 +16,9 @@ demo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile --config study=demo --cores $(JOBS)
 	@echo "Table: runs/demo/table.md   Figure: runs/demo/figure.png"
 
+# One process for each core, with one thread each.
 test: $(READY)
-	$(BIN)/python -m pytest -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" -n $(JOBS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
