@@ -36,7 +36,7 @@ BY_HEAD, BY_ROW = "by-head", "by-row"
 """Layouts of W_q in files, of layers with uniform heads: H x d x C, and Hd x C in older files."""
 
 _MISMATCH = re.compile("size mismatch|mismatched_sizes")
-"""What an error of transformers says where a tensor in the files has another shape."""
+"""Text of the errors that transformers raises for a tensor of another shape in the files."""
 
 _reading: ContextVar[str | None] = ContextVar("layout of the files that are read", default=None)
 

@@ -241,7 +241,7 @@ def test_invalid_lengths(site: Site, tmp_path: Path, length: str) -> None:
 
 
 def test_a_body_that_stays_shorter_than_announced(site: Site, tmp_path: Path) -> None:
-    # the server says of the rest that there is none
+    # asked for the rest, the server answers that there is none
     site.announced["/dir/a.bin"] = str(len(BODY) + 10)
     with pytest.raises(DataError, match="after 3 attempts"):
         fetch(site, tmp_path)
