@@ -1,6 +1,11 @@
 # make demo   train, prune, fine-tune, translate and score, on generated data
+# make study STUDY=table2 SETTING=multi30k
+#             one table of a study: table1 to table6, figure1, figure2, several with commas, paper for
+#             all that the setting has, or own (as without STUDY) for its own table; also CORES=8 OUT=FOLDER DATA_DIR=FOLDER GPUS=1
+#             BUDGET=HOURS, and FLAGS=... for snakemake
 # make test   all tests
 # make lint   ruff and mypy
+# make docs   docs/reference/cli.md, from the commands' own help
 # make bench  what pruned heads buy in time, and what shared work buys in scoring
 # Each sets up .venv first, once. PYTHON chooses the interpreter (3.11 or 3.12), JOBS the cores.
 
@@ -9,12 +14,22 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench setup clean
+.PHONY: demo study test lint docs bench setup clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile --config study=demo --cores $(JOBS)
-	@echo "Table: runs/demo/table.md   Figure: runs/demo/figure.png"
+	@echo "Report: runs/demo/report.html   Table: runs/demo/table.md   Figure: runs/demo/figure.png"
+
+SETTING ?= demo
+STUDY ?= own
+CORES ?= $(JOBS)
+# The number of GPUs of this machine, for the jobs that ask for one; empty for no limit (on a cluster).
+# Targets in FLAGS must not follow --resources or --config, which would take them as values.
+GPUS ?= 1
+study: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile $(if $(GPUS),--resources gpu=$(GPUS)) --cores $(CORES) $(FLAGS) \
+		--config study="$(SETTING)" table="$(STUDY)" $(if $(BUDGET),budget=$(BUDGET)) $(if $(OUT),out="$(OUT)") $(if $(DATA_DIR),data_dir="$(DATA_DIR)")
 
 # One process for each core, with one thread each.
 test: $(READY)
@@ -24,6 +39,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/python -m headprune.cli.reference docs/reference/cli.md
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.fairseq_speed --output runs/benchmarks

@@ -49,12 +49,12 @@ setup(
         ]
     ),
     package_data={
-        "headprune": ["py.typed", "report/*.json"],
+        "headprune": ["py.typed", "report/*.json", "report/templates/*"],
         "fairseq_plugin": ["py.typed"],
         "hf_plugin": ["py.typed"],
         "data_prep": ["py.typed", "*.sh", "lib/*.sh"],
     },
-    install_requires=["torch>=2.6", "numpy", "typer>=0.12", "rich", "sacrebleu>=2.4"],
+    install_requires=["torch>=2.6", "numpy", "typer>=0.12", "rich", "sacrebleu>=2.4", "jinja2"],
     extras_require={
         "fairseq": FAIRSEQ,
         "hf": HF,
@@ -68,5 +68,19 @@ setup(
             *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX),
         ],
     },
-    entry_points={"console_scripts": ["headprune = headprune.cli:main"]},
+    entry_points={
+        "console_scripts": ["headprune = headprune.cli:main"],
+        # NAME.KIND: see headprune/backends.py.
+        "headprune.backends": [
+            "fairseq.file = fairseq_plugin.backend:backend",
+            "huggingface.folder = hf_plugin.backend:backend",
+            "huggingface.hub = hf_plugin.backend:backend",
+        ],
+        # The command's name, and its typer app: see headprune/cli/group.py.
+        "headprune.commands": [
+            "changes = hf_plugin.cli.changes:app",
+            "glue = hf_plugin.cli.glue:app",
+            "translate = fairseq_plugin.cli.translate:app",
+        ],
+    },
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertModel
@@ -80,8 +81,8 @@ def torch_pruning(model: BertModel, plan: HeadPlan) -> BertModel | None:
         from torch_pruning.pruner import function
     except ImportError:
         return None
-    for layer, kept in zip(model.encoder.layer, plan.kept["ES"], strict=True):
-        attention = layer.attention
+    for number, kept in enumerate(plan.kept["ES"]):
+        attention: Any = model.encoder.layer[number].attention
         gone = _rows([head for head in range(12) if head not in kept], size=64)
         for part in (attention.self.query, attention.self.key, attention.self.value):
             function.prune_linear_out_channels(part, gone)

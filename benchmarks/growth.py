@@ -135,7 +135,7 @@ def scoring(*, rounds: int) -> Iterator[Point]:
     """Ablation of every head, both ways, and the gradient of all."""
     for heads in HEADS:
         model, batch = scoring_speed.model_and_batch("minilm", heads=heads, examples=16, length=32)
-        turns = {
+        turns: dict[str, Callable[[], object]] = {
             scoring_speed.PLAIN: partial(scoring_speed.plain, model, batch),
             scoring_speed.SHARED: partial(scoring_speed.shared, model, batch),
             GRADIENT: partial(gradient_scores, HuggingFaceModel(model), [batch]),

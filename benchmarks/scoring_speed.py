@@ -40,8 +40,9 @@ def model_and_batch(
 ) -> tuple[BertForSequenceClassification, Batch]:
     """A classifier of these sizes, and random examples with labels."""
     torch.manual_seed(1)
-    config = BertConfig(num_attention_heads=heads, **SIZES[name])
-    model = BertForSequenceClassification(config).to(device()).eval()
+    config = BertConfig.from_dict({**SIZES[name], "num_attention_heads": heads})
+    model = BertForSequenceClassification(config).eval()
+    model.to(device())  # type: ignore[arg-type]
     ids = torch.randint(1000, 20000, (examples, length), device=device())
     labels = torch.arange(examples, device=device()) % 2
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}

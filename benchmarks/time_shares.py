@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import statistics
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from benchmarks.transformer_base import (
     FULL,
     PLANS,
     STOCK,
+    UNPRUNED,
     beam_search,
     build_named,
     dictionary,
@@ -67,7 +68,7 @@ def shares(work: Callable[[], object], *, rounds: int) -> dict[str, float]:
     whole = statistics.median(taking_turns([work], rounds=rounds)[0])
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         work()
-    found: Counter[str] = Counter()
+    found: dict[str, float] = defaultdict(float)
     for event in profiled.key_averages():
         if "::" in event.key:
             found[kind_of(event.key)] += event.self_cpu_time_total / 1e6
@@ -116,7 +117,7 @@ def main() -> None:
         model = build_named(name, words)
         seconds = shares(partial(work, model, batch), rounds=options.rounds)
         flops = passes * forward_flops(
-            PLANS[name] or PLANS[FULL],
+            PLANS[name] or UNPRUNED,
             Sizes(vocabulary=options.vocabulary),
             source=options.length,
             target=options.length,

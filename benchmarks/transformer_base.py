@@ -20,9 +20,10 @@ SHAPE = dict.fromkeys(("ES", "ED", "DS"), (8,) * 6)
 STOCK = "stock fairseq"
 FULL = "all heads"
 BFLOAT16 = ", bfloat16"
-PLANS = {
+UNPRUNED = HeadPlan.full(SHAPE)
+PLANS: dict[str, HeadPlan | None] = {
     STOCK: None,
-    FULL: HeadPlan.full(SHAPE),
+    FULL: UNPRUNED,
     "50% pruned": select.at_random(SHAPE, percent=50, seed=1),
     "75% pruned": select.at_random(SHAPE, percent=75, seed=1),
     "one head a layer": select.at_random(SHAPE, keep=dict.fromkeys(SHAPE, "111111"), seed=1),

@@ -1,1 +1,1 @@
-"""Data preparation: shell scripts from raw text to binarised corpora, and Python behind them."""
+"""Data preparation: shell scripts that turn raw text into binarised corpora, and their modules."""

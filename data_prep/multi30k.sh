@@ -14,14 +14,13 @@ validation (val) and the 1,000 of test_2016_flickr, for fairseq.
 
   --from-dir DIR   take train.LANG, val.LANG and test_2016_flickr.LANG from DIR,
                    plain or with .gz
-  --url URL        download them (.gz) from below URL into DIR/download, resuming
-                   what was broken off (default, where there is no --from-dir:
+  --url URL        download them (.gz) from the folder URL into DIR/download, and
+                   resume interrupted downloads (default without --from-dir:
                    $default_url)
-  --pair PAIR      en-de (default), de-en, en-fr or fr-en, where the files are to
-                   be had
+  --pair PAIR      en-de (default), de-en, en-fr or fr-en, if the files are there
   --no-known-checksums
-                   take what is downloaded, although the published checksums differ
-                   (with --url that is a note, not an error)
+                   accept downloaded files whose checksums differ from the published
+                   ones (with --url a difference is a note, not an error)
 
 ${common_help/MERGES/8000}
 
@@ -31,8 +30,8 @@ Example:
       --tokenizer moses --remove-bpe --source-lang en --target-lang de \\
       --required-batch-size-multiple 1
 
-The last option matters: at its default of 8, fairseq 0.12 leaves the last few
-sentences untranslated where the last batch is no multiple of 8.
+The last option is necessary: with its default of 8, fairseq 0.12 does not translate
+up to seven sentences of the last batch.
 HELP
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A corpus of number expressions, made up from a seed, and all the way to bin/. See --help.
+# A corpus of number expressions, generated from a seed and prepared for fairseq. See --help.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 pair=en-de train=13000 valid=500 test=500 seed=1 merges=400
@@ -8,18 +8,18 @@ script_help() {
     cat <<HELP
 Usage: $script_name --out DIR [options]
 
-Make up a parallel corpus of numbers in words (cardinals, ordinals, years, sums,
+Generate a parallel corpus of numbers in words (cardinals, ordinals, years, sums,
 amounts of money, dates, times) and prepare it for fairseq. It needs no download
-and takes seconds, and it is a real translation task: German says the units before
-the tens, Russian inflects. The same seed gives the same corpus. No sentence
-occurs twice, on either side, so the three parts share none. There are 21,185,060
-different sentences; to find the last of them takes long.
+and takes seconds. It is a real translation task: German puts the units before the
+tens, Russian inflects. The same seed gives the same corpus. No sentence occurs
+twice on either side, so the three sets share no sentence. There are 21,185,060
+different sentences; generating nearly all of them takes long.
 
   --pair PAIR      en-de (default), de-en, en-ru or ru-en
   --train N        training pairs (default: 13000)
   --valid N        validation pairs (default: 500)
   --test N         test pairs (default: 500)
-  --seed N         (default: 1)
+  --seed N         seed of the random sentences (default: 1)
 
 ${common_help/MERGES/400}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tatoeba sentence pairs, from manythings.org's list to bin/. See --help.
+# Tatoeba sentence pairs, from the list of manythings.org to bin/. See --help.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 default_url=https://www.manythings.org/anki/deu-eng.zip
@@ -10,21 +10,22 @@ script_help() {
 Usage: $script_name --out DIR [--from-dir DIR | --url URL] [options]
 
 Prepare the English-German sentence pairs of the Tatoeba project for fairseq. They
-come as one list, in which many sentences stand more than once. No sentence of the
-validation or test set, English or German, is in the training set; all other pairs
-of the list are for training.
+are published as one list, in which many sentences occur more than once. No sentence
+of the validation or test set, English or German, is in the training set. All other
+pairs of the list are for training.
 
   --from-dir DIR   take the list from DIR: deu.txt, deu.txt.gz or deu-eng.zip;
                    lines of english<TAB>german, a third column is ignored
-  --url URL        download the list into DIR/download (default, where there is no
-                   --from-dir: $default_url)
-  --sha256 HEX     take only a list with this checksum (of deu.txt, unpacked). The
-                   list grows every month, so that none is known beforehand; that of
-                   2018-05-13 is recognised, and every other one noted
+  --url URL        download the list into DIR/download (default without --from-dir:
+                   $default_url)
+  --sha256 HEX     accept only a list with this checksum (of deu.txt, unpacked). The
+                   list grows every month, so its checksum is not known beforehand.
+                   The release of 2018-05-13 is recognised; a note is printed for
+                   every other one
   --pair PAIR      en-de (default) or de-en
   --valid N        validation pairs (default: 1000)
   --test N         test pairs (default: 1000)
-  --seed N         of the choice of these (default: 1)
+  --seed N         seed of the choice of these pairs (default: 1)
 
 ${common_help/MERGES/8000}
 

@@ -14,30 +14,30 @@ Prepare a sample of the training data of WMT'14 for fairseq, with newstest2013 f
 validation and newstest2014 (the full set) for testing.
 
   en-de   Europarl v7, Common Crawl, News Commentary v9     (1.7 GB to download)
-  en-ru   Common Crawl, News Commentary v9, Wiki Headlines, and the Yandex 1M
-          corpus where --yandex names it                    (1.1 GB to download)
+  en-ru   Common Crawl, News Commentary v9, Wiki Headlines, and with --yandex the
+          Yandex 1M corpus                                  (1.1 GB to download)
 
-Training pairs are drawn at random from the clean ones, as Moses' clean-corpus-n
-would have them: 1 to 250 tokens a side, and neither side more than 1.5 times as
-long as the other, after tokenisation and before BPE. Duplicates stay in. The draw
-keeps the order of the corpora and takes the same pairs for the same seed.
+Training pairs are drawn at random from the clean pairs, as defined by Moses'
+clean-corpus-n: 1 to 250 tokens on each side, and neither side more than 1.5 times
+as long as the other, after tokenisation and before BPE. Duplicates are kept. The
+pairs stay in the order of the corpora; the same seed draws the same pairs.
 
   --pair PAIR      en-de (default) or en-ru
-  --pairs N        training pairs to draw, or "all" clean ones (default: 2500000)
-  --seed N         of the draw (default: 1)
-  --ratio R        largest quotient of the two lengths (default: 1.5)
-  --max-length N   largest number of tokens of a side (default: 250)
-  --yandex FILE    1mcorpus.zip, for en-ru. It is never downloaded, as its licence
-                   asks for a form: https://translate.yandex.ru/corpus
+  --pairs N        number of training pairs to draw, or "all" (default: 2500000)
+  --seed N         seed of the random choice of pairs (default: 1)
+  --ratio R        largest ratio of the two lengths (default: 1.5)
+  --max-length N   largest number of tokens on each side (default: 250)
+  --yandex FILE    1mcorpus.zip, for en-ru. It is never downloaded, since its licence
+                   requires a form: https://translate.yandex.ru/corpus
                    Without it there are not enough pairs for the default --pairs.
-  --mirror URL     download from below URL, with the paths of statmt.org
+  --mirror URL     download from URL, with the paths of statmt.org
                    (default: $mirror)
   --no-known-checksums
-                   take what the mirror has, although the published checksums differ
-  --attempts N     downloads: attempts in a row without progress (default: 5)
+                   accept files whose checksums differ from the published ones
+  --attempts N     downloads: give up after N attempts without progress (default: 5)
   --pause SECONDS  downloads: pause before the second attempt; doubles (default: 2)
   --from-dir DIR   download nothing and take from DIR
-                   - the published archives that are there, by their names:
+                   - the published archives in it, by their names:
                      training-parallel-europarl-v7.tgz, training-parallel-
                      commoncrawl.tgz, training-parallel-nc-v9.tgz, wiki-titles.tgz,
                      dev.tgz, test-full.tgz
@@ -47,9 +47,9 @@ keeps the order of the corpora and takes the same pairs for the same seed.
                    - newstest2014.en-de.LANG, newstest2014.LANG or test.LANG, or the
                      .sgm files newstest2014-deen-*, in place of test-full.tgz
 
-Downloads go to DIR/download, resume where they were broken off, and are checked
-against the published checksums, and later against DIR/download/SHA256SUMS.
-DIR/corpora has each source, raw and tokenised.
+Downloads go to DIR/download and resume after an interruption. They are checked
+against the published checksums, and in later runs against
+DIR/download/SHA256SUMS. DIR/corpora contains each source, raw and tokenised.
 
 ${common_help/MERGES/32000}
 

@@ -1,23 +1,32 @@
-"""Checks of what fairseq's commands are given, before they begin to work."""
+"""Early checks of the options of fairseq's commands."""
 
 from __future__ import annotations
 
 import ast
+import difflib
 import os
+import sys
 from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from functools import wraps
 from typing import Any
 
 from fairseq import checkpoint_utils, options
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.file_io import PathManager
+from omegaconf import DictConfig, open_dict
 
 from fairseq_plugin.checkpoints import read_model
+from fairseq_plugin.options import option_names
+from fairseq_plugin.plan_transport import with_plan
 from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.plan import PruningPlan
 from headprune.weights import is_zip, verify_zip
 
 
 def check_early() -> None:
-    """Let fairseq's commands end with one line where a file or ``--model-overrides`` is bad."""
+    """Let fairseq's commands stop with one line if a file or ``--model-overrides`` is invalid."""
     parse = options.parse_args_and_arch
 
     @wraps(parse)
@@ -27,6 +36,11 @@ def check_early() -> None:
         return parsed
 
     options.parse_args_and_arch = parse_and_check
+    # fairseq-hydra-train parses no options. This is the first call of a training that has all of
+    # them and comes after the plugin's import.
+    training = sys.modules.get("fairseq_cli.train")
+    if training is not None:
+        training.add_defaults = _checking(training.add_defaults)  # type: ignore[attr-defined]
     checkpoint_utils.load_checkpoint_to_cpu = _verifying(checkpoint_utils.load_checkpoint_to_cpu)
 
 
@@ -34,24 +48,42 @@ def check(args: Namespace) -> None:
     """Check the options of a command.
 
     Raises:
-        UsageError: ``--model-overrides`` is not a dictionary of options.
-        DataError: a checkpoint that is to be read does not exist.
+        UsageError: ``--model-overrides`` is not a dictionary of options, or names one that the
+            model does not have.
+        DataError: a checkpoint to be read does not exist.
     """
-    overrides = getattr(args, "model_overrides", None)
-    if overrides is not None:
-        _check_overrides(overrides)
+    text = getattr(args, "model_overrides", None)
+    overrides = {} if text is None else _overrides(text)
     paths = getattr(args, "path", None)
     whole_files = getattr(args, "checkpoint_shard_count", 1) == 1
     if paths and whole_files and not getattr(args, "checkpoint_suffix", ""):
         for path in paths.split(os.pathsep):
             _require(path, flag="--path")
-    start = getattr(args, "finetune_from_model", None)
-    last = os.path.join(getattr(args, "save_dir", ""), "checkpoint_last.pt")
+        _require_options(overrides, paths.split(os.pathsep))
+    _require_start(args)
+
+
+def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfig], None]:
+    @wraps(add_defaults)
+    def check_and_add(cfg: DictConfig) -> None:
+        _require_start(cfg.checkpoint)
+        add_defaults(cfg)
+
+    return check_and_add
+
+
+def _require_start(checkpoint: Namespace | DictConfig) -> None:
+    """Raise a DataError if the checkpoint that a training begins with does not exist.
+
+    A training that resumes does not read it.
+    """
+    start = getattr(checkpoint, "finetune_from_model", None)
+    last = os.path.join(getattr(checkpoint, "save_dir", ""), "checkpoint_last.pt")
     if start and not PathManager.exists(last):
         _require(start, flag="--finetune-from-model")
 
 
-def _check_overrides(text: str) -> None:
+def _overrides(text: str) -> dict[str, Any]:
     expected = "give a dictionary of options, \"{'head_plan': 'plan.json'}\""
     try:
         overrides = ast.literal_eval(text)
@@ -59,6 +91,31 @@ def _check_overrides(text: str) -> None:
         raise UsageError(f"--model-overrides: {text!r:.80} cannot be read; {expected}") from None
     if not isinstance(overrides, dict) or not all(isinstance(name, str) for name in overrides):
         raise UsageError(f"--model-overrides: {text!r:.80}; {expected}")
+    return overrides
+
+
+def _require_options(overrides: Iterable[str], paths: Iterable[str]) -> None:
+    """Raise a UsageError for an option that the checkpoints do not have: fairseq ignores it."""
+    known = {*option_names(), *(field.name for field in fields(FairseqConfig))}
+    if known.issuperset(overrides):
+        return
+    for path in paths:
+        state, _ = read_model(PathManager.get_local_path(path))
+        known.update(_names(state.get("cfg")), _names(state.get("args")))
+    for name in overrides:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise UsageError(f"--model-overrides: the model has no option {name!r:.80}{hint}")
+
+
+def _names(options: object) -> Iterator[str]:
+    """The names of all options in a checkpoint, including options in groups."""
+    values = vars(options) if isinstance(options, Namespace) else options
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            yield str(name)
+            yield from _names(value)
 
 
 def _require(path: str, *, flag: str) -> None:
@@ -67,19 +124,57 @@ def _require(path: str, *, flag: str) -> None:
 
 
 def _verifying(load_checkpoint: Any) -> Any:
-    """Let fairseq's loading refuse a damaged file, and name the damage in one line."""
+    """Let fairseq refuse to load a damaged file, and keep the plan of the checkpoint.
+
+    The plan is one of the checkpoint's options. The model that receives the weights may have other
+    options, and needs the plan to match units by number.
+    """
 
     @wraps(load_checkpoint)
-    def load(path: str, *arguments: Any, **keywords: Any) -> Any:
+    def load(path: str, arg_overrides: Mapping[str, Any] | None = None, **keywords: Any) -> Any:
         try:
             local_path = PathManager.get_local_path(path)
             if is_zip(local_path):
                 verify_zip(local_path)
-            return load_checkpoint(path, *arguments, **keywords)
+            overrides = dict(arg_overrides or {})
+            given = [plan for name in _PLAN_OPTIONS if (plan := overrides.pop(name, None))]
+            if len(given) > 1:
+                raise UsageError("--model-overrides: plan and head_plan mean the same; give one")
+            if overrides:
+                keywords["arg_overrides"] = overrides
+            state = load_checkpoint(path, **keywords)
+            plan = _plan_in(state)
+            if plan is not None and not plan.is_full:
+                state["model"] = with_plan(state["model"], plan)
+            if given:
+                _override_plan(state, given[0])
+            return state
         except HeadpruneError:
             raise
         except Exception:
             read_model(path)
-            raise  # the file is sound
+            raise  # the file is not damaged
 
     return load
+
+
+_PLAN_OPTIONS = ("plan", "head_plan")
+"""Model overrides with a plan, which come after the checkpoint's own plan has been read."""
+
+
+def _plan_in(state: Mapping[str, Any]) -> PruningPlan | None:
+    """Return the plan in a checkpoint that fairseq has read; None in one of stock fairseq."""
+    model = state["cfg"].model if state.get("cfg") is not None else state.get("args")
+    text = getattr(model, "head_plan", None)
+    return PruningPlan.from_json(text, source="its plan") if text else None
+
+
+def _override_plan(state: Mapping[str, Any], plan: Any) -> None:
+    """Give the model of a checkpoint another plan."""
+    cfg = state.get("cfg")
+    for model in (state.get("args"), None if cfg is None else cfg.model):
+        if isinstance(model, DictConfig):
+            with open_dict(model):
+                model.head_plan = plan
+        elif model is not None:
+            model.head_plan = plan

@@ -1,7 +1,7 @@
 """Matrix products in bfloat16, with weights, sums and normalisation in float32.
 
-fairseq's own ``--bf16`` keeps the weights themselves in bfloat16, and on a CPU it fails. Here the
-model's option ``--autocast bf16`` makes its forward pass cast what is multiplied.
+fairseq's own ``--bf16`` stores the weights in bfloat16, and fails on a CPU. With the model's option
+``--autocast bf16``, only the factors of matrix products are cast, in the forward pass.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _KEY = "bfloat16_weights"
 
 
 def forward_pass(cfg: Any, x: Tensor) -> AbstractContextManager[Any]:
-    """What the forward pass of a model with the options ``cfg`` runs in; ``x`` is its input."""
+    """Return the context for the forward pass of a model with the options ``cfg`` on ``x``."""
     if not is_on(cfg):
         return nullcontext()
     return torch.autocast(x.device.type, dtype=torch.bfloat16)
 
 
 def decoding_step(cfg: Any, incremental_state: dict[str, Any]) -> AbstractContextManager[Any]:
-    """The same for one step of incremental decoding.
+    """Return the context for one step of incremental decoding.
 
-    PyTorch's autocast would cast all weights again at every step; here they are cast once a search.
+    PyTorch's autocast would cast all weights again at every step. Here they are cast once for each
+    search.
     """
     if not is_on(cfg):
         return nullcontext()
@@ -44,7 +45,7 @@ def is_on(cfg: Any) -> bool:
 
 
 def refuse_with(cfg: Any, flag: str) -> None:
-    """Raise a UsageError where autocast is on, as the weights are to be cast as a whole."""
+    """Raise a UsageError if autocast is on, because ``flag`` casts the weights themselves."""
     if is_on(cfg):
         raise UsageError(
             f"--autocast bf16 and {flag} exclude each other; a checkpoint trained with --autocast "

@@ -1,25 +1,26 @@
-"""Checking a checkpoint's weights against the options and the plan that lie beside them."""
+"""Check a checkpoint's weights against its options and its plan."""
 
 from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_plugin.fitting import HEAD_FORMS
-from fairseq_plugin.shape import ATTENTIONS, model_shape
+from fairseq_plugin.fitting import HEAD_FORMS, KEPT_HEADS, StoredSublayer, stored_sublayers
+from fairseq_plugin.shape import layers_present, model_shape
+from headprune.components import HEADS, LAYERS, side_of
 from headprune.errors import DataError, UsageError
-from headprune.plan import HeadPlan, is_whole
+from headprune.plan import PruningPlan, is_whole
 from headprune.weights import is_finite
 
 _SIDES = ("encoder", "decoder")
 _SIZES = ("layers", "attention_heads", "embed_dim", "ffn_embed_dim")
 _LARGEST = 10**6
-"""Of a size that no tensor bounds; far above every model's."""
+"""Limit of a size that no tensor bounds; far above every model's."""
 
 NO_WEIGHTS = ("version", "_float_tensor")
 """Endings of the names of tensors that fairseq stores beside the weights; one has no values."""
@@ -45,22 +46,37 @@ def check(options: Mapping[str, Any], weights: Mapping[Any, Any], *, path: str) 
     """
     _check_tensors(weights, path=path)
     _check_sizes(options, weights, path=path)
-    shape = model_shape(Namespace(**options))
-    plan = _check_plan(options, shape, path=path)
-    for name, wanted in (
-        *_attention_shapes(options, shape, plan),
-        *_feed_forward_shapes(options),
-    ):
-        found = weights.get(name)
-        if found is None:
-            raise DataError(
-                f"{path}: a checkpoint of {options.get('arch') or options.get('_name')} without "
-                f"{name}; heads can be pruned from fairseq's transformer and what it is the base of"
-            )
-        _require(found, wanted, name=name, path=path)
+    plan = _check_plan(options, model_shape(Namespace(**options)), path=path)
+    _check_layers(options, weights, plan, path=path)
+    for sublayer in stored_sublayers(plan, _form(options)):
+        shapes = _attention_shapes if sublayer.component in HEADS else _feed_forward_shapes
+        _require_shapes(
+            weights,
+            shapes(options, sublayer, _units_present(options, plan, sublayer)),
+            options=options,
+            path=path,
+        )
     for name, some in _shapes_where_present(options, weights):
         _require(weights[name], some, name=name, path=path)
-    _check_kept_heads(weights, plan, path=path)
+    _check_kept_heads(weights, plan, form=_form(options), path=path)
+
+
+def _require_shapes(
+    weights: Mapping[Any, Any],
+    shapes: Iterable[tuple[str, tuple[int, ...]]],
+    *,
+    options: Mapping[str, Any],
+    path: str,
+) -> None:
+    """Check that the tensors exist and have these shapes."""
+    for name, wanted in shapes:
+        tensor = weights.get(name)
+        if tensor is None:
+            raise DataError(
+                f"{path}: a checkpoint of {options.get('arch') or options.get('_name')} without "
+                f"{name}; heads can be pruned from fairseq's transformer and models derived from it"
+            )
+        _require(tensor, wanted, name=name, path=path)
 
 
 def _check_tensors(weights: Mapping[Any, Any], *, path: str) -> None:
@@ -99,7 +115,7 @@ def _check_sizes(options: Mapping[str, Any], weights: Mapping[str, Tensor], *, p
             )
     for side in _SIDES:
         layers, stored = options[f"{side}_layers"], _layers(weights, side)
-        if layers != stored:
+        if stored > layers or (stored < layers and not options.get("head_plan")):
             raise DataError(
                 f"{path}: its option {side}_layers is {layers}, its weights are of {stored} layers"
             )
@@ -112,62 +128,84 @@ def _check_sizes(options: Mapping[str, Any], weights: Mapping[str, Tensor], *, p
 
 
 def _layers(weights: Mapping[str, Tensor], side: str) -> int:
-    """The number of layers that the weights' names speak of."""
+    """The number of layers, from the names of the weights."""
     pattern = re.compile(rf"{side}\.layers\.([0-9]{{1,9}})\.")
     return len({match[1] for name in weights if (match := pattern.match(name))})
 
 
 def _check_plan(
     options: Mapping[str, Any], shape: dict[str, tuple[int, ...]], *, path: str
-) -> HeadPlan:
-    """The plan in the options, all heads if there is none."""
+) -> PruningPlan:
+    """The plan in the options, of all components; of all units if there is none."""
     form, text = options.get("head_form"), options.get("head_plan")
     if form is not None and form not in HEAD_FORMS:
         raise DataError(
             f"{path}: its option head_form is {form!r:.40}, known are {', '.join(HEAD_FORMS)}"
         )
-    if text is None:
-        return HeadPlan.full(shape)
-    if not isinstance(text, str):
+    if text is not None and not isinstance(text, str):
         raise DataError(f"{path}: its option head_plan is no text")
-    plan = HeadPlan.from_json(text, source=f"{path}: its option head_plan")
     try:
+        if text is None:
+            return PruningPlan.full(shape)
+        plan = PruningPlan.from_json(text, source=f"{path}: its option head_plan")
         plan.require_shape(shape)
+        return plan.completed(shape).without_units_of_dropped_layers()
     except UsageError as error:
         raise DataError(f"{path}: its option head_plan does not fit its weights: {error}") from None
-    return plan
+
+
+def _check_layers(
+    options: Mapping[str, Any], weights: Mapping[str, Tensor], plan: PruningPlan, *, path: str
+) -> None:
+    """Check that the number of layers is the one in the plan."""
+    for side, component in zip(_SIDES, LAYERS, strict=True):
+        wanted = len(layers_present(plan, component, _form(options)))
+        stored = _layers(weights, side)
+        if wanted != stored:
+            raise DataError(
+                f"{path}: its options keep {wanted} layers of the {side}, its weights are of "
+                f"{stored} layers"
+            )
+
+
+def _form(options: Mapping[str, Any]) -> str:
+    return "mask" if options.get("head_form") == "mask" else "remove"
+
+
+def _units_present(options: Mapping[str, Any], plan: PruningPlan, sublayer: StoredSublayer) -> int:
+    """The number of units whose weights are in the checkpoint."""
+    units: int = plan.units[sublayer.component][sublayer.layer]
+    masked = _form(options) == "mask"
+    return units if masked else len(plan.kept[sublayer.component][sublayer.layer])
 
 
 def _attention_shapes(
-    options: Mapping[str, Any], shape: dict[str, tuple[int, ...]], plan: HeadPlan
+    options: Mapping[str, Any], sublayer: StoredSublayer, heads: int
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and shape of every projection of the attentions, and of its bias."""
-    removed = options.get("head_form") != "mask"
-    for component, layers in shape.items():
-        side, module = ATTENTIONS[component]
-        width = options[f"{side}_embed_dim"]
-        key_width = options["decoder_embed_dim" if component == "DS" else "encoder_embed_dim"]
-        for layer, heads in enumerate(layers):
-            prefix = f"{side}.layers.{layer}.{module}."
-            present = len(plan.kept[component][layer]) if removed else heads
-            rows = present * (width // heads)
-            if present:  # an attention without heads has no such projection
-                for name, columns in (("q", width), ("k", key_width), ("v", key_width)):
-                    yield f"{prefix}{name}_proj.weight", (rows, columns)
-                    yield f"{prefix}{name}_proj.bias", (rows,)
-            yield f"{prefix}out_proj.weight", (width, rows)
-            yield f"{prefix}out_proj.bias", (width,)
+    """Name and shape of every projection of an attention, and of its bias."""
+    component, prefix = sublayer.component, sublayer.prefix
+    side = side_of(component)
+    width = options[f"{side}_embed_dim"]
+    key_width = options["decoder_embed_dim" if component == "DS" else "encoder_embed_dim"]
+    rows = heads * (width // options[f"{side}_attention_heads"])
+    if heads:  # an attention without heads has no such projection
+        for name, columns in (("q", width), ("k", key_width), ("v", key_width)):
+            yield f"{prefix}{name}_proj.weight", (rows, columns)
+            yield f"{prefix}{name}_proj.bias", (rows,)
+    yield f"{prefix}out_proj.weight", (width, rows)
+    yield f"{prefix}out_proj.bias", (width,)
 
 
-def _feed_forward_shapes(options: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for side in _SIDES:
-        width, inner = options[f"{side}_embed_dim"], options[f"{side}_ffn_embed_dim"]
-        for layer in range(options[f"{side}_layers"]):
-            prefix = f"{side}.layers.{layer}."
-            yield f"{prefix}fc1.weight", (inner, width)
-            yield f"{prefix}fc1.bias", (inner,)
-            yield f"{prefix}fc2.weight", (width, inner)
-            yield f"{prefix}fc2.bias", (width,)
+def _feed_forward_shapes(
+    options: Mapping[str, Any], sublayer: StoredSublayer, neurons: int
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name and shape of both projections of a feed-forward sub-layer, and of their biases."""
+    width, prefix = options[f"{side_of(sublayer.component)}_embed_dim"], sublayer.prefix
+    if neurons:
+        yield f"{prefix}fc1.weight", (neurons, width)
+        yield f"{prefix}fc1.bias", (neurons,)
+    yield f"{prefix}fc2.weight", (width, neurons)
+    yield f"{prefix}fc2.bias", (width,)
 
 
 def _shapes_where_present(
@@ -191,20 +229,22 @@ def _require(tensor: Tensor, wanted: tuple[int | None, ...], *, name: str, path:
     if not tensor.is_floating_point():
         raise DataError(f"{path}: {name} is of type {tensor.dtype}, not of floating-point numbers")
     fits = tensor.dim() == len(wanted) and all(
-        size in (None, found) for found, size in zip(tensor.shape, wanted, strict=True)
+        size in (None, actual) for actual, size in zip(tensor.shape, wanted, strict=True)
     )
     if not fits:
-        found = " x ".join(map(str, tensor.shape)) or "a single number"
+        shape = " x ".join(map(str, tensor.shape)) or "a single number"
         sizes = " x ".join("any" if size is None else str(size) for size in wanted)
-        raise DataError(f"{path}: {name} is {found}, by the options it should be {sizes}")
+        raise DataError(f"{path}: {name} is {shape}, by the options it should be {sizes}")
 
 
-def _check_kept_heads(weights: Mapping[str, Tensor], plan: HeadPlan, *, path: str) -> None:
-    """The numbers of the heads that lie beside an attention's weights, against the plan."""
-    for component, layers in plan.kept.items():
-        side, module = ATTENTIONS[component]
-        for layer, heads in enumerate(layers):
-            name = f"{side}.layers.{layer}.{module}.kept_heads"
+def _check_kept_heads(
+    weights: Mapping[str, Tensor], plan: PruningPlan, *, form: str, path: str
+) -> None:
+    """Check the head numbers that version 0.1.0 also stored beside an attention's weights."""
+    for sublayer in stored_sublayers(plan, form):
+        if sublayer.component in HEADS:
+            name = sublayer.prefix.removesuffix(".") + KEPT_HEADS
             stored = weights.get(name)
-            if stored is not None and stored.tolist() != list(heads):
+            kept = plan.kept[sublayer.component][sublayer.layer]
+            if stored is not None and stored.tolist() != list(kept):
                 raise DataError(f"{path}: {name} names other heads than the plan in its options")

@@ -1,10 +1,9 @@
-"""fairseq checkpoint files: looking into them, pruning heads, and making them whole again."""
+"""fairseq checkpoint files: reading, pruning, and export at full size."""
 
 from __future__ import annotations
 
 import copy
 from argparse import Namespace
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,34 +13,43 @@ from torch import Tensor
 
 from fairseq_plugin import checkpoint_check, checkpoint_file
 from fairseq_plugin.checkpoint_check import NO_WEIGHTS
-from fairseq_plugin.fitting import HEAD_DIMENSION, HEAD_FORMS, HeadForm, fit_attention
-from fairseq_plugin.shape import ATTENTIONS, model_shape
+from fairseq_plugin.fitting import (
+    HEAD_FORMS,
+    KEPT_HEADS,
+    HeadForm,
+    fit_weights,
+    stored_sublayers,
+)
+from fairseq_plugin.layers import SIDES
+from fairseq_plugin.options import PLAN_OPTIONS
+from fairseq_plugin.shape import complete_plan, layers_present, model_shape, unit_sizes
+from headprune.components import NEURONS, side_of
 from headprune.cost import Sizes, pruned_parameters
 from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
-from headprune.plan import HeadPlan
+from headprune.plan import PruningPlan
 from headprune.scores.fingerprint import fingerprint
-from headprune.surgery import cut, uncut
+from headprune.surgery import uncut
 
 _ARCH = "transformer_headpruned"
-_OWN_OPTIONS = (
-    *("es_heads", "ed_heads", "ds_heads", "head_seed", "head_plan", "head_form"),
-    "autocast",
-)
+_OWN_OPTIONS = (*PLAN_OPTIONS, "head_seed", "head_form", "autocast")
 
 
 @dataclass
 class Checkpoint:
-    """A fairseq checkpoint of a Transformer, head-pruned or not.
+    """A fairseq checkpoint of a Transformer, pruned or not.
+
+    Implements ``headprune.model.PrunableModel``.
 
     Attributes:
         state: the file's content.
         options: the model's options in it; changes to them are changes of ``state``.
+        path: the file that was read.
     """
 
     state: dict[str, Any]
     options: Options
-    path: str
+    path: Path
 
     @classmethod
     def load(cls, path: str | Path) -> Checkpoint:
@@ -54,22 +62,27 @@ class Checkpoint:
         state, options = read_model(path)
         checkpoint_check.split_fused(state["model"])
         checkpoint_check.check(options.values, state["model"], path=str(path))
-        return cls(state=state, options=options, path=str(path))
+        return cls(state=state, options=options, path=Path(path))
 
     @property
     def shape(self) -> dict[str, tuple[int, ...]]:
-        """The heads of each layer of the unpruned model."""
+        """The units of each layer of the unpruned model, of all its components."""
         return model_shape(Namespace(**self.options.values))
 
     @property
-    def plan(self) -> HeadPlan:
-        """The heads that the checkpoint keeps."""
+    def plan(self) -> PruningPlan:
+        """The units that the checkpoint keeps.
+
+        The plan always has the components of heads, and those of neurons and layers if pruned.
+        """
         text = self.options.get("head_plan")
-        return HeadPlan.from_json(text, source=self.path) if text else HeadPlan.full(self.shape)
+        if not text:
+            return PruningPlan.full(self.shape).normalised(self.shape)
+        return PruningPlan.from_json(text, source=str(self.path)).normalised(self.shape)
 
     @property
     def form(self) -> HeadForm | None:
-        """How heads are pruned; None in a checkpoint that stock fairseq wrote."""
+        """The form of the pruned units; None in a checkpoint that stock fairseq wrote."""
         return _known_form(str(self.options.get("head_form")))
 
     @property
@@ -98,51 +111,56 @@ class Checkpoint:
 
     @property
     def unpruned_parameters(self) -> int:
-        """Parameters that the model had before heads were removed."""
-        removed = self.form == "remove"
-        return self.parameters + (pruned_parameters(self.plan, self.sizes) if removed else 0)
+        """Parameters of the model before units were removed."""
+        if self.form != "remove":
+            return self.parameters
+        return self.parameters + pruned_parameters(self._complete_plan, self.sizes)
+
+    def parameters_with(self, plan: PruningPlan) -> int:
+        """The number of parameters after pruning to ``plan``; see ``prune``."""
+        pruned = complete_plan(self.plan.replaced_by(plan), Namespace(**self.options.values))
+        return self.unpruned_parameters - pruned_parameters(pruned, self.sizes)
+
+    @property
+    def _complete_plan(self) -> PruningPlan:
+        """The plan with all components of the model."""
+        return complete_plan(self.plan, Namespace(**self.options.values))
 
     @property
     def fingerprint(self) -> str:
-        """What tells the weights from others."""
+        """A hash that identifies the weights."""
         return fingerprint(self.state["model"])
 
-    def attentions(self) -> Iterator[tuple[str, int, str]]:
-        """Component, layer and the prefix of its weights' names, for every attention."""
-        for component, layers in self.shape.items():
-            side, module = ATTENTIONS[component]
-            for layer in range(len(layers)):
-                yield component, layer, f"{side}.layers.{layer}.{module}."
+    def prune(self, plan: PruningPlan, *, form: str = "remove") -> Checkpoint:
+        """A checkpoint of ``transformer_headpruned`` that keeps the units of ``plan``.
 
-    def prune(self, plan: HeadPlan, *, form: str = "remove") -> Checkpoint:
-        """A checkpoint of ``transformer_headpruned`` that keeps the heads of ``plan``.
-
-        The optimizer's state is dropped: it belongs to the weights as they were. Train on with
-        ``--finetune-from-model``.
+        Components that the plan does not name stay as they are. The optimizer's state is dropped:
+        it belongs to the weights as they were. Train on with ``--finetune-from-model``.
 
         Raises:
             UsageError: a plan for another shape, or a form that fairseq models do not have.
-            DataError: a head of the plan that the checkpoint has lost already.
+            DataError: a unit of the plan that the checkpoint has lost already.
         """
         known = _known_form(form)
         if known is None:
             raise UsageError(f"form: {form} is for Hugging Face models; give remove or mask")
-        plan.require_shape(self.shape, of=self.path)
+        plan.require_shape(self.shape, of=str(self.path))
+        plan = self.plan.replaced_by(plan).normalised(self.shape)
+        args = Namespace(**self.options.values)
         result = self._copy()
-        for component, layer, prefix in self.attentions():
-            fit_attention(
-                result.state["model"],
-                prefix,
-                kept=plan.kept[component][layer],
-                num_heads=self.shape[component][layer],
-                head_dim=self._head_dim(component),
-                form=known,
-                name=f"{component}: layer {layer}",
-            )
+        fit_weights(
+            result.state["model"],
+            kept=complete_plan(plan, args),
+            stored=self.plan,
+            form=known,
+            unit_sizes=unit_sizes(args),
+        )
         if not str(self.options.get("arch", "")).startswith(_ARCH):
             result.options.name_architecture(_ARCH)
         for option in _OWN_OPTIONS:
             result.options[option] = None
+        for side in SIDES:
+            result.options[f"{side}_layers_to_keep"] = None
         result.options["head_seed"] = 1
         result.options["head_plan"] = plan.to_json()
         result.options["head_form"] = form
@@ -150,30 +168,49 @@ class Checkpoint:
         return result
 
     def export_to_fairseq(self) -> Checkpoint:
-        """A full-size checkpoint of stock ``transformer`` that computes the same.
+        """A checkpoint of stock ``transformer`` that computes the same.
 
-        Pruned heads come back as zeros, so their outputs are zero as before. The options are
-        written as plain values: with torch 2.6 and later, fairseq without the plugin cannot read
-        the Namespace that it writes itself.
+        Pruned heads come back as zeros, so their outputs are zero as before. Neurons do too, unless
+        each layer of a side keeps equally many: then that is the width of its feed-forward layers.
+        Layers that are gone stay so, and the model is one of fewer layers. The options are written
+        as plain values: with torch 2.6 and later, fairseq without the plugin cannot read the
+        Namespace that it writes itself.
+
+        Raises:
+            UsageError: no layer is left in the encoder or in the decoder.
         """
-        result = self._copy()
+        result = self if self.form != "mask" else self.prune(self.plan)
+        result = result._copy()
+        plan, sizes = self._complete_plan, unit_sizes(Namespace(**self.options.values))
         weights: dict[str, Tensor] = result.state["model"]
-        plan = self.plan
-        for component, layer, prefix in self.attentions():
-            kept, heads = plan.kept[component][layer], self.shape[component][layer]
-            weights.pop(f"{prefix}kept_heads", None)
-            if len(kept) == heads:
+        for name in [name for name in weights if name.endswith(KEPT_HEADS)]:
+            del weights[name]
+        widths = {component: _equal_width(plan, component) for component in NEURONS}
+        for sublayer in stored_sublayers(plan, "remove"):
+            component = sublayer.component
+            kept = plan.kept[component][sublayer.layer]
+            units = plan.units[component][sublayer.layer]
+            if len(kept) == units or widths.get(component):
                 continue
-            bias = weights[f"{prefix}out_proj.bias"]
-            for key, dim in HEAD_DIMENSION.items():
-                tensor = weights.get(prefix + key)
-                if tensor is None:  # of an attention without heads
+            bias = weights[f"{sublayer.output}.bias"]
+            for key, dim in sublayer.dimensions.items():
+                tensor = weights.get(sublayer.prefix + key)
+                if tensor is None:  # of a sub-layer without units
                     tensor = bias.new_empty(self._empty_shape(component, key))
-                if self.form == "mask":
-                    tensor = cut(tensor, kept, heads=heads, dim=dim)
-                weights[prefix + key] = uncut(
-                    tensor, kept, heads=heads, head_dim=self._head_dim(component), dim=dim
+                weights[sublayer.prefix + key] = uncut(
+                    tensor, kept, units=units, unit_size=sizes[component], dim=dim
                 )
+        for side, component in (("encoder", "EF"), ("decoder", "DF")):
+            layers = len(layers_present(plan, component, "remove"))
+            if not layers:
+                raise UsageError(
+                    f"{self.path}: fairseq's transformer needs a layer in the {side}, and all are "
+                    "pruned"
+                )
+            result.options[f"{side}_layers"] = layers
+            result.options[f"{side}_ffn_embed_dim"] = (
+                widths[component] or self.options[f"{side}_ffn_embed_dim"]
+            )
         result.options.name_architecture("transformer")
         for option in _OWN_OPTIONS:
             result.options.drop(option)
@@ -189,15 +226,13 @@ class Checkpoint:
         with atomic_path(path) as temporary:
             torch.save(self.state, temporary)
 
-    def _head_dim(self, component: str) -> int:
-        sizes = self.sizes
-        return sizes.encoder_head_dim if component == "ES" else sizes.decoder_head_dim
-
     def _empty_shape(self, component: str, key: str) -> tuple[int, ...]:
+        """The shape of a projection to no unit."""
         if key.endswith("bias"):
             return (0,)
-        side = "encoder" if component == "ES" or key[0] in "kv" and component == "ED" else "decoder"
-        return (0, self.options[f"{side}_embed_dim"])
+        side = "encoder" if component == "ED" and key[0] in "kv" else side_of(component)
+        width = self.options[f"{side}_embed_dim"]
+        return (width, 0) if key.startswith(("out_proj", "fc2")) else (0, width)
 
     def _copy(self) -> Checkpoint:
         """A copy that shares tensors, without the optimizer's state."""
@@ -239,11 +274,11 @@ class Options:
         return self.values.get(key, default)
 
     def drop(self, key: str) -> None:
-        """Remove the option if it is there."""
+        """Remove the option if it exists."""
         self.values.pop(key, None)
 
     def name_architecture(self, arch: str) -> None:
-        """Make it a model of ``arch``; all sizes stand in the options already."""
+        """Set the architecture to ``arch``; the options already have all sizes."""
         for key in ("arch", "_name"):
             if key in self.values:
                 self[key] = arch
@@ -260,6 +295,13 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], Options]:
     if options is None or not isinstance(state.get("model"), dict):
         raise DataError(f"{path}: not a checkpoint of fairseq (no model in it)")
     return state, options
+
+
+def _equal_width(plan: PruningPlan, component: str) -> int | None:
+    """The number of neurons per remaining layer if it is equal in all; else None."""
+    layers = layers_present(plan, component, "remove")
+    counts = {plan.counts[component][layer] for layer in layers}
+    return (counts.pop() or None) if len(counts) == 1 else None
 
 
 def _known_form(form: str) -> HeadForm | None:

@@ -1,4 +1,4 @@
-"""Exporting a checkpoint to CTranslate2, checked against fairseq before it is there."""
+"""Export a checkpoint to CTranslate2, and check its scores against fairseq's."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from headprune.folders import new_folder
 from headprune.plan import HeadPlan
 
 PAIRS = 64
-"""How many sentence pairs the scores are compared on."""
+"""The number of sentence pairs that scores are compared on."""
 
 TOLERANCE = 1e-3
-"""What the log-probability of a token may differ from fairseq's by, in float32."""
+"""The allowed difference of a token's log-probability from fairseq's, in float32."""
 
 _FILE_NAMES = {"subword_nmt": "bpe.codes", "sentencepiece": "sentencepiece.model"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What was written, and how near its scores are to fairseq's.
+    """The result of an export, with the differences between its scores and fairseq's.
 
     Attributes:
-        float32: of the model in float32, at most ``TOLERANCE``.
-        quantized: of the model as written, where its weights are of another type.
-        pairs: on how many sentence pairs the scores were compared.
-        origin: where these come from.
+        float32: the difference of the model in float32, at most ``TOLERANCE``.
+        quantized: the difference of the written model, if its weights are of another type.
+        pairs: the number of sentence pairs on which the scores were compared.
+        origin: the source of these pairs.
     """
 
     plan: HeadPlan
@@ -55,16 +55,16 @@ class Export:
     origin: str
 
     def __str__(self) -> str:
-        told = (
+        description = (
             f"{self.plan}, {self.quantization}; log-probabilities of tokens differ from fairseq's "
             f"by at most {self.float32.largest:.1e} in float32"
         )
         if self.quantized is not None:
-            told += (
+            description += (
                 f", by {self.quantized.mean:.1e} on average and at most "
                 f"{self.quantized.largest:.1e} in {self.quantization}"
             )
-        return f"{told} ({self.pairs} pairs of {self.origin})"
+        return f"{description} ({self.pairs} pairs of {self.origin})"
 
 
 def export_to_ctranslate2(
@@ -74,14 +74,14 @@ def export_to_ctranslate2(
     data: Path | None = None,
     quantization: str | None = None,
 ) -> Export:
-    """Write a folder that CTranslate2 loads, and `headprune translate`.
+    """Write a folder that CTranslate2 and `headprune translate` load.
 
-    It appears when its scores have been found to be fairseq's. How text was prepared goes in too,
-    where the data folder lies in one that data_prep made.
+    The folder is created only if its scores equal fairseq's. If the data were prepared by
+    data_prep, the folder also describes the preparation of the text.
 
     Args:
-        checkpoint: of ``transformer`` or ``transformer_headpruned``, in either form.
-        output: the folder; it must not exist, or be empty.
+        checkpoint: a ``transformer`` or ``transformer_headpruned``, in either form.
+        output: the folder to create; it must be empty if it exists.
         data: the binarised data folder with the dictionaries; default: the one that the checkpoint
             was trained on.
         quantization: one of CTranslate2's types of weights; default: float32.
@@ -128,7 +128,7 @@ def _write(
     pairs: list[Pair],
     reference: list[list[float]],
 ) -> Difference:
-    """Write the model for CTranslate2, over one that is there, and compare its scores."""
+    """Write the model for CTranslate2, replacing an older one, and compare its scores."""
     spec = ctranslate2_spec.make_spec(model)
     try:
         spec.validate()

@@ -1,8 +1,9 @@
-"""From fairseq's Transformer, head-pruned or not, to CTranslate2's.
+"""Convert fairseq's Transformer, head-pruned or not, to CTranslate2's.
 
 CTranslate2 has one number of heads for the encoder and one for the decoder, whose DS and ED share
 it. Layers that keep fewer heads are filled up with heads of zeros, whose outputs are zero. The
-width of a head must be told: the library would divide the model's width by the number of heads.
+spec must state the width of a head: else the library divides the model's width by the number of
+heads.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from fairseq.modules import MultiheadAttention
 from fairseq.modules.sinusoidal_positional_embedding import SinusoidalPositionalEmbedding
 from torch import Tensor
 
-from fairseq_plugin.fitting import HEAD_DIMENSION
+from fairseq_plugin.fitting import HEAD_DIMENSION, NEURON_DIMENSION
 from fairseq_plugin.models.transformer_headpruned import HeadPrunedTransformerModel
-from fairseq_plugin.shape import model_shape
+from fairseq_plugin.shape import complete_plan, layers_present, model_shape, unit_sizes
 from headprune.errors import UsageError
-from headprune.plan import HeadPlan
+from headprune.plan import PruningPlan
 from headprune.surgery import cut, uncut
 
 ACTIVATIONS = {
@@ -41,11 +42,12 @@ ACTIVATIONS = {
 """Activations of feed-forward layers, by fairseq's names."""
 
 
-def plan_of(model: TransformerModel) -> HeadPlan:
-    """The heads that the model keeps."""
+def plan_of(model: TransformerModel) -> PruningPlan:
+    """The units that the model keeps."""
     if isinstance(model, HeadPrunedTransformerModel):
-        return model.head_plan
-    return HeadPlan.full(model_shape(model.args))
+        return model.plan
+    shape = model_shape(model.args)
+    return PruningPlan.full(shape).normalised(shape)
 
 
 def vocabulary(dictionary: Dictionary) -> list[str]:
@@ -57,27 +59,29 @@ def make_spec(model: TransformerModel) -> TransformerSpec:
     """CTranslate2's model with the weights of ``model``, in float32; the two share no memory.
 
     Raises:
-        UsageError: the model has something that CTranslate2's Transformer has not.
+        UsageError: the model has a part that CTranslate2's Transformer does not support.
     """
     _require_expressible(model)
     cfg = model.cfg
-    plan = plan_of(model)
+    plan = complete_plan(plan_of(model), model.args)
+    head_dim = unit_sizes(model.args)
+    layers = {side: _layers(model, side, plan) for side in ("encoder", "decoder")}
     heads = {
         "encoder": max(1, *plan.counts["ES"]),
         "decoder": max(1, *plan.counts["ED"], *plan.counts["DS"]),
     }
     encoder = TransformerEncoderSpec(
-        len(model.encoder.layers),
+        len(layers["encoder"]),
         heads["encoder"],
-        head_dim=model.encoder.layers[0].self_attn.head_dim,
+        head_dim=head_dim["ES"],
         pre_norm=cfg.encoder.normalize_before,
         activation=ACTIVATIONS[cfg.activation_fn],
         layernorm_embedding=cfg.layernorm_embedding,
     )
     decoder = TransformerDecoderSpec(
-        len(model.decoder.layers),
+        len(layers["decoder"]),
         heads["decoder"],
-        head_dim=model.decoder.layers[0].self_attn.head_dim,
+        head_dim=head_dim["DS"],
         pre_norm=cfg.decoder.normalize_before,
         no_final_norm=cfg.no_decoder_final_norm,
         activation=ACTIVATIONS[cfg.activation_fn],
@@ -93,8 +97,9 @@ def make_spec(model: TransformerModel) -> TransformerSpec:
         for norm in ("layernorm_embedding", "layer_norm"):
             if getattr(module, norm) is not None:
                 weights.layer_norm(getattr(stack, norm), f"{name}.{norm}")
-        for layer, (spec, block) in enumerate(zip(stack.layer, module.layers, strict=True)):
-            prefix = f"{name}.layers.{layer}"
+        for spec, (position, layer) in zip(stack.layer, layers[name].items(), strict=True):
+            block = module.layers[position]
+            prefix = f"{name}.layers.{position}"
             component = "ES" if name == "encoder" else "DS"
             weights.attention(
                 spec.self_attention,
@@ -111,9 +116,12 @@ def make_spec(model: TransformerModel) -> TransformerSpec:
                     kept=plan.kept["ED"][layer],
                     stack_heads=heads[name],
                 )
-            weights.linear(spec.ffn.linear_0, f"{prefix}.fc1")
-            weights.linear(spec.ffn.linear_1, f"{prefix}.fc2")
+            component = "EF" if name == "encoder" else "DF"
+            weights.feed_forward(spec.ffn, prefix, kept=plan.kept[component][layer])
             weights.layer_norm(spec.ffn.layer_norm, f"{prefix}.final_layer_norm")
+        for position in range(len(module.layers)):
+            if position not in layers[name]:  # form mask
+                weights.leave_out(f"{name}.layers.{position}.")
     weights.linear(decoder.projection, "decoder.output_projection")
     weights.require_all_taken()
 
@@ -126,11 +134,28 @@ def make_spec(model: TransformerModel) -> TransformerSpec:
     return spec
 
 
+def _layers(model: TransformerModel, side: str, plan: PruningPlan) -> dict[int, int]:
+    """The kept layers: for each module, the number of its layer in the plan.
+
+    Raises:
+        UsageError: there is none.
+    """
+    component = "EL" if side == "encoder" else "DL"
+    form = str(getattr(model.cfg, "head_form", "remove"))
+    present = layers_present(plan, component, form)
+    kept = {
+        position: layer for position, layer in enumerate(present) if plan.kept[component][layer]
+    }
+    if not kept:
+        raise UsageError(f"CTranslate2 needs a layer in the {side}, and all are pruned")
+    return kept
+
+
 def _require_expressible(model: TransformerModel) -> None:
     if type(model) not in (TransformerModel, HeadPrunedTransformerModel):
         raise UsageError(f"CTranslate2 cannot express fairseq's {type(model).__name__}")
     cfg = model.cfg
-    lacks = {
+    unsupported = {
         "--cross-self-attention": cfg.cross_self_attention,
         "--no-cross-attention": cfg.no_cross_attention,
         "--adaptive-softmax-cutoff": cfg.adaptive_softmax_cutoff is not None,
@@ -139,33 +164,65 @@ def _require_expressible(model: TransformerModel) -> None:
         != cfg.decoder.embed_dim,
         f"--activation-fn {cfg.activation_fn}": cfg.activation_fn not in ACTIVATIONS,
     }
-    for option, there in lacks.items():
-        if there:
+    for option, is_used in unsupported.items():
+        if is_used:
             raise UsageError(f"CTranslate2 cannot express a model with {option}")
 
 
 class _Weights:
-    """The weights of a model, and which of them have found a place."""
+    """The weights of a model, with a record of those already converted."""
 
     def __init__(self, model: TransformerModel) -> None:
         self._model = model
         self._state: dict[str, Tensor] = model.state_dict()
-        self._left = {
-            name for name in self._state if not name.endswith((".version", ".kept_heads"))
-        }
+        self._left = {name for name in self._state if not name.endswith(".version")}
 
     def _tensor(self, name: str) -> Tensor:
         self._left.discard(name)
         return self._state[name].detach().float()
 
     def take(self, name: str) -> np.ndarray:
-        """The weight as an array of its own: quantisation works in place."""
+        """A copy of the weight as an array, because quantisation works in place."""
         return self._tensor(name).numpy().copy()
 
     def linear(self, spec: LinearSpec, name: str) -> None:
         spec.weight = self.take(f"{name}.weight")
         if f"{name}.bias" in self._state:
             spec.bias = self.take(f"{name}.bias")
+
+    def feed_forward(self, spec: Any, prefix: str, *, kept: Sequence[int]) -> None:
+        """Both projections of a feed-forward sub-layer, without pruned neurons.
+
+        The library takes a width for each layer.
+        """
+        bias = self._tensor(f"{prefix}.fc2.bias")
+        if kept:
+            parts = {key: self._tensor(f"{prefix}.{key}") for key in NEURON_DIMENSION}
+            neurons = parts["fc1.bias"].numel()
+            if neurons > len(kept):  # form mask
+                parts = {
+                    key: cut(parts[key], kept, units=neurons, dim=dim)
+                    for key, dim in NEURON_DIMENSION.items()
+                }
+        else:
+            # The library needs a neuron, and int16 divides each matrix by its largest entry: none
+            # may be all zeros. Two equal neurons whose outputs cancel each other do.
+            self.leave_out(f"{prefix}.fc1.")
+            self.leave_out(f"{prefix}.fc2.")
+            parts = {
+                "fc1.weight": torch.zeros(2, bias.numel()).index_fill_(1, torch.tensor([0]), 1.0),
+                "fc1.bias": torch.zeros(2),
+                "fc2.weight": torch.zeros(bias.numel(), 2),
+            }
+            parts["fc2.weight"][0] = torch.tensor([1.0, -1.0])
+        spec.linear_0.weight = parts["fc1.weight"].numpy().copy()
+        spec.linear_0.bias = parts["fc1.bias"].numpy().copy()
+        spec.linear_1.weight = parts["fc2.weight"].numpy().copy()
+        spec.linear_1.bias = bias.numpy().copy()
+
+    def leave_out(self, prefix: str) -> None:
+        """Mark the weights with this prefix as done; they belong to pruned units only."""
+        self._left = {name for name in self._left if not name.startswith(prefix)}
 
     def layer_norm(self, spec: LayerNormSpec, name: str) -> None:
         spec.gamma = self.take(f"{name}.weight")
@@ -228,15 +285,15 @@ class _Weights:
         if name in self._state:
             tensor = self._tensor(name)
             if tensor.size(dim) > len(kept) * module.head_dim:  # form mask
-                tensor = cut(tensor, kept, heads=module.num_heads, dim=dim)
+                tensor = cut(tensor, kept, units=module.num_heads, dim=dim)
         else:  # an attention without heads has no such projection
             inputs = {"q": module.embed_dim, "k": module.kdim, "v": module.vdim}[key[0]]
             tensor = torch.zeros((0, inputs) if key.endswith("weight") else (0,))
         places = range(len(kept))
-        return uncut(tensor, places, heads=stack_heads, head_dim=module.head_dim, dim=dim)
+        return uncut(tensor, places, units=stack_heads, unit_size=module.head_dim, dim=dim)
 
     def require_all_taken(self) -> None:
-        """Raise a UsageError if a weight has found no place: the result would compute otherwise."""
+        """Raise a UsageError if a weight was not converted: the outputs would differ."""
         if self._left:
             raise UsageError(
                 f"CTranslate2 cannot express this model: it has no place for {min(self._left)}"

@@ -13,15 +13,15 @@ from omegaconf import open_dict
 def allow_torchrun_without_gpu() -> None:
     """Let fairseq-train run under torchrun on a CPU (``--distributed-backend gloo``).
 
-    fairseq numbers a process's GPU by ``rank % number of GPUs``, which is a division by zero
-    where there is none. Everywhere else its own function stays.
+    fairseq assigns GPUs to processes by ``rank % number of GPUs``, which divides by zero on a
+    machine without one. On other machines fairseq's own function stays.
     """
     if torch.cuda.device_count() == 0:
         utils._infer_torch_distributed_launch_init = _infer_from_environment
 
 
 def _infer_from_environment(cfg: Any) -> None:
-    """What torchrun says of this process, as fairseq's own function reads it."""
+    """Read torchrun's environment variables into the configuration, as fairseq's function does."""
     with open_dict(cfg):
         cfg.distributed_init_method = "env://"
         cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])

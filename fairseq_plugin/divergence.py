@@ -1,4 +1,4 @@
-"""Trainings that diverge end with an error and leave no checkpoint of it."""
+"""Stop trainings that diverge with an error, before a checkpoint is written."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SIGNS = (
     "Minimum loss scale reached",
     "value cannot be converted to type float without overflow",
 )
-"""The beginnings of the messages of fairseq and torch where numbers are not finite."""
+"""Beginnings of the messages of fairseq and torch about numbers that are not finite."""
 
 
 def end_with_an_error() -> None:
-    """Let fairseq's training end with one line where gradients or a validation's loss diverge."""
+    """Let fairseq's training stop with one line when gradients or the validation loss diverge."""
     Trainer.train_step = _with_one_line(Trainer.train_step)
     checkpoint_utils.save_checkpoint = _of_finite_loss(checkpoint_utils.save_checkpoint)
 

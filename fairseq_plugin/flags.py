@@ -1,10 +1,12 @@
-"""fairseq's flags, checked by its own parsers before anything runs with them.
+"""Early checks of fairseq's flags with fairseq's own parsers.
 
     python -m fairseq_plugin.flags < flags.json
 
-reads a JSON list of objects with `program` and `flags`, and writes a JSON list with one message for
-each; null where the flags are good. Importing fairseq takes seconds, a process of its own keeps it
-out of programs that have no other use for it.
+reads a JSON list of questions and writes a JSON list of answers. A question is an object with
+`flags` and with `check`: `train` or `generate` for the program that the flags are for, `shape` for
+the model's options of fairseq-train alone. An answer has `mistake`, a message or null where the
+flags are good, and for `shape` the heads of each layer by component. Importing fairseq takes
+seconds, a process of its own keeps it out of programs that have no other use for it.
 """
 
 from __future__ import annotations
@@ -16,27 +18,46 @@ import json
 import logging
 import re
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from headprune.components import HEADS
 from headprune.errors import UsageError
 
 PROGRAMS = ("train", "generate")
 
 
-def check_flags(program: str, flags: Sequence[str]) -> None:
+def architecture_shape(flags: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The heads of each layer of the unpruned model that fairseq-train's flags describe.
+
+    Raises:
+        UsageError: fairseq would refuse a flag.
+    """
+    from fairseq_plugin.shape import model_shape
+
+    shape = model_shape(check_flags("train", flags))
+    return {component: shape[component] for component in HEADS if component in shape}
+
+
+def check_flags(program: str, flags: Sequence[str]) -> Namespace:
     """Raise a UsageError where `fairseq-train` or `fairseq-generate` would refuse the flags.
 
-    Nothing is read that the flags name, no data and no model.
+    Nothing is read that the flags name, no data and no model. Shares of the training (see
+    ``fairseq_plugin.schedule``) are allowed.
 
     Args:
         program: `train` or `generate`.
         flags: without the data folder and `--user-dir`.
+
+    Returns:
+        The options, those of the model among them.
     """
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    from fairseq_plugin.schedule import placeholders
 
     parsers: dict[str, Callable[[], ArgumentParser]] = {
         "train": options.get_training_parser,
@@ -45,11 +66,13 @@ def check_flags(program: str, flags: Sequence[str]) -> None:
     parser = parsers[program]()
     parser.error = _refuse  # type: ignore[method-assign]
     plugin = ["--user-dir", str(Path(__file__).parent)]
+    given = ["data", *plugin, *placeholders(flags)]
     silence = io.StringIO()
     try:
         with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
-            args = options.parse_args_and_arch(parser, input_args=["data", *plugin, *flags])
+            args: Namespace = options.parse_args_and_arch(parser, input_args=given)
             convert_namespace_to_omegaconf(args)
+            return args
     except UsageError as problem:
         raise UsageError(f"fairseq-{program}: {_in_short(str(problem), parser)}") from None
     except SystemExit:
@@ -65,7 +88,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _in_short(message: str, parser: ArgumentParser) -> str:
-    """The parser's message without a long list of choices, with the choice of a like name."""
+    """Add the most similar choice to the parser's message, and drop long lists of choices."""
     known: Sequence[str] = ()
     if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
         known = [flag for action in parser._actions for flag in action.option_strings]
@@ -77,20 +100,22 @@ def _in_short(message: str, parser: ArgumentParser) -> str:
     return f"{message}; did you mean {close[0]}?" if close else message
 
 
-def _message(program: str, flags: Sequence[str]) -> str | None:
+def _answer(check: str, flags: Sequence[str]) -> dict[str, Any]:
     try:
-        check_flags(program, flags)
+        if check == "shape":
+            return {"mistake": None, "shape": architecture_shape(flags)}
+        check_flags(check, flags)
     except UsageError as problem:
-        return str(problem)
-    return None
+        return {"mistake": str(problem)}
+    return {"mistake": None}
 
 
 def _main() -> None:
     logging.disable()
-    asked = json.load(sys.stdin)
+    questions = json.load(sys.stdin)
     with contextlib.redirect_stdout(sys.stderr):
-        messages = [_message(one["program"], one["flags"]) for one in asked]
-    json.dump(messages, sys.stdout)
+        answers = [_answer(each["check"], each["flags"]) for each in questions]
+    json.dump(answers, sys.stdout)
 
 
 if __name__ == "__main__":

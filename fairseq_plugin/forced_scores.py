@@ -78,7 +78,7 @@ def _random_pairs(task: Any, *, number: int, longest: int) -> list[Pair]:
 
 @torch.no_grad()
 def fairseq_scores(model: TransformerModel, pairs: Sequence[Pair]) -> list[list[float]]:
-    """The log-probability of each target token, </s> included, given those before it."""
+    """The log-probability of each target token and </s>, given the preceding tokens."""
     dictionary = model.decoder.dictionary
     scores: list[list[float]] = [[] for _ in pairs]
     samples = [
@@ -100,10 +100,10 @@ def fairseq_scores(model: TransformerModel, pairs: Sequence[Pair]) -> list[list[
 def ctranslate2_scores(
     folder: Path, model: TransformerModel, pairs: Sequence[Pair]
 ) -> list[list[float]]:
-    """The same by the model in ``folder``, on the CPU.
+    """The log-probabilities by the CTranslate2 model in ``folder``, on the CPU.
 
     Args:
-        model: fairseq's, for its dictionaries.
+        model: the fairseq model, for its dictionaries.
     """
     level = ctranslate2.get_log_level()
     ctranslate2.set_log_level(logging.ERROR)  # a CPU computes with float16 weights in float32
@@ -121,9 +121,11 @@ def ctranslate2_scores(
 
 
 def _tokens(numbers: Tensor, symbols: list[str], eos: int) -> list[str]:
-    """Without </s> at the end, which CTranslate2 adds itself."""
-    found = numbers.tolist()
-    return [symbols[number] for number in (found[:-1] if found[-1] == eos else found)]
+    """Remove </s> at the end, as CTranslate2 adds it."""
+    token_numbers = numbers.tolist()
+    if token_numbers[-1] == eos:
+        token_numbers = token_numbers[:-1]
+    return [symbols[number] for number in token_numbers]
 
 
 @dataclass(frozen=True)
@@ -135,12 +137,12 @@ class Difference:
 
     @classmethod
     def between(cls, one: list[list[float]], other: list[list[float]]) -> Difference:
-        """Raises a ValueError where the two are not of the same tokens."""
+        """Compute the differences; raises a ValueError if the tokens differ."""
         differences = torch.tensor(
             [
                 abs(a - b)
-                for mine, theirs in zip(one, other, strict=True)
-                for a, b in zip(mine, theirs, strict=True)
+                for one_sentence, other_sentence in zip(one, other, strict=True)
+                for a, b in zip(one_sentence, other_sentence, strict=True)
             ]
         )
         # A NaN is a difference, and not one that any comparison finds.

@@ -1,39 +1,38 @@
-"""Layers to keep: ``--encoder-layers-to-keep`` and ``--decoder-layers-to-keep``.
+"""Layers to keep: ``--encoder-layers-kept``, ``--decoder-layers-kept`` and fairseq's options.
 
-fairseq reads them as model overrides only. Here they also serve training: the layers are taken
-when the model is built and when full weights are loaded, and the checkpoint is one of the smaller
-model.
+fairseq reads its own, ``--encoder-layers-to-keep`` and ``--decoder-layers-to-keep``, as model
+overrides only. Here they mean the same as ours, and serve training too.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
 from typing import Any
-
-from torch import Tensor
 
 from headprune.errors import UsageError
 
 SIDES = ("encoder", "decoder")
-_LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.*)")
 
 
 def layers_to_keep(args: Any, side: str) -> tuple[int, ...] | None:
-    """The numbers of the layers that the options keep of a side, sorted; None for all.
+    """The sorted numbers of encoder or decoder layers that the options keep; None for all.
 
     Raises:
-        UsageError: not numbers, or not of layers that the model has.
+        UsageError: invalid numbers, or layers that the model does not have.
     """
-    given = getattr(args, f"{side}_layers_to_keep", None)
-    if given is None or given == "" or given == []:
+    names = (f"{side}_layers_kept", f"{side}_layers_to_keep")
+    values = {name: getattr(args, name, None) for name in names}
+    given = {name: value for name, value in values.items() if value not in ("", [], None)}
+    if not given:
         return None
-    flag = f"--{side}-layers-to-keep"
-    numbers = given.split(",") if isinstance(given, str) else given
+    if len(given) == 2:
+        raise UsageError(f"give {_flag(names[0])} or {_flag(names[1])}, not both")
+    ((name, value),) = given.items()
+    flag = _flag(name)
+    numbers = value.split(",") if isinstance(value, str) else value
     try:
         kept = sorted({int(n) for n in ([numbers] if isinstance(numbers, int) else numbers)})
     except (TypeError, ValueError):
-        raise UsageError(f"{flag}: {given!r}; give numbers with commas, 0,2,4") from None
+        raise UsageError(f"{flag}: {value!r}; give numbers with commas, 0,2,4") from None
     depth = getattr(args, f"{side}_layers")
     for number in kept:
         if not 0 <= number < depth:
@@ -41,31 +40,5 @@ def layers_to_keep(args: Any, side: str) -> tuple[int, ...] | None:
     return tuple(kept)
 
 
-def keep_layers(
-    state: Mapping[str, Tensor], kept: Mapping[str, Sequence[int] | None]
-) -> dict[str, Tensor]:
-    """The weights without the other layers, the kept ones renumbered from 0.
-
-    Weights of a side that has no more layers than are kept stay as they are: they were renumbered
-    before, in the checkpoint of an interrupted training.
-
-    Args:
-        state: a checkpoint's weights by name.
-        kept: the layers to keep of each side; None for all.
-    """
-    places = {name: match for name in state if (match := _LAYER.match(name))}
-    depths = {
-        side: 1 + max((int(m[2]) for m in places.values() if m[1] == side), default=-1)
-        for side in SIDES
-    }
-    result = {}
-    for name, tensor in state.items():
-        if (match := places.get(name)) is not None:
-            side, number, rest = match[1], int(match[2]), match[3]
-            layers = kept.get(side)
-            if layers is not None and depths[side] > len(layers):
-                if number not in layers:
-                    continue
-                name = f"{side}.layers.{list(layers).index(number)}.{rest}"
-        result[name] = tensor
-    return result
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -23,7 +23,7 @@ from headprune.errors import DataError, HeadpruneError, UsageError
 
 @contextmanager
 def fairseq_silent() -> Iterator[None]:
-    """Without what fairseq logs; its errors come as exceptions too."""
+    """Suppress fairseq's log messages; errors are raised as exceptions anyway."""
     logging.disable()
     try:
         yield
@@ -32,19 +32,19 @@ def fairseq_silent() -> Iterator[None]:
 
 
 def load_model(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, Any]:
-    """The model in float32, evaluating, and its task with the dictionaries of ``data``.
+    """Load the model in float32 and evaluation mode, and its task with the data's dictionaries.
 
     Raises:
         UsageError: a model of another task than translation, or data of unknown languages.
-        DataError: no dictionaries there, or such as do not fit.
+        DataError: the dictionaries are missing or do not fit.
     """
     options = _task_options(checkpoint)
     if not (options.get("source_lang") and options.get("target_lang")):
         _require_languages(data)
     try:
         models, _, task = load_model_ensemble_and_task(
-            [checkpoint.path],
-            state=_state_with(checkpoint, data=str(data), eval_bleu=False, autocast="none"),
+            [str(checkpoint.path)],
+            state=state_with(checkpoint, data=str(data), eval_bleu=False, autocast="none"),
         )
     except FileNotFoundError as error:
         raise DataError(f"{data}: no dictionary of the model's languages ({error})") from None
@@ -65,8 +65,8 @@ def load_split(
     """Sentence pairs of a split of the task's data.
 
     Args:
-        data: the binarised data folder, to begin error messages with.
-        choose: given the number of pairs, the places of those to read.
+        data: the binarised data folder, for error messages.
+        choose: function from the number of pairs to the indices of those to read.
 
     Raises:
         FileNotFoundError: there is no such split.
@@ -111,24 +111,39 @@ def trained_on(checkpoint: Checkpoint) -> Path:
     return data
 
 
+def languages_of(checkpoint: Checkpoint, data: Path) -> tuple[str, str]:
+    """The source and target language in the model's options, or else in the data's file names.
+
+    Raises:
+        UsageError: a model of another task than translation, or data of unknown languages.
+    """
+    options = _task_options(checkpoint)
+    source, target = options.get("source_lang"), options.get("target_lang")
+    if source and target:
+        return str(source), str(target)
+    _require_languages(data)
+    source, target = infer_language_pair(str(data))
+    return str(source), str(target)
+
+
 def _task_options(checkpoint: Checkpoint) -> dict[str, Any]:
     """The options of the task that the checkpoint was trained for."""
     cfg, args = checkpoint.state.get("cfg"), checkpoint.state.get("args")
     task = cfg.get("task") if isinstance(cfg, dict) else None
     options = task if task is not None else args
-    found = vars(options) if isinstance(options, Namespace) else options
-    if not isinstance(found, dict):
-        found = {}
-    name = found.get("task") or found.get("_name")
+    values = vars(options) if isinstance(options, Namespace) else options
+    if not isinstance(values, dict):
+        values = {}
+    name = values.get("task") or values.get("_name")
     if name != "translation":
         raise UsageError(
             f"{checkpoint.path}: a model of the task {name}; give one of the task translation"
         )
-    return found
+    return values
 
 
 def _require_languages(data: Path) -> None:
-    """Raise a UsageError unless the names of the data's files tell the pair of languages."""
+    """Raise a UsageError unless the names of the data's files contain the languages."""
     if not data.is_dir() or None in infer_language_pair(str(data)):
         raise UsageError(
             f"{data}: the checkpoint does not name its languages, and no file here does, as "
@@ -136,8 +151,8 @@ def _require_languages(data: Path) -> None:
         )
 
 
-def _state_with(checkpoint: Checkpoint, **options: Any) -> dict[str, Any]:
-    """The checkpoint's content with other options, as fairseq has it after reading the file."""
+def state_with(checkpoint: Checkpoint, **options: Any) -> dict[str, Any]:
+    """The content of the checkpoint with other options, in the form after fairseq's loading."""
     state = {**checkpoint.state, "model": dict(checkpoint.state["model"])}
     if isinstance(state.get("args"), Namespace):
         state["args"] = Namespace(**{**vars(state["args"]), **options})

@@ -1,19 +1,20 @@
-"""Trainings that are resumed after an interruption and end with the same weights as without one.
+"""Exact resumption: an interrupted training ends with the same weights as an uninterrupted one.
 
-fairseq's checkpoints hold weights, the optimizer, the number of updates (from which it seeds
-dropout) and the position in the epoch. Five things are missing, and are added here:
+fairseq's checkpoints contain the weights, the optimizer's state, the number of updates (from which
+dropout is seeded) and the position in the epoch. They lack five things, which are added here:
 
-- **The order of sentences.** Batches are made once, in the order that a seed and the first epoch
-  give, and every epoch shuffles the same batches. A resumed training makes them from the epoch
-  that it resumes in, so it gets others. Here they are always made from epoch 1.
-- **Whether batches are shuffled**, with ``--curriculum``: the first epoch of a process decided it
-  for all that followed. Here each epoch does, as the flag's help says.
-- **The end of the epoch.** A checkpoint is saved before the learning-rate scheduler sees the
-  epoch's validation loss, which a resumed training does not show it again.
-- **Counters**: of validations without improvement (``--patience``), of the scheduler
-  ``reduce_lr_on_plateau`` and of the loss scale in half precision.
-- **The end of the training.** With ``--max-update`` or ``--patience`` reached, a training that is
-  started again makes another update, or trains another epoch.
+- **The order of sentences.** fairseq forms the batches once, in an order that follows from the seed
+  and the number of the first epoch, and every epoch shuffles the same batches. A resumed training
+  would form other batches, from the number of the epoch that it resumes in. Here the batches are
+  always those of epoch 1.
+- **Shuffling** with ``--curriculum``: in fairseq the first epoch of a process decides for all later
+  epochs whether batches are shuffled. Here each epoch decides, as the flag's help says.
+- **The end of an epoch.** A checkpoint is saved before the learning-rate scheduler receives the
+  validation loss of the epoch, and a resumed training does not pass it on later.
+- **Counters**: validations without improvement (``--patience``), the counters of the scheduler
+  ``reduce_lr_on_plateau`` and those of the loss scale in half precision.
+- **The end of the training.** When ``--max-update`` or ``--patience`` has been reached, fairseq
+  makes another update, or trains another epoch, if it is started again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _LOSS_SCALE_COUNTERS = (
 
 
 def resume_exactly() -> None:
-    """Let fairseq's trainer save and restore what its checkpoints lack."""
+    """Let fairseq's trainer save and restore the state that its checkpoints lack."""
     Trainer.get_train_iterator = _with_batches_of_the_first_epoch(Trainer.get_train_iterator)
     EpochBatchIterator._get_iterator_for_epoch = _shuffling_as_asked(
         EpochBatchIterator._get_iterator_for_epoch
@@ -69,7 +70,7 @@ def _with_batches_of_the_first_epoch(get_train_iterator: Any) -> Any:
         iterator = get_train_iterator(self, 1, **options)
         if not self.task.can_reuse_epoch_itr(self.task.dataset(self.cfg.dataset.train_subset)):
             iterator = get_train_iterator(self, epoch, load_dataset=False, **options)
-        return iterator  # whose epoch the caller sets
+        return iterator  # the caller sets its epoch
 
     return get
 
@@ -77,7 +78,7 @@ def _with_batches_of_the_first_epoch(get_train_iterator: Any) -> Any:
 def _shuffling_as_asked(get_iterator_for_epoch: Any) -> Any:
     @wraps(get_iterator_for_epoch)
     def get(self: EpochBatchIterator, epoch: int, shuffle: bool, **options: Any) -> Any:
-        if self.dataloader is not None:  # it is used again, with its sampler
+        if self.dataloader is not None:  # it is reused with its sampler
             self.epoch_batch_sampler.shuffle = shuffle
         return get_iterator_for_epoch(self, epoch, shuffle, **options)
 
@@ -102,7 +103,7 @@ def _restoring(load_checkpoint: Any) -> Any:
     @wraps(load_checkpoint)
     def load(cfg: Any, trainer: Trainer, **options: Any) -> tuple[Any, Any]:
         extra_state, epoch_iterator = load_checkpoint(cfg, trainer, **options)
-        # Without updates the optimizer was not restored: this is a new training, or flags reset it.
+        # With 0 updates the optimizer was not restored: the training is new, or flags reset it.
         if extra_state is not None and trainer.get_num_updates() > 0:
             counters = extra_state.get(_KEY, {})
             _set_loss_scale_counters(trainer, counters.get("loss_scale", {}))
@@ -130,7 +131,7 @@ def _has_ended(trainer: Trainer) -> bool:
 
 
 def _train_no_further() -> None:
-    """Let the next call of the program's ``train``, which trains for an epoch, tell it to end."""
+    """Replace the program's function ``train``, which trains an epoch, by one that ends it."""
     program = _training_program()
     if program is None:
         return
@@ -144,16 +145,16 @@ def _train_no_further() -> None:
 
 
 def _early_stopping() -> dict[str, Any]:
-    """The state that fairseq-train keeps of its validations, with ``--patience``."""
+    """Return fairseq-train's state of early stopping (``--patience``)."""
     program = _training_program()
     return {} if program is None else vars(program.should_stop_early)
 
 
 def _training_program() -> Any:
-    """The module of fairseq-train; None in a program of another kind."""
-    main = sys.modules["__main__"]  # with python -m fairseq_cli.train
-    known = main if hasattr(main, "should_stop_early") else None
-    return known or sys.modules.get("fairseq_cli.train")
+    """Return the module of fairseq-train; None in other programs."""
+    main = sys.modules["__main__"]  # started as python -m fairseq_cli.train
+    program = main if hasattr(main, "should_stop_early") else None
+    return program or sys.modules.get("fairseq_cli.train")
 
 
 def _plateau_counters(trainer: Trainer) -> dict[str, int]:
@@ -180,7 +181,7 @@ def _set_loss_scale_counters(trainer: Trainer, counters: dict[str, Any]) -> None
 
 
 def _whole_copies(copy: Any) -> Any:
-    """Copy under another name and rename: a kill leaves no checkpoint_last.pt that is cut short."""
+    """Copy to a temporary file and rename it, so that checkpoint_last.pt is never incomplete."""
 
     @wraps(copy)
     def whole_copy(source: str, target: str, overwrite: bool = False) -> Any:

@@ -1,7 +1,8 @@
-"""Types that fairseq puts into its checkpoints, for torch's ``weights_only`` loading.
+"""Types in fairseq's checkpoints that torch's ``weights_only`` loading has to accept.
 
-From torch 2.6 on, torch.load refuses every type that is not known to be harmless, and fairseq's
-own checkpoints hold such types. Naming them keeps the protection: a checkpoint is untrusted input.
+Since torch 2.6, torch.load refuses types that are not registered as harmless, and fairseq's own
+checkpoints contain some. Registering them keeps the protection for everything else: a checkpoint
+is untrusted input.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 
 def allow() -> None:
     """Let torch.load read the arguments and meters that fairseq saves beside the weights."""
-    # These two moved between NumPy's versions; the pickles themselves know where they are.
+    # The module of these two functions differs between versions of NumPy; pickles name it.
     array: Any = np.ndarray(0).__reduce__()[0]
     number: Any = np.float64(0).__reduce__()[0]
     torch.serialization.add_safe_globals(

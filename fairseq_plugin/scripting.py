@@ -1,8 +1,8 @@
 """TorchScript (``torch.jit.script``) of models with pruned heads.
 
-TorchScript compiles a subset of Python that fairseq's own classes keep to, and the faster ones of
-this plugin do not. So what is compiled is a copy of the model that consists of fairseq's classes,
-with the pruned heads' weights removed, and computes the same, in float32 with ``--autocast`` too.
+TorchScript compiles a subset of Python. fairseq's classes keep to it, the faster classes of this
+plugin do not. A copy of the model that consists of fairseq's classes is therefore compiled. The
+weights of pruned heads are removed from it too, and it computes the same, always in float32.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from torch import nn
 
 
 class Scriptable:
-    """A module that TorchScript compiles as one of a class of fairseq's or PyTorch's.
+    """A module that TorchScript compiles as an instance of a class of fairseq or PyTorch.
 
     Attributes:
-        stock_class: the class that it is compiled as.
+        stock_class: this class.
     """
 
     stock_class: ClassVar[type[nn.Module]]
 
     def __prepare_scriptable__(self) -> Any:
-        """The module to compile in place of this one; torch.jit.script asks for it."""
+        """Return the module to compile in place of this one; called by torch.jit.script."""
         stock = copy.deepcopy(self)
         for module in list(stock.modules()):  # type: ignore[attr-defined]
             if isinstance(module, Scriptable):
@@ -31,5 +31,5 @@ class Scriptable:
         return stock
 
     def become_stock(self) -> None:
-        """Turn this module, but not the modules inside, into one of ``stock_class``."""
+        """Turn this module, but not its submodules, into an instance of ``stock_class``."""
         self.__class__ = self.stock_class  # type: ignore[assignment]

@@ -1,21 +1,58 @@
-"""How many heads a fairseq model has, by its options."""
+"""The units of a fairseq model by its options, and the modules that they belong to."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from headprune.components import layers_of
+from headprune.plan import PruningPlan
 
 ATTENTIONS = {
     "ES": ("encoder", "self_attn"),
     "ED": ("decoder", "encoder_attn"),
     "DS": ("decoder", "self_attn"),
 }
-"""For each component, the side of the model and the module of its attentions."""
+"""For each component of heads, the side of the model and the module of its attentions."""
 
 
 def model_shape(args: Any) -> dict[str, tuple[int, ...]]:
-    """The heads of each layer of the unpruned model that ``args`` describe."""
-    encoder = (args.encoder_attention_heads,) * args.encoder_layers
-    decoder = (args.decoder_attention_heads,) * args.decoder_layers
+    """The units of each layer of the unpruned model that ``args`` describe."""
+    encoder, decoder = args.encoder_layers, args.decoder_layers
+    shape = {
+        "ES": (args.encoder_attention_heads,) * encoder,
+        "ED": (args.decoder_attention_heads,) * decoder,
+        "DS": (args.decoder_attention_heads,) * decoder,
+        "EF": (args.encoder_ffn_embed_dim,) * encoder,
+        "DF": (args.decoder_ffn_embed_dim,) * decoder,
+        "EL": (1,) * encoder,
+        "DL": (1,) * decoder,
+    }
     if getattr(args, "no_cross_attention", False):
-        return {"ES": encoder, "DS": decoder}
-    return {"ES": encoder, "ED": decoder, "DS": decoder}
+        del shape["ED"]
+    return shape
+
+
+def complete_plan(plan: PruningPlan, args: Any) -> PruningPlan:
+    """A model's plan with all components of the model; dropped layers keep no unit."""
+    return plan.completed(model_shape(args)).without_units_of_dropped_layers()
+
+
+def unit_sizes(args: Any) -> dict[str, int]:
+    """The number of rows or columns of one unit in each component: the width of a head, or 1."""
+    encoder = args.encoder_embed_dim // args.encoder_attention_heads
+    decoder = args.decoder_embed_dim // args.decoder_attention_heads
+    return {"ES": encoder, "ED": decoder, "DS": decoder, "EF": 1, "DF": 1}
+
+
+def layers_present(plan: PruningPlan, component: str, form: str | None) -> tuple[int, ...]:
+    """The numbers of the layers that a model has, in the order of its modules.
+
+    Args:
+        plan: the plan of the model.
+        component: any component of the encoder or decoder that is in the plan.
+        form: the form of the model; in form ``mask`` the model has and computes dropped layers.
+    """
+    kept = plan.kept.get(layers_of(component))
+    if kept is None or form == "mask":
+        return tuple(range(len(plan.units[component])))
+    return tuple(layer for layer, units in enumerate(kept) if units)

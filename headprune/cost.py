@@ -1,10 +1,12 @@
-"""What heads cost: parameters, and floating-point operations of one forward pass."""
+"""The cost of units: parameters, and floating-point operations of one forward pass."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from headprune.plan import HeadPlan
+from headprune.components import HEADS, LAYERS, layers_of, side_of
+from headprune.plan import PruningPlan, Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,26 +35,71 @@ def head_parameters(component: str, sizes: Sizes) -> int:
     return d * (query + 2 * key + query) + 3 * d
 
 
-def attention_parameters(plan: HeadPlan, sizes: Sizes) -> int:
-    """Parameters of all attention that ``plan`` leaves, the output projections' biases included.
+def neuron_parameters(component: str, sizes: Sizes) -> int:
+    """Parameters of one neuron: its row of W_1 and bias, its column of W_2."""
+    return 2 * _width(component, sizes) + 1
+
+
+def attention_parameters(plan: PruningPlan, sizes: Sizes) -> int:
+    """Parameters of all attention that ``plan`` keeps, the output projections' biases included.
 
     An attention without heads keeps that bias alone.
     """
     return sum(
-        sum(counts) * head_parameters(component, sizes) + len(counts) * _widths(component, sizes)[0]
+        sum(counts) * head_parameters(component, sizes) + len(counts) * _width(component, sizes)
         for component, counts in plan.counts.items()
+        if component in HEADS
     )
 
 
-def pruned_parameters(plan: HeadPlan, sizes: Sizes) -> int:
-    """How many parameters the model loses by ``plan``; exact for any model of these widths."""
-    return attention_parameters(HeadPlan.full(plan.heads), sizes) - attention_parameters(
-        plan, sizes
-    )
+def prunable_parameters(plan: PruningPlan, sizes: Sizes) -> int:
+    """Parameters, after pruning, of the sub-layers and layers that ``plan`` decides on.
+
+    Sub-layers without units keep the bias of their output projection. With a plan that decides on
+    layers, everything in them counts, layer norms too, and nothing of dropped ones.
+    """
+    plan = _completed(plan, sizes).without_units_of_dropped_layers()
+    total = 0
+    for component, counts in plan.counts.items():
+        width = _width(component, sizes)
+        if component in LAYERS:
+            norms = 3 if "ED" in plan.counts and side_of(component) == "decoder" else 2
+            total += sum(counts) * norms * 2 * width
+            continue
+        unit = (head_parameters if component in HEADS else neuron_parameters)(component, sizes)
+        layers = plan.counts.get(layers_of(component), (1,) * len(counts))
+        total += sum(counts) * unit + sum(layers) * width
+    return total
+
+
+def pruned_parameters(plan: PruningPlan, sizes: Sizes) -> int:
+    """The number of parameters that the model loses by ``plan``.
+
+    Exact for models of these widths with plain feed-forward layers and biases everywhere.
+    """
+    full = PruningPlan.full(plan.units)
+    return prunable_parameters(full, sizes) - prunable_parameters(plan, sizes)
+
+
+def unit_cost(measure: str, *, sizes: Sizes, shape: Shape) -> Callable[[PruningPlan], int]:
+    """Return a function that computes the cost of the units that a plan for ``shape`` keeps.
+
+    Parameters that no plan prunes, such as embeddings and the biases of output projections, are
+    not counted.
+
+    Args:
+        measure: ``parameters`` or ``flops``, of a forward pass over 30 tokens.
+        sizes: the sizes of the model.
+        shape: the units of the components to prune.
+    """
+    count = {"parameters": prunable_parameters, "flops": forward_flops}[measure]
+    empty = {name: [()] * len(layers) for name, layers in shape.items()}
+    least = count(PruningPlan(kept=empty, units=shape), sizes)
+    return lambda plan: count(plan, sizes) - least
 
 
 def forward_flops(
-    plan: HeadPlan, sizes: Sizes, *, source: int = 30, target: int = 30, beam: int = 1
+    plan: PruningPlan, sizes: Sizes, *, source: int = 30, target: int = 30, beam: int = 1
 ) -> int:
     """Floating-point operations of one forward pass over a sentence pair, teacher-forced.
 
@@ -60,7 +107,8 @@ def forward_flops(
     weighted sums of attention, feed-forward layers and the output projection. Embeddings,
     softmax and normalisation are left out, as is usual. The ratio of two plans is thus what the
     products saved give alone: softmax and masks, over B x H x T x T, shrink with the heads as well,
-    so that measured speed can lie a little above it.
+    so that measured speed can lie a little above it. All neurons count of components that the plan
+    does not name.
 
     Args:
         source, target: lengths in tokens. A plan without decoder components uses ``source`` only.
@@ -73,20 +121,52 @@ def forward_flops(
         "ED": (written, source, source),
         "DS": (written, written, target),
     }
+    plan = plan.without_units_of_dropped_layers()
     total = 0
     for component, counts in plan.counts.items():
-        query, key, d = _widths(component, sizes)
-        t, s, seen = lengths[component]
-        one_head = t * query * d + 2 * s * key * d + 2 * t * seen * d + t * d * query
-        total += sum(counts) * one_head
-    if "ES" in plan.counts:
-        layers = len(plan.counts["ES"])
-        total += 2 * layers * source * sizes.encoder_width * sizes.encoder_feed_forward
-    if "DS" in plan.counts:
-        layers = len(plan.counts["DS"])
-        total += 2 * layers * written * sizes.decoder_width * sizes.decoder_feed_forward
+        if component in HEADS:
+            query, key, d = _widths(component, sizes)
+            t, s, seen = lengths[component]
+            one_head = t * query * d + 2 * s * key * d + 2 * t * seen * d + t * d * query
+            total += sum(counts) * one_head
+    for component, attention, length in (("EF", "ES", source), ("DF", "DS", written)):
+        neurons = _neurons(plan, component, attention, sizes)
+        total += 2 * neurons * length * _width(component, sizes)
+    if any(component in plan.counts for component in ("DS", "DF", "DL")):
         total += written * sizes.decoder_width * sizes.vocabulary
     return 2 * total
+
+
+def _neurons(plan: PruningPlan, component: str, attention: str, sizes: Sizes) -> int:
+    """The number of neurons of a stack; a plan that does not decide on them keeps them all."""
+    if component in plan.counts:
+        return sum(plan.counts[component])
+    width = sizes.encoder_feed_forward if component == "EF" else sizes.decoder_feed_forward
+    layers = plan.counts.get(layers_of(component))
+    if layers is None:
+        return len(plan.counts.get(attention, ())) * width
+    return sum(layers) * width
+
+
+def _completed(plan: PruningPlan, sizes: Sizes) -> PruningPlan:
+    """The plan with all units of the sub-layers in the layers that it decides on."""
+    shape: dict[str, tuple[int, ...]] = {}
+    for component in LAYERS:
+        if component not in plan.units:
+            continue
+        depth = len(plan.units[component])
+        if component == "EL":
+            shape |= {"ES": (sizes.encoder_width // sizes.encoder_head_dim,) * depth}
+            shape |= {"EF": (sizes.encoder_feed_forward,) * depth}
+        else:
+            shape |= {"DS": (sizes.decoder_width // sizes.decoder_head_dim,) * depth}
+            shape |= {"DF": (sizes.decoder_feed_forward,) * depth}
+    return plan.completed(shape) if shape else plan
+
+
+def _width(component: str, sizes: Sizes) -> int:
+    """C, the width of the hidden states that a component's sub-layers read and write."""
+    return sizes.encoder_width if side_of(component) == "encoder" else sizes.decoder_width
 
 
 def _widths(component: str, sizes: Sizes) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: one clear line, and the exit status of a command."""
+"""Errors that the user can correct: each has a one-line message and an exit status."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from contextlib import contextmanager
 
 
 class HeadpruneError(Exception):
-    """A mistake in what the user gave. Commands print it as one line, without a traceback."""
+    """An error in the user's input. Commands print its one-line message without a traceback."""
 
     exit_status = 1
 
     def __init__(self, message: str) -> None:
-        # What the user gave is quoted in messages, and may hold line breaks.
+        # Messages quote the user's input, which may contain line breaks.
         super().__init__(" ".join(message.splitlines()))
 
 
 class UsageError(HeadpruneError, ValueError):
-    """Options or arguments that make no sense together (exit status 2)."""
+    """Invalid or contradictory options or arguments (exit status 2)."""
 
     exit_status = 2
 
 
 class DataError(HeadpruneError):
-    """A file that is broken, or does not fit the others (exit status 1)."""
+    """A file that is damaged, or does not match other files (exit status 1)."""
 
     exit_status = 1
 
 
 @contextmanager
 def needing(what: str, *, install: str = "see the README, Install") -> Iterator[None]:
-    """A context for imports that may fail; ``what`` says who needs what.
+    """Turn a failing import into a UsageError that begins with ``what``.
 
     Raises:
-        UsageError: an import failed; the message says how to ``install`` what is missing.
+        UsageError: an import failed; the message says how to ``install`` the missing package.
     """
     try:
         yield

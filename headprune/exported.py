@@ -1,4 +1,4 @@
-"""headprune.json: what a folder exported to CTranslate2 holds, and how to treat text for it."""
+"""headprune.json, which describes a folder exported to CTranslate2."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _FORMAT = "headprune.ctranslate2"
 _VERSION = 1
 
 _LONGEST = 10**6
-"""Tokens, above every model's positions."""
+"""Upper limit in tokens, above the number of positions of every model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedModel:
-    """What is known of an exported translation model.
+    """Description of an exported translation model.
 
     Attributes:
-        source_lang, target_lang: codes such as ``de``.
-        max_source, max_target: the longest sentences, in tokens, the end token included.
-        plan: the kept heads, as ``HeadPlan`` writes them in JSON.
-        quantization: CTranslate2's name for the type of the weights.
-        text: how raw text becomes tokens and tokens become text: ``tokenizer``, ``bpe`` and the
-            name of the sub-words' ``file`` in the folder; None where nothing is known.
-        check: how the scores were compared with fairseq's, and the differences found.
+        source_lang, target_lang: language codes such as ``de``.
+        max_source, max_target: lengths of the longest sentences in tokens, with the end token.
+        plan: the pruning plan as JSON values.
+        quantization: CTranslate2's name for the data type of the weights.
+        text: the text processing: ``tokenizer``, ``bpe`` and the name of the sub-word ``file`` in
+            the folder; None if it is not known.
+        check: description of the comparison with fairseq's scores, with the measured differences.
     """
 
     source_lang: str
@@ -62,7 +62,9 @@ class ExportedModel:
             )
         content = json_object(path)
         if content.pop("format", None) != _FORMAT:
-            raise DataError(f'{path}: not of an exported model (no "format": "{_FORMAT}")')
+            raise DataError(
+                f'{path}: does not describe an exported model (no "format": "{_FORMAT}")'
+            )
         if (version := content.pop("version", None)) != _VERSION:
             raise DataError(f"{path}: version {version!r}, this headprune reads {_VERSION}")
         known = known_values(cls, content, source=f"{path}: not as headprune writes it")
@@ -76,7 +78,7 @@ class ExportedModel:
 
 
 def _check_text(text: dict[str, str | None], path: Path) -> None:
-    """Check that the sub-words' file is one of the model's folder, which others wrote."""
+    """Check that the sub-word file lies inside the folder; headprune.json is untrusted input."""
     name = text.get("file")
     if set(text) != {"tokenizer", "bpe", "file"} or name is None:
         raise DataError(f"{path}: not as headprune writes it: text names no file")

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Write files completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TORCH_COULD_NOT_WRITE = re.compile(r"PytorchStreamWriter failed|inline_containe
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` to write to; renamed to it when the block ends well.
+    """Provide a temporary file beside ``path``, renamed to ``path`` when the block succeeds.
 
-    The file has a name of its own, is created exclusively and has the permissions that the umask
-    leaves. A link stays one: what it points to is replaced. If the block fails, the file and the
-    folders that were made for it are removed.
+    The temporary file has a unique name, is created exclusively and has the permissions that the
+    umask allows. A symbolic link stays a link: the file that it points to is replaced. If the block
+    fails, the temporary file and the folders that were created for it are removed.
 
     Raises:
         DataError: the folder cannot be written to, the disk is full, or ``path`` is no regular
@@ -44,19 +44,19 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def write_text_atomically(path: str | Path, text: str) -> None:
-    """Write ``text`` to ``path``; a reader sees the old file or the new one, never a part."""
+    """Write ``text`` to ``path``; a reader sees the old file or the new one, never a part of it."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def temporary_name(target: Path) -> Path:
-    """A hidden name beside ``target`` that no other process uses; it ends with ``.tmp``."""
+    """Name a hidden file beside ``target`` that no other process uses; it ends with ``.tmp``."""
     return target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
 @contextmanager
 def parent_folders(path: Path) -> Iterator[None]:
-    """Make the folders that ``path`` lies in; those made are removed again if the block fails."""
+    """Create the parent folders of ``path``; remove the new ones again if the block fails."""
     missing = [folder for folder in path.parents if not folder.exists()]
     try:
         try:
@@ -65,7 +65,7 @@ def parent_folders(path: Path) -> Iterator[None]:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
         yield
     except BaseException:
-        for folder in missing:  # the innermost first; one that is not empty stays
+        for folder in missing:  # the innermost first; a folder that is not empty stays
             with suppress(OSError):
                 folder.rmdir()
         raise
@@ -73,10 +73,10 @@ def parent_folders(path: Path) -> Iterator[None]:
 
 @contextmanager
 def write_errors(path: str | Path) -> Iterator[None]:
-    """Within this context, failures to write ``path`` end with one line that names it.
+    """Turn failures to write ``path`` into a DataError of one line that names the file.
 
     Raises:
-        DataError: instead of an OSError, and of what libraries raise when the disk is full.
+        DataError: in place of an OSError, and of the errors of libraries when the disk is full.
     """
     try:
         yield
@@ -92,25 +92,25 @@ def write_errors(path: str | Path) -> Iterator[None]:
 
 
 def disk_problem(error: BaseException) -> str | None:
-    """The reason for which a disk took no more, if ``error`` is due to that; None otherwise.
+    """Return the reason in words if ``error`` comes from a disk that cannot be written, else None.
 
-    torch and safetensors raise errors of their own when a write fails.
+    torch and safetensors raise their own types of errors when a write fails.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in _DISK_ERRORS:
-            return _os_reason(seen)
-        found = re.search(r"\(os error (\d+)\)", str(seen))  # of libraries written in Rust
-        if found and int(found[1]) in _DISK_ERRORS:
-            return os.strerror(int(found[1]))
-        seen = seen.__cause__ or seen.__context__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in _DISK_ERRORS:
+            return _os_reason(cause)
+        rust_error = re.search(r"\(os error (\d+)\)", str(cause))  # as safetensors reports it
+        if rust_error and int(rust_error[1]) in _DISK_ERRORS:
+            return os.strerror(int(rust_error[1]))
+        cause = cause.__cause__ or cause.__context__
     if isinstance(error, RuntimeError) and _TORCH_COULD_NOT_WRITE.search(str(error)):
-        return "the disk takes no more; is it full?"
+        return "the disk cannot be written; is it full?"
     return None
 
 
 def require_standard_output() -> None:
-    """Refuse to write a command's product to a standard output that is closed.
+    """Refuse to run a command whose result goes to standard output if that is closed.
 
     Raises:
         UsageError: standard output is closed.
@@ -120,10 +120,10 @@ def require_standard_output() -> None:
 
 
 def flush_standard_output() -> None:
-    """Write what is still to be written to standard output.
+    """Flush standard output, and report a failure to write.
 
     Raises:
-        DataError: it takes no more, as on a full disk. A pipe that nobody reads is no error here.
+        DataError: writing fails, for example on a full disk. A closed pipe is not an error here.
     """
     if sys.stdout is None:
         return
@@ -137,7 +137,7 @@ def flush_standard_output() -> None:
 
 
 def _discard_standard_output() -> None:
-    """Keep the interpreter from trying again, and failing, when it ends."""
+    """Keep the interpreter from flushing again, and failing again, at exit."""
     if sys.stdout is sys.__stdout__:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
@@ -145,10 +145,10 @@ def _discard_standard_output() -> None:
 
 
 def _os_reason(error: OSError) -> str:
-    """The reason without the file's name, which is a temporary one."""
+    """Return the reason without the name of the file, which is the temporary file's."""
     reason = error.strerror
     if reason is None and error.args and isinstance(error.args[0], list) and error.args[0]:
-        reason = str(error.args[0][0][-1])  # shutil.Error: source, target and reason of each file
+        reason = str(error.args[0][0][-1])  # shutil.Error lists (source, target, reason) tuples
     return reason or str(error)
 
 

@@ -1,4 +1,4 @@
-"""Writing folders whole or not at all."""
+"""Write folders completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCRATCH = "work."
 
 
 def require_outside(path: Path, model: Path) -> None:
-    """Refuse to write within a model's folder, whose contents are copied with the pruned model.
+    """Refuse to write inside a model's folder, since its other files are copied with the model.
 
     Raises:
         UsageError: ``path`` is the folder ``model``, or lies in it.
@@ -28,14 +28,14 @@ def require_outside(path: Path, model: Path) -> None:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """A temporary folder beside ``path`` to write to; renamed to it when the block ends well.
+    """Provide a temporary folder beside ``path``, renamed to ``path`` when the block succeeds.
 
-    The folder has a name of its own and is created exclusively. If the block fails, it and the
-    folders that were made for it are removed.
+    The temporary folder has a unique name and is created exclusively. If the block fails, it and
+    the parent folders that were created for it are removed.
 
     Raises:
         DataError: ``path`` exists and is not an empty folder, or cannot be written.
-        UsageError: another command is writing ``path`` now.
+        UsageError: another command is writing ``path`` at the moment.
     """
     target = Path(path).resolve()
     temporary = temporary_name(target)
@@ -55,13 +55,13 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
-    """A path within ``parent`` at which nothing is yet, in a folder with a name of its own.
+    """Provide an unused path inside a new temporary folder of ``parent``.
 
-    The folder is removed at the end. Those of processes that were killed are removed too, so the
-    caller holds ``parent``'s lock.
+    The temporary folder is removed at the end. Folders left behind by killed processes are removed
+    first, so the caller has to hold the lock of ``parent``.
     """
-    for left in (parent / "work", *parent.glob(f"{_SCRATCH}*")):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in (parent / "work", *parent.glob(f"{_SCRATCH}*")):
+        shutil.rmtree(leftover, ignore_errors=True)
     with parent_folders(parent / _SCRATCH):
         folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=parent))
         try:

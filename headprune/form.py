@@ -1,4 +1,4 @@
-"""How heads are pruned."""
+"""Forms of pruning."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import StrEnum
 
 
 class Form(StrEnum):
-    """How heads are pruned (see the README).
+    """Form of the pruned heads (see docs/glossary.md).
 
-    remove: their weights are gone. mask: their outputs are multiplied by 0, which computes the
-    same. uniform: their attention scores are multiplied by 0, in Hugging Face models alone.
+    remove: their weights are removed. mask: their outputs are multiplied by 0, with the same
+    result. uniform: their attention scores are multiplied by 0 (Hugging Face models only).
     """
 
     remove = "remove"

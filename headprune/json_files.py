@@ -1,4 +1,4 @@
-"""Reading JSON files that others wrote: one reader, with limits, for all of them."""
+"""Read untrusted JSON files with limits on their size and structure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Any, Union, get_args, get_origin
 from headprune.errors import DataError
 
 MOST_BYTES = 1 << 28
-"""Longer files are refused; a plan of ten million heads is shorter."""
+"""Size limit of a file; a plan of ten million heads is smaller."""
 
 MOST_DIGITS = 100
-"""Of a whole number: longer ones take time that grows with the square, and no float holds them."""
+"""Limit on the digits of an integer: parsing time grows with the square of their number."""
 
 DEEPEST = 50
-"""The largest depth of lists and objects in one another."""
+"""Limit on the depth of nested lists and objects."""
 
 
 def parse_json(text: str, *, source: str) -> Any:
-    """The value that ``text`` holds; ``source`` begins the error messages.
+    """Parse JSON; error messages begin with ``source``.
 
     Raises:
-        DataError: not JSON, NaN or an infinite number, a number that is too long, a name twice in
-            one object, or too many levels.
+        DataError: the text is not JSON, contains NaN or an infinite number, a number that is too
+            long or a name twice in one object, or is nested too deeply.
     """
     try:
         value = json.loads(
@@ -50,7 +50,7 @@ def parse_json(text: str, *, source: str) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """The value that a JSON file holds.
+    """Read a JSON file.
 
     Raises:
         DataError: see ``read_limited`` and ``parse_json``.
@@ -59,7 +59,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_limited(path: Path, *, what: str | None = None) -> str:
-    """The text of a file of at most ``MOST_BYTES``; messages may call it ``what``.
+    """Read a text file of at most ``MOST_BYTES``; ``what`` describes it in error messages.
 
     Raises:
         DataError: the file cannot be read, is too long, or is not UTF-8.
@@ -83,10 +83,10 @@ def _unreadable(path: Path, reason: str, what: str | None) -> DataError:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds.
+    """Read a JSON file that contains an object.
 
     Raises:
-        DataError: the file cannot be read, or holds no object.
+        DataError: the file cannot be read, or contains something else.
     """
     value = read_json(path)
     if not isinstance(value, dict):
@@ -95,10 +95,10 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def known_values(cls: type, values: Mapping[str, Any], *, source: str) -> dict[str, Any]:
-    """The values from JSON that a dataclass has fields for, checked against the fields' types.
+    """Select the values that a dataclass has fields for, and check them against the fields' types.
 
-    Unknown fields are left out, as files of later versions may have more of them. A missing field
-    keeps its default.
+    Unknown fields are left out: files of later versions may have more fields. A missing field keeps
+    its default.
 
     Raises:
         DataError: a field without a default is missing, or one is of another type; the message
@@ -118,7 +118,7 @@ def known_values(cls: type, values: Mapping[str, Any], *, source: str) -> dict[s
 
 
 def _is(value: object, wanted: Any) -> bool:
-    """Tell if a value has a type: str, int, float, bool, None, a list or dict of these, or Any."""
+    """Check the type of a value: str, int, float, bool, None, a list or dict of these, or Any."""
     origin, inner = get_origin(wanted), get_args(wanted)
     if wanted is Any:
         return True
@@ -136,7 +136,7 @@ def _is(value: object, wanted: Any) -> bool:
 
 
 def _words(wanted: Any) -> str:
-    """A type in words."""
+    """Describe a type in words, for error messages."""
     names = {float: "a number", int: "a whole number", str: "text", type(None): "null"}
     if get_origin(wanted) in (Union, types.UnionType):
         return " or ".join(_words(each) for each in get_args(wanted))
@@ -152,7 +152,7 @@ def _short(value: object) -> str:
 
 
 class _Refused(Exception):
-    """JSON that is well-formed but not accepted."""
+    """Well-formed JSON that is not accepted."""
 
 
 def _whole(digits: str) -> int:
@@ -176,13 +176,13 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
         raise _Refused(f"{_short(twice)} is there twice in one object")
     return result
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Tell if lists and objects lie in one another more than ``DEEPEST`` deep."""
+    """Check whether lists and objects are nested more than ``DEEPEST`` levels deep."""
     level = [value]
     for _ in range(DEEPEST):
         level = [

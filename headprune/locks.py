@@ -1,4 +1,4 @@
-"""Locks: one command at a time works in a folder."""
+"""Locks that keep two commands from working in one folder at the same time."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from headprune.errors import UsageError
 from headprune.files import parent_folders, write_errors
 
 NAME = ".headprune.lock"
-"""The file in a folder that commands lock."""
+"""Name of the lock file in a folder."""
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[int]:
-    """Make a folder, and lock it for as long as the block runs.
+    """Create a folder, and lock it while the block runs.
 
-    The system releases the lock when the process ends, however it ends. The file of the lock is
-    removed at the end of the block, and so is the folder if the block fails with nothing in it.
+    The operating system releases the lock when the process ends, even if it is killed. The lock
+    file is removed at the end of the block; a new folder is removed too if the block fails and
+    leaves it empty.
 
     Yields:
-        the file descriptor of the lock. A child process that inherits it holds the lock too.
+        The file descriptor of the lock. A child process that inherits it also holds the lock.
 
     Raises:
         UsageError: another process works in the folder.
-        DataError: the folder cannot be made, or no file can be made in it.
+        DataError: the folder, or a file in it, cannot be created.
     """
     path = folder / NAME
     with ExitStack() as stack:
@@ -43,17 +44,18 @@ def locked_folder(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def lock_file(path: Path, *, of: str) -> Iterator[int]:
-    """Make the file ``path``, lock it, and remove it at the end; ``of`` is its name in messages.
+    """Create and lock the file ``path``, and remove it at the end; ``of`` describes it in messages.
 
     Raises:
         UsageError: another process holds the lock.
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
     """
     descriptor = _locked(path, of)
     try:
         yield descriptor
     finally:
-        # Before the lock is released: a process that opened the file meanwhile makes another.
+        # Remove the file before the lock is released. A process that opened it in the meantime
+        # notices that it is gone, and creates a new one.
         with suppress(OSError):
             path.unlink()
         os.close(descriptor)
@@ -93,7 +95,7 @@ def _lock(descriptor: int, of: str) -> None:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Tell if ``path`` is the file that was opened: its holder may have removed it meanwhile."""
+    """Check that ``path`` is still the opened file; its former holder may have removed it."""
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,9 +1,10 @@
-"""Settings for processes that train on a CPU."""
+"""Environment variables for processes that train on a CPU."""
 
 from __future__ import annotations
 
-# On a CPU much of a training step goes on memory that is given back to the system and asked for
-# again at the next one. These make torch ask for large pages, and glibc keep what it has.
+# On a CPU, a large part of a training step is spent on returning memory to the operating system
+# and requesting it again in the next step. With these variables torch requests large pages, and
+# glibc keeps freed memory.
 KEEP_MEMORY = {
     "THP_MEM_ALLOC_ENABLE": "1",
     "MALLOC_MMAP_MAX_": "0",

@@ -1,4 +1,4 @@
-"""Translating lines with an exported model, in CTranslate2."""
+"""Translate lines of text with an exported model in CTranslate2."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from headprune.errors import DataError, UsageError
 from headprune.exported import ExportedModel
 
 _LONGEST_TRANSLATION = 200
-"""Tokens; fairseq-generate's default (``--max-len-b``)."""
+"""Length limit in tokens; the default of fairseq-generate's ``--max-len-b``."""
 
 _BATCHES_AT_ONCE = 16
-"""Lines are read so many batches at a time, and sorted by length among them."""
+"""Number of batches that are read at a time; CTranslate2 sorts their sentences by length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LineTranslator:
-    """A model with what turns lines into its tokens and its tokens into lines.
+    """A translation model with the functions that convert between lines and tokens.
 
     Attributes:
-        split, join: of source lines and translations.
-        beam: width of the beam search, which is fairseq-generate's.
-        batch_size: sentences translated together.
+        split: splits a source line into tokens.
+        join: joins the tokens of a translation into a line.
+        beam: width of the beam search; its other settings are fairseq-generate's defaults.
+        batch_size: number of sentences that are translated together.
     """
 
     translator: ctranslate2.Translator
@@ -38,19 +39,19 @@ class LineTranslator:
     batch_size: int
 
     def translate(self, lines: Iterable[str]) -> Iterator[str]:
-        """The translations, in order; an empty line's is empty.
+        """Translate lines, in order; the translation of an empty line is empty.
 
-        A line of more tokens than the model has positions is cut, and standard error says so.
+        A line that is longer than the model allows is cut, with a warning on standard error.
         """
         numbered = enumerate(lines, start=1)
         while chunk := list(islice(numbered, self.batch_size * _BATCHES_AT_ONCE)):
-            sources = [self._fitting(number, self.split(line)) for number, line in chunk]
-            wanted = [number for number, tokens in enumerate(sources) if tokens]
-            results = self._results([sources[number] for number in wanted])
+            sources = [self._cut(self.split(line), line_number=number) for number, line in chunk]
+            not_empty = [index for index, tokens in enumerate(sources) if tokens]
+            results = self._results([sources[index] for index in not_empty])
             translations = [""] * len(chunk)
-            for number, result in zip(wanted, results, strict=True):
+            for index, result in zip(not_empty, results, strict=True):
                 tokens = [token for token in result.hypotheses[0] if token != "<s>"]
-                translations[number] = self.join(tokens)
+                translations[index] = self.join(tokens)
             yield from translations
 
     def _results(self, sources: list[list[str]]) -> list[ctranslate2.TranslationResult]:
@@ -67,26 +68,27 @@ class LineTranslator:
         except (RuntimeError, ValueError, MemoryError) as error:
             raise DataError(f"CTranslate2 cannot translate with this model ({error})") from None
 
-    def _fitting(self, number: int, tokens: list[str]) -> list[str]:
-        most = self.model.max_source - 1  # </s> is added
-        if len(tokens) > most:
+    def _cut(self, tokens: list[str], *, line_number: int) -> list[str]:
+        longest = self.model.max_source - 1  # </s> is added
+        if len(tokens) > longest:
             print(
-                f"warning: line {number}: {len(tokens)} tokens, cut to the model's {most}",
+                f"warning: line {line_number}: {len(tokens)} tokens, cut to the model's {longest}",
                 file=sys.stderr,
             )
-        return tokens[:most]
+        return tokens[:longest]
 
 
 def load_translator(folder: Path, *, device: str, threads: int) -> ctranslate2.Translator:
-    """The model of an exported folder.
+    """Load the model of an exported folder.
 
     Args:
+        folder: written by `headprune export --to ctranslate2`.
         device: ``cpu``, ``cuda`` or ``auto``.
-        threads: how many batches a CPU translates at a time, each on one core.
+        threads: number of batches that a CPU translates in parallel, each on one core.
 
     Raises:
-        DataError: the folder's files are not a model.
-        UsageError: no such device.
+        DataError: the files in the folder are not a CTranslate2 model.
+        UsageError: there is no such device.
     """
     if device == "auto":
         device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"

@@ -1,4 +1,4 @@
-"""Checks of the files and tensors that hold a model's weights."""
+"""Checks of a model's weights, and of the files that contain them."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ _ZIP = b"PK\x03\x04"
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Tell if no value is NaN or infinite: by the extremes, in one pass that keeps no copy."""
+    """Check that no value is NaN or infinite, in one pass over the tensor, without a copy."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
-    if tensor.element_size() < 2:  # float8 has no extremes in torch
+    if tensor.element_size() < 2:  # torch has no aminmax for float8
         tensor = tensor.float()
     return all(bool(extreme.isfinite()) for extreme in tensor.detach().aminmax())
 
 
 def is_zip(path: str | Path) -> bool:
-    """Tell if the file begins as zip files do; torch before 1.6 wrote bare pickles."""
+    """Check whether the file begins like a zip file; torch before 1.6 wrote plain pickles."""
     with open(path, "rb") as file:
         return file.read(len(_ZIP)) == _ZIP
 
 
 def verify_zip(path: str | Path) -> None:
-    """Compare the CRC-32 of every file in an archive of torch, which does not compare it itself.
+    """Verify the CRC-32 checksums in an archive written by torch; torch itself ignores them.
 
-    It reads in pieces of bounded size, and takes 0.1 s for 250 MB.
+    The archive is read in blocks, in 0.1 s for 250 MB.
 
     Raises:
-        DataError: one differs.
-        Exception: the archive is damaged so that it cannot be read.
+        DataError: a checksum does not match.
+        Exception: the archive is too damaged to be read.
     """
     with zipfile.ZipFile(path) as archive:
         if not any(member.CRC for member in archive.infolist()):
-            return  # torch.serialization.set_crc32_options(False) leaves them out
+            return  # written after torch.serialization.set_crc32_options(False)
         damaged = archive.testzip()
     if damaged is not None:
-        raise DataError(f"{path}: corrupt: the checksum of {damaged} in it is another")
+        raise DataError(f"{path}: corrupt: the checksum of {damaged} in it does not match")

@@ -1,4 +1,4 @@
-"""Pruned models in peft: its defaults, prefixes for the heads that are present, and one refusal."""
+"""Support for pruned models in peft."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from headprune.errors import UsageError
 from hf_plugin.head_names import FAMILIES, PREFIX
 from hf_plugin.headless import BiasAlone
 
-_MAPPINGS = "TRANSFORMERS_MODELS_TO_"  # the names of peft's tables of defaults begin so
+_MAPPINGS = "TRANSFORMERS_MODELS_TO_"  # prefix of the names of peft's tables of defaults
 _PREPARED = "knows_pruned_models"
 
 
 def prepare_peft() -> None:
-    """Tell peft about pruned models, where it was imported.
+    """Register pruned models in peft, if it has been imported.
 
-    - ``target_modules`` and other defaults are those of the family of the unpruned model.
-    - Prefix tuning gives each layer a prefix for the heads that are present.
-    - DoRA of an output projection without heads is refused: it divides by the norm of the
-      weights, and such a projection has no weights.
+    - ``target_modules`` and other defaults are those of the unpruned model's family.
+    - Prefix tuning gives each layer a prefix for its remaining heads only.
+    - DoRA of an output projection without heads or neurons is refused: DoRA divides by the norm of
+      the weights, and such a projection has no weights.
 
-    What peft does with other models stays as it was.
+    Other models are treated as before.
     """
     if "peft" not in sys.modules or hasattr(sys.modules["peft"], _PREPARED):
         return
@@ -51,7 +51,8 @@ def _refusing(update_layer: Callable[..., None]) -> Callable[..., None]:
         if isinstance(base_layer, BiasAlone):
             raise UsageError(
                 "use_dora=True divides by the norm of a layer's weights, and the output projection "
-                "of a layer without heads has none; leave it out with exclude_modules, or take LoRA"
+                "of a layer without heads or neurons has none; leave it out with exclude_modules, "
+                "or take LoRA"
             )
         update_layer(self, *inputs, base_layer=base_layer, **options)
 
@@ -71,27 +72,34 @@ def _of_present_heads(get_prompt: Callable[..., Any]) -> Callable[..., Any]:
     return prompt
 
 
-def _present(model: Any) -> list[tuple[int, ...]]:
-    """For each layer, the heads with weights, by their numbers in the unpruned model.
+def _present(model: Any) -> list[tuple[int, ...] | None]:
+    """List the heads with weights of each layer, numbered as in the unpruned model.
 
-    Adapters may stand in place of the projections, so only the attention modules are looked at.
+    None stands for a layer with all its heads. Adapters may have replaced the projections, so the
+    numbers are read from the attention modules.
     """
     component = "DS" if "DS" in FAMILIES[model.config.model_type.removeprefix(PREFIX)] else "ES"
     names = FAMILIES[model.config.model_type.removeprefix(PREFIX)][component]
     layers = model.base_model.get_submodule(names.layers).children()
     modules = [layer.get_submodule(names.attention) for layer in layers]
-    return [tuple(sorted({*each.kept_heads, *each.uniform_heads})) for each in modules]
+    return [
+        tuple(sorted({*each.kept_heads, *each.uniform_heads}))
+        if hasattr(each, "kept_heads")
+        else None
+        for each in modules
+    ]
 
 
-def _select_heads(prefix: Cache, present: list[tuple[int, ...]]) -> None:
-    """Leave the keys and values, B x H x T x d, of heads that are present alone in the cache."""
+def _select_heads(prefix: Cache, present: list[tuple[int, ...] | None]) -> None:
+    """Remove the keys and values, B x H x T x d, of pruned heads from the cache."""
     cache: Any = prefix.self_attention_cache if isinstance(prefix, EncoderDecoderCache) else prefix
     for layer, heads in zip(cache.layers, present, strict=True):
-        layer.keys = _part(layer.keys, heads)
-        layer.values = _part(layer.values, heads)
+        if heads is not None:
+            layer.keys = _part(layer.keys, heads)
+            layer.values = _part(layer.values, heads)
 
 
 def _part(states: Tensor, heads: tuple[int, ...]) -> Tensor:
-    if not heads:  # from this attentions without heads count positions
+    if not heads:  # attentions without heads count the positions of this placeholder
         return states.new_zeros(states.size(0), 1, states.size(2), 1)
     return states[:, torch.tensor(heads, device=states.device)]

@@ -1,7 +1,7 @@
-"""How much each head's weights change while a model is fine-tuned (Budhraja et al. 2020, figure 2).
+"""Changes of the heads' weights during fine-tuning (Budhraja et al. 2020, figure 2).
 
-The change of a head is the mean of |after - before| over the weights that are the head's in W_q,
-in W_k and in W_v (d rows of each, without biases), and of these three means the mean.
+For each of W_q, W_k and W_v, the mean of |after - before| over the d rows of a head is computed,
+without biases. The change of the head is the mean of these three numbers.
 """
 
 from __future__ import annotations
@@ -14,29 +14,27 @@ import hf_plugin.modeling  # noqa: F401  (the Auto classes must know the pruned 
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
 from headprune.report.changes import Values
-from hf_plugin.families import Attention, attentions, family_of
+from hf_plugin.families import attentions, family_of
 from hf_plugin.folder_check import check_config, require_finite
 from hf_plugin.places import place, reporting
+from hf_plugin.plans import head_plan
 from hf_plugin.quiet import quieten
-from hf_plugin.surgery import head_plan
+from hf_plugin.sublayers import Attention
 
 
 def load(model: str) -> PreTrainedModel:
-    """Load the weights of a Hugging Face folder (or a model on the hub), pruned or not.
-
-    They are loaded in float32, and without a task head.
+    """Load the encoder of a Hugging Face folder (or of a model on the hub) in float32.
 
     Raises:
-        DataError: no model there, or one whose attention weights are not in its files or not
-            finite.
+        DataError: there is no model, or its attention weights are missing or not finite.
     """
-    quieten()  # the task head is left out, of which transformers would warn
+    quieten()  # transformers would warn that the task head is not loaded
     with reporting(f"{model}: cannot load the model"):
         check_config(place(model))
         loaded, report = AutoModel.from_pretrained(
             place(model), dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )
-    wanted = {
+    projections = {
         id(linear.weight)
         for layers in attentions(loaded).values()
         for attention in layers
@@ -45,21 +43,21 @@ def load(model: str) -> PreTrainedModel:
     require_finite(loaded, name=model)
     # transformers draws what it does not find at random, and that would count as change.
     for name, parameter in loaded.named_parameters():
-        if id(parameter) in wanted and name in report["missing_keys"]:
+        if id(parameter) in projections and name in report["missing_keys"]:
             raise DataError(f"{model}: its files do not hold {name}")
     loaded.eval()
     return loaded  # type: ignore[no-any-return]
 
 
 def head_changes(before: PreTrainedModel, after: PreTrainedModel) -> dict[str, Values]:
-    """For each component, for each layer, each head's change; None for a head that `after` lacks.
+    """Compute the change of each head, by component and layer; None for heads pruned in `after`.
 
     Args:
-        before: the model that fine-tuning began with, or the unpruned one it was pruned from.
+        before: the model that fine-tuning began with, or the unpruned model that was pruned before.
         after: the fine-tuned model. Heads are matched by their numbers in the unpruned model.
 
     Raises:
-        UsageError: models of different families, shapes or widths, or `before` lacks heads that
+        UsageError: the models differ in family, shape or width, or `before` lacks heads that
             `after` has.
     """
     if family_of(before) != family_of(after):
@@ -72,18 +70,20 @@ def head_changes(before: PreTrainedModel, after: PreTrainedModel) -> dict[str, V
         )
     if not end.is_within(start):
         raise UsageError("the model after has heads that the one before has not")
-    there, here = attentions(before), attentions(after)
+    old_attentions = attentions(before)
     return {
         component: tuple(
-            _of_layer(old, new, where=f"{component}: layer {number}")
-            for number, (old, new) in enumerate(zip(there[component], layers, strict=True))
+            _of_layer(old, new, where=f"{component}: layer {layer_index}")
+            for layer_index, (old, new) in enumerate(
+                zip(old_attentions[component], layers, strict=True)
+            )
         )
-        for component, layers in here.items()
+        for component, layers in attentions(after).items()
     }
 
 
 def _of_layer(old: Attention, new: Attention, *, where: str) -> tuple[float | None, ...]:
-    changes: list[float | None] = [None] * new.heads
+    changes: list[float | None] = [None] * new.units
     for head in new.kept:
         before, after = _weights(old, head), _weights(new, head)
         if [w.shape for w in before] != [w.shape for w in after]:
@@ -94,9 +94,9 @@ def _of_layer(old: Attention, new: Attention, *, where: str) -> tuple[float | No
 
 
 def _weights(attention: Attention, head: int) -> list[Tensor]:
-    """The rows of one head in W_q, W_k and W_v, each (d, D)."""
+    """Select the rows of one head in W_q, W_k and W_v, each d x D."""
     place, present = attention.present.index(head), len(attention.present)
-    # Some families have more projections than these three, such as DeBERTa's of positions.
+    # Some families have more projections than these three; DeBERTa has some for positions.
     return [
         block.detach().unflatten(0, (present, -1))[place]
         for linear in attention.inputs[: len(attention.names.inputs)]

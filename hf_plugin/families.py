@@ -1,4 +1,4 @@
-"""The attentions of a Hugging Face model, found by the names of its family.
+"""The sub-layers and layers of a Hugging Face model, found by the names of its family.
 
 A family that is not in the table of ``head_names``, or cannot be pruned exactly, is refused by
 name.
@@ -6,16 +6,22 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
-from hf_plugin.head_names import FAMILIES, PREFIX, Names
-from hf_plugin.headless import BiasAlone, NoHeads
-from hf_plugin.pruned_files import store_by_head
+from hf_plugin.head_names import (
+    FAMILIES,
+    FEED_FORWARD,
+    PREFIX,
+    FeedForwardNames,
+    Names,
+    layer_lists,
+)
+from hf_plugin.headless import Weightless
+from hf_plugin.sublayers import Attention, FeedForward, Layer, Sublayer
 
 _SHARED_BIAS = "its layers share one relative position bias, which has a value for every head"
 _INEXACT = {
@@ -25,74 +31,6 @@ _INEXACT = {
     "mt5": _SHARED_BIAS,
 }
 _COMPOSITE = ("encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attention:
-    """One attention of a model. What is left of it is written on ``module`` itself."""
-
-    module: nn.Module
-    inputs: tuple[nn.Linear, ...]
-    queries: tuple[nn.Linear, ...]
-    output: nn.Linear
-    names: Names
-
-    @property
-    def head_size(self) -> int:
-        """d, the width of one head, as the module has it."""
-        return int(getattr(self.module, self.names.size))
-
-    @property
-    def head_parameters(self) -> int:
-        """Weights and biases of one head."""
-        rows = sum(linear.in_features + (linear.bias is not None) for linear in self.inputs)
-        return self.head_size * (self.names.blocks * rows + self.output.out_features)
-
-    @property
-    def heads(self) -> int:
-        """How many heads the attention had before anything was pruned."""
-        return int(
-            getattr(self.module, "unpruned_heads", self.output.in_features // self.head_size)
-        )
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """The heads that are left, by their numbers in the unpruned model."""
-        heads = range(self.output.in_features // self.head_size)
-        return tuple(getattr(self.module, "kept_heads", heads))
-
-    @property
-    def uniform(self) -> tuple[int, ...]:
-        """The pruned heads that still average the values of all tokens, by the same numbers."""
-        return tuple(getattr(self.module, "uniform_heads", ()))
-
-    @property
-    def present(self) -> tuple[int, ...]:
-        """The heads that have weights."""
-        return tuple(sorted((*self.kept, *self.uniform)))
-
-    def weights_by_head(self) -> Iterator[Tensor]:
-        """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each."""
-        heads = len(self.present)
-        for linear in self.inputs:
-            for block in linear.weight.chunk(self.names.blocks):
-                yield block.unflatten(0, (heads, -1)).flatten(1)
-        yield self.output.weight.unflatten(1, (heads, -1)).transpose(0, 1).flatten(1)
-
-    def set_heads(self, *, kept: tuple[int, ...], uniform: tuple[int, ...], heads: int) -> None:
-        """Write down which of the unpruned attention's ``heads`` are left, and how many."""
-        self.module.unpruned_heads = heads  # type: ignore[assignment]
-        self.module.kept_heads = kept  # type: ignore[assignment]
-        self.module.uniform_heads = uniform  # type: ignore[assignment]
-        present = len(self.present)
-        for attribute, value in (
-            (self.names.count, present),
-            (self.names.width, present * self.head_size),
-        ):
-            if attribute is not None:
-                setattr(self.module, attribute, value)
-        for linear in self.queries:
-            store_by_head(linear, self.head_size if uniform else None)
 
 
 def family_of(model: PreTrainedModel) -> str:
@@ -111,7 +49,7 @@ def family_of(model: PreTrainedModel) -> str:
 
 
 def require_family(model_type: str) -> str:
-    """The family of a model type, ``bert`` of ``headpruned-bert``.
+    """The family of a model type; ``bert`` for ``headpruned-bert``.
 
     Raises:
         UsageError: a family that cannot be pruned exactly, or that is not known.
@@ -127,57 +65,136 @@ def require_family(model_type: str) -> str:
 
 
 def form_of(model: PreTrainedModel) -> str:
-    """How the heads that ``model`` lacks are pruned: ``none``, ``remove``, ``uniform`` or both.
+    """The form in which ``model`` is pruned: ``none``, ``remove``, ``uniform`` or both.
 
     Raises:
-        UsageError: as of ``attentions``.
+        UsageError: see ``attentions``.
     """
-    every = [attention for layers in attentions(model).values() for attention in layers]
     forms = {
-        "remove": any(len(attention.present) < attention.heads for attention in every),
-        "uniform": any(attention.uniform for attention in every),
+        "remove": any(
+            len(sublayer.present) < sublayer.units
+            for by_layer in sublayers(model).values()
+            for sublayer in by_layer
+        ),
+        "uniform": any(
+            attention.uniform for by_layer in attentions(model).values() for attention in by_layer
+        ),
     }
-    return "+".join(name for name, there in forms.items() if there) or "none"
+    return "+".join(name for name, is_used in forms.items() if is_used) or "none"
 
 
 def is_decoder_alone(model: PreTrainedModel) -> bool:
-    """Whether ``model`` is a decoder without its encoder, as causal language models are."""
+    """Check if ``model`` is a decoder without an encoder, such as a causal language model."""
     return bool(getattr(model.config, "is_decoder", False))
 
 
 def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
-    """For each component that ``model`` has, the attention of each layer, the bottom first.
+    """The attentions of each component of ``model``, from the bottom layer to the top.
 
     Args:
         model: a base model or one with a task head.
 
     Raises:
-        UsageError: as of ``family_of``; a part of a model; or projections that are no plain
-            ``nn.Linear`` (quantised, or with adapters), which must be pruned before.
+        UsageError: see ``family_of``; or ``model`` is a part of a model; or a projection is not a
+            plain ``nn.Linear``: prune before quantising or adding adapters.
     """
     family = family_of(model)
-    base = model.base_model
-    found = {}
-    for component, names in FAMILIES[family].items():
-        try:
-            layers = base.get_submodule(names.layers)
-        except AttributeError:
-            continue  # a model with the decoder alone
-        found[component] = tuple(
+    layers_by_component = {
+        component: tuple(
             _attention(layer, names, where=f"{component}: layer {number}")
-            for number, layer in enumerate(layers.children())
+            for number, layer in enumerate(stack)
         )
-    if not found:
+        for component, names in FAMILIES[family].items()
+        if (stack := _stack(model, names.layers))
+    }
+    if not layers_by_component:
         raise UsageError(f"{type(model).__name__} is a part of a {family} model; give all of it")
-    return found
+    return layers_by_component
+
+
+def feed_forwards(model: PreTrainedModel) -> dict[str, tuple[FeedForward, ...]]:
+    """The feed-forward sub-layers of encoder and decoder, from the bottom layer to the top.
+
+    Their projections may be of any class; ``require_plain`` refuses those that cannot be cut.
+    Stacks whose layers have other feed-forward sub-layers than their family are left out.
+
+    Raises:
+        UsageError: see ``family_of``.
+    """
+    feed_forwards_by_component = {}
+    for component, names in FEED_FORWARD[family_of(model)].items():
+        try:
+            by_layer = [_feed_forward(layer, names) for layer in _stack(model, names.layers)]
+        except AttributeError:
+            continue
+        if by_layer:
+            feed_forwards_by_component[component] = tuple(by_layer)
+    return feed_forwards_by_component
+
+
+def sublayers(model: PreTrainedModel) -> dict[str, tuple[Sublayer, ...]]:
+    """The sub-layers of each component of heads or neurons, from the bottom layer to the top.
+
+    Raises:
+        UsageError: see ``attentions``.
+    """
+    return {**attentions(model), **feed_forwards(model)}
+
+
+def stacks(model: PreTrainedModel) -> dict[str, tuple[Layer, ...]]:
+    """The layers of each component of whole layers, from the bottom to the top.
+
+    Raises:
+        UsageError: see ``family_of``.
+    """
+    return {
+        component: tuple(Layer(module=layer) for layer in stack)
+        for component, name in layer_lists(family_of(model)).items()
+        if (stack := _stack(model, name))
+    }
+
+
+def require_plain(linear: nn.Module, *, where: str) -> None:
+    """Check that a projection is a plain ``nn.Linear``, whose weight can be cut.
+
+    Raises:
+        UsageError: it is quantised, or has an adapter, or is pruned by torch itself.
+    """
+    # Quantised linears are subclasses of nn.Linear; torch's own pruning makes the weight something
+    # that is worked out anew before each pass.
+    plain = isinstance(linear, Weightless) or (
+        type(linear) is nn.Linear and "weight" in linear._parameters
+    )
+    if not plain:
+        kind = f"{type(linear).__module__}.{type(linear).__name__}"
+        raise UsageError(f"{where} is a {kind}; prune before quantising or adding adapters")
+
+
+def _stack(model: PreTrainedModel, name: str) -> tuple[nn.Module, ...]:
+    """The layers in the sub-module ``name`` of the base model; empty if it does not exist."""
+    try:
+        return tuple(model.base_model.get_submodule(name).children())
+    except AttributeError:
+        return ()
+
+
+def _feed_forward(layer: nn.Module, names: FeedForwardNames) -> FeedForward:
+    inputs: list[Any] = [layer.get_submodule(name) for name in names.inputs]
+    output: Any = layer.get_submodule(names.output)
+    return FeedForward(
+        module=layer.get_submodule(names.feed_forward),
+        inputs=tuple(inputs),
+        output=output,
+        names=names,
+    )
 
 
 def _attention(layer: nn.Module, names: Names, *, where: str) -> Attention:
-    there = {name for name, _ in layer.named_modules()}
+    modules = dict(layer.named_modules())
     inputs = {
         name: _linear(layer, name, where=where)
         for name in (*names.inputs, *names.optional)
-        if name in names.inputs or name in there
+        if name in names.inputs or name in modules
     }
     return Attention(
         module=layer.get_submodule(names.attention),
@@ -190,13 +207,5 @@ def _attention(layer: nn.Module, names: Names, *, where: str) -> Attention:
 
 def _linear(layer: nn.Module, name: str, *, where: str) -> nn.Linear:
     module = layer.get_submodule(name)
-    # Quantised linears are subclasses of nn.Linear; torch's own pruning makes the weight something
-    # that is worked out anew before each pass.
-    empty = type(module) in (NoHeads, BiasAlone)
-    plain = empty or (type(module) is nn.Linear and "weight" in module._parameters)
-    if not isinstance(module, nn.Linear) or not plain:
-        kind = f"{type(module).__module__}.{type(module).__name__}"
-        raise UsageError(
-            f"{where}: {name} is a {kind}; prune heads before quantising or adding adapters"
-        )
-    return module
+    require_plain(module, where=f"{where}: {name}")
+    return module  # type: ignore[return-value]

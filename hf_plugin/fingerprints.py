@@ -1,4 +1,4 @@
-"""What tells one Hugging Face model from another."""
+"""Fingerprints: hashes that identify Hugging Face models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hf_plugin.headless import Weightless
 
 
 def model_fingerprint(model: PreTrainedModel) -> str:
-    """The SHA-256 of the model's weights, and of which heads are uniform, as their weights stay.
+    """The SHA-256 of the model's weights and of the numbers of its uniform heads.
 
     Raises:
         UsageError: a model that cannot be pruned.

@@ -1,4 +1,4 @@
-"""Checking a model's folder: its config's numbers, and its weights against the config."""
+"""Check the sizes in a model's config, and the weights in its folder against the config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from headprune.errors import DataError
 from headprune.plan import is_whole
 from headprune.weights import is_finite, is_zip, verify_zip
-from hf_plugin.families import attentions
+from hf_plugin.families import sublayers
 from hf_plugin.places import reporting
 
 _LIMITS = {
@@ -39,18 +39,18 @@ _LIMITS = {
     ),
     "type_vocab_size": (0, 10_000_000),
 }
-"""For the sizes in the known families' configs the smallest and the largest that make sense."""
+"""Sizes in the configs of the supported families, with their smallest and largest valid values."""
 
 
 def check_config(name_or_path: str | os.PathLike[str]) -> None:
-    """Check the sizes in the config of a folder, before anything is made of these sizes.
+    """Check the sizes in the config of a folder, before a model of these sizes is created.
 
     Raises:
-        DataError: one is not a whole number, or out of range.
+        DataError: a size is not a whole number, or out of range.
     """
     path = Path(name_or_path) / "config.json"
     if not path.is_file():
-        return  # a name on the hub, or no model: transformers says so
+        return  # a name on the hub, or no model, which transformers reports
     with reporting(f"{name_or_path}: cannot read the model"):
         config = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(config, dict):
@@ -69,36 +69,37 @@ def check_config(name_or_path: str | os.PathLike[str]) -> None:
 def check_weights(path: Path, outline: PreTrainedModel) -> None:
     """Check the weights in a folder's files, if there are any, against its config.
 
-    What can only be known by loading them all is not looked at here: ``Folder.load_model`` does.
+    Errors that only loading the whole model would reveal are left to ``Folder.load_model``.
 
     Args:
+        path: the folder.
         outline: the model that the config describes, without values.
 
     Raises:
-        DataError: a file that cannot be read; an attention's projection is missing, or a tensor of
-            another shape than the config's, or not finite.
+        DataError: a file cannot be read, the projection of a sub-layer is missing, or a tensor
+            has another shape than in the config or values that are not finite.
     """
     prefix = f"{outline.base_model_prefix}."
-    wanted = {
+    shapes = {
         name.removeprefix(prefix): tensor.shape for name, tensor in outline.state_dict().items()
     }
-    found = set()
+    keys = set()
     for file in _weight_files(path):
         with reporting(f"{path}: cannot read the weights in {file.name}"):
             for name, tensor in _tensors(file):
                 key = name.removeprefix(prefix)
-                found.add(key)
-                # Files of pruned models may hold a matrix by heads, as three dimensions.
-                if key in wanted and tensor.numel() != wanted[key].numel():
+                keys.add(key)
+                # Files of pruned models may contain a matrix by heads, with three dimensions.
+                if key in shapes and tensor.numel() != shapes[key].numel():
                     raise DataError(
                         f"{path}: {name} in {file.name} has the shape {_shape(tensor.shape)}, its "
-                        f"config asks for {_shape(wanted[key])}"
+                        f"config asks for {_shape(shapes[key])}"
                     )
                 if not is_finite(tensor):
                     raise DataError(f"{path}: {name} in {file.name} {_NOT_FINITE}")
-    lost = sorted(set(_projections(outline, prefix)) - found)
-    if found and lost:
-        raise DataError(f"{path}: its files do not hold {lost[0]} as its config says")
+    missing = sorted(set(_projections(outline, prefix)) - keys)
+    if keys and missing:
+        raise DataError(f"{path}: its files do not hold {missing[0]} as its config says")
 
 
 _NOT_FINITE = "has values that are not finite (NaN or infinity)"
@@ -108,7 +109,7 @@ def require_finite(model: PreTrainedModel, *, name: str) -> None:
     """Check that all weights of a model are finite.
 
     Raises:
-        DataError: one is not.
+        DataError: a weight is NaN or infinite.
     """
     for key, parameter in model.named_parameters():
         if not is_finite(parameter):
@@ -116,7 +117,7 @@ def require_finite(model: PreTrainedModel, *, name: str) -> None:
 
 
 def _weight_files(path: Path) -> list[Path]:
-    """Those that transformers reads, in the order in which it looks for them."""
+    """List the files of weights that transformers would read."""
     for name, parts in (
         ("model.safetensors", "model-*.safetensors"),
         ("pytorch_model.bin", "pytorch_model-*.bin"),
@@ -145,11 +146,11 @@ def _tensors(file: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def _projections(outline: PreTrainedModel, prefix: str) -> Iterator[str]:
-    """The names of the attentions' matrices that have values."""
+    """List the names of the sub-layers' matrices that are not empty."""
     names = {module: name for name, module in outline.named_modules()}
-    for layers in attentions(outline).values():
-        for attention in layers:
-            for linear in (*attention.inputs, attention.output):
+    for by_layer in sublayers(outline).values():
+        for sublayer in by_layer:
+            for linear in (*sublayer.inputs, sublayer.output):
                 if linear.weight.numel():
                     yield f"{names[linear]}.weight".removeprefix(prefix)
 

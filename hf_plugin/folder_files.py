@@ -1,4 +1,4 @@
-"""Copying what lies in a model's folder, and nothing from outside it."""
+"""Copy files from a model's folder, but nothing from outside it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from headprune.errors import DataError
 
 
 def copy_files(source: Path, target: Path, *, wanted: Callable[[str], bool]) -> None:
-    """Copy the files of a folder, those of its sub-folders too, under their names.
+    """Copy the files of a folder and its sub-folders under their names.
 
-    A link is copied as the file that it points to, if that lies in the folder as well, or in the
-    same repository of the hub's cache, whose snapshots are made of links.
+    A symbolic link is replaced by the file that it points to. This file has to lie in the same
+    folder, or in the same repository of the hub's cache, whose snapshots consist of links.
 
     Args:
         source: the model's folder.
         target: an existing folder.
-        wanted: whether a file or sub-folder of this name is copied.
+        wanted: decides by its name whether a file or sub-folder is copied.
 
     Raises:
-        DataError: a link to another place, which would be published with the copy, or something
-            that is neither file nor folder.
+        DataError: a link points to another place, whose content would be published with the copy,
+            or an entry is neither a file nor a folder.
     """
     for path in _files(source, wanted):
         copy = target / path.relative_to(source)
@@ -33,7 +33,7 @@ def copy_files(source: Path, target: Path, *, wanted: Callable[[str], bool]) -> 
 
 
 def named_as(*patterns: str) -> Callable[[str], bool]:
-    """A function that says whether a name fits one of the patterns."""
+    """Create a function that checks whether a name matches one of the patterns."""
     return lambda name: any(fnmatch(name, pattern) for pattern in patterns)
 
 
@@ -48,7 +48,7 @@ def _files(folder: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
 
 
 def _contained(path: Path, folder: Path) -> Path:
-    """The regular file that ``path`` is or points to, within the folder or its cache."""
+    """Resolve ``path`` to a regular file, which has to lie in the folder or in its cache."""
     real, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
     allowed = [root]
     if root.parent.name == "snapshots":  # CACHE/models--NAME/snapshots/REVISION

@@ -1,8 +1,10 @@
-"""Models in Hugging Face folders, for the command line: looked at, pruned, written again."""
+"""Models in Hugging Face folders for the command line: reading, pruning, writing."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +12,21 @@ import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
+from headprune.components import side_of
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder, require_outside
-from headprune.plan import HeadPlan
-from hf_plugin.families import Attention, attentions, form_of
+from headprune.plan import PruningPlan, Shape
+from hf_plugin.families import attentions, feed_forwards, form_of
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import check_weights
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
-from hf_plugin.modeling import prune_heads
+from hf_plugin.modeling import HeadPrunedModel, prune, stock_class, stock_config
 from hf_plugin.places import reporting
+from hf_plugin.plans import model_shape
+from hf_plugin.plans import plan as plan_of_model
 from hf_plugin.quiet import quieten
-from hf_plugin.surgery import head_plan
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx")
 NOT_COPIED = (*_WEIGHTS, "*.ot", "*.gguf", "*.index.json", "openvino_*", "checkpoint-*", ".git")
@@ -31,18 +35,21 @@ NOT_COPIED = (*_WEIGHTS, "*.ot", "*.gguf", "*.index.json", "openvino_*", "checkp
 
 @dataclass(frozen=True)
 class Folder:
-    """A model's folder, as ``save_pretrained`` writes it.
+    """A model's folder, as ``save_pretrained`` writes it, or a pruned model that was read from one.
+
+    Implements ``headprune.model.PrunableModel``.
 
     Attributes:
-        outline: the model without values, on torch's meta device.
+        path: the folder that was read.
+        model: the model. Before it is pruned it has no values: it is on torch's meta device.
     """
 
     path: Path
-    outline: PreTrainedModel
+    model: PreTrainedModel
 
     @classmethod
     def load(cls, path: Path) -> Folder:
-        """Read what the folder's config says, and check it and the weights in the folder.
+        """Read the folder's config, and check it and the weights.
 
         Raises:
             DataError: no config, one that makes no sense, or weights that do not fit it.
@@ -51,78 +58,76 @@ class Folder:
         quieten()
         with reporting(f"{path}: cannot read the model"):
             config, _ = read_config(path)
-            outline = _outline(config, where=str(path))
-        attentions(outline)
-        check_weights(path, outline)
-        return cls(path, outline)
+            model = outline_of(config, where=str(path))
+        attentions(model)
+        check_weights(path, model)
+        return cls(path, model)
 
     @property
-    def plan(self) -> HeadPlan:
-        """The heads that the model keeps."""
-        return head_plan(self.outline)
+    def shape(self) -> Shape:
+        """The units of each layer of the unpruned model, of every component that it has."""
+        return model_shape(self.model)
+
+    @property
+    def plan(self) -> PruningPlan:
+        """The units that are kept: all components of heads, others where some are pruned."""
+        return plan_of_model(self.model)
 
     @property
     def form(self) -> str:
-        """How heads are pruned; see ``form_of``."""
-        return form_of(self.outline)
+        """The form of the pruned units; see ``form_of``."""
+        return form_of(self.model)
 
     @property
     def parameters(self) -> int:
-        """Weights of the model; those that are tied to one another count once."""
-        return sum(parameter.numel() for parameter in self.outline.parameters())
+        """The number of parameters; those that are tied to one another count once."""
+        return count_parameters(self.model)
 
     @property
     def unpruned_parameters(self) -> int:
-        """Weights that the model had before anything was removed."""
-        return self.parameters + sum(
-            (attention.heads - len(attention.present)) * attention.head_parameters
-            for layers in attentions(self.outline).values()
-            for attention in layers
-        )
+        """The number of parameters before anything was removed."""
+        return count_parameters(self._unpruned)
+
+    def parameters_with(self, plan: PruningPlan) -> int:
+        """The number of parameters after pruning to ``plan``; see ``prune``."""
+        pruned = prune(copy.deepcopy(self._unpruned), self.plan.replaced_by(plan))
+        return count_parameters(pruned)
+
+    @cached_property
+    def _unpruned(self) -> PreTrainedModel:
+        """The unpruned model, without values."""
+        if not isinstance(self.model, HeadPrunedModel):
+            return self.model
+        with torch.device("meta"):
+            return stock_class(type(self.model))(stock_config(self.model.config))
 
     @property
     def sizes(self) -> Sizes:
-        """The widths of the model.
+        """The widths of the unpruned model.
 
         The feed-forward width is that of a plain layer with as many weights, since some families
         have a gated one.
         """
-        found = attentions(self.outline)
-        side = {"ES": "encoder", "ED": "decoder", "DS": "decoder"}
         sizes: dict[str, int] = {}
-        for component, layers in found.items():
-            name, attention = side[component], layers[0]
-            width = attention.output.out_features
-            sizes[f"{name}_width"] = width
-            sizes[f"{name}_head_dim"] = attention.head_size
-            sizes[f"{name}_feed_forward"] = self._feed_forward(component, attention) // (2 * width)
-        if "ES" not in found:  # ED attends to an encoder as wide as the decoder
+        attentions_by_component = attentions(self._unpruned)
+        for component, layers in attentions_by_component.items():
+            side, attention = side_of(component), layers[0]
+            sizes[f"{side}_width"] = attention.output.out_features
+            sizes[f"{side}_head_dim"] = attention.unit_size
+        for component, feed_forward_layers in feed_forwards(self._unpruned).items():
+            side, lowest = side_of(component), feed_forward_layers[0]
+            weights = sum(each.weight.numel() for each in (*lowest.inputs, lowest.output))
+            sizes[f"{side}_feed_forward"] = weights // (2 * sizes[f"{side}_width"])
+        if "ES" not in attentions_by_component:  # ED attends to an encoder as wide as the decoder
             sizes["encoder_width"] = sizes["decoder_width"]
-        head = self.outline.get_output_embeddings()
-        return Sizes(**sizes, vocabulary=getattr(head, "out_features", 0) if "DS" in found else 0)
+        output = self.model.get_output_embeddings()
+        is_decoder = "DS" in attentions_by_component
+        return Sizes(**sizes, vocabulary=getattr(output, "out_features", 0) if is_decoder else 0)
 
-    def _feed_forward(self, component: str, attention: Attention) -> int:
-        """Weights of the lowest layer's linear modules that belong to no attention."""
-        layers = self.outline.base_model.get_submodule(attention.names.layers)
-        layer = layers.get_submodule("0")
-        mine = [a.names for a in (found[0] for found in attentions(self.outline).values())]
-        inside = (
-            *(
-                prefix
-                for names in mine
-                if names.layers == attention.names.layers
-                for prefix in (f"{names.attention}.", names.output)
-            ),
-            "crossattention.",  # of a BERT that is a decoder, which is not pruned
-        )
-        return sum(
-            module.weight.numel()
-            for name, module in layer.named_modules()
-            if isinstance(module, nn.Linear) and not name.startswith(inside)
-        )
+    def prune(self, plan: PruningPlan, *, form: str = "remove") -> Folder:
+        """The model in memory with only the units of ``plan``; the folder is not changed.
 
-    def prune(self, plan: HeadPlan, *, form: str) -> Pruned:
-        """The model with the heads of ``plan`` alone, its weights read.
+        Components that the plan does not name stay as they are.
 
         Raises:
             UsageError: a plan for another shape, or a form that a folder cannot hold.
@@ -133,28 +138,50 @@ class Folder:
                 "form: mask is not written to a Hugging Face folder; remove computes the same, "
                 "and in Python there is hf_plugin.masked"
             )
-        plan.require_shape(self.plan.heads, of=str(self.path))
-        return Pruned(self.path, prune_heads(self.load_model(), plan, form=form))
+        plan.require_shape(self.shape, of=str(self.path))
+        return Folder(self.path, prune(self.load_model(), plan, form=form))
+
+    def save(self, path: Path) -> None:
+        """Write the model, its tokenizer and the other files of the folder that was read.
+
+        The new folder appears whole or not at all.
+
+        Raises:
+            UsageError: ``path`` lies in the folder that was read.
+            DataError: ``path`` exists and is not empty, or cannot be written; or a link in the
+                folder points to a place outside it.
+        """
+        require_outside(path, self.path)
+        with new_folder(path) as temporary:
+            unwanted = named_as(*NOT_COPIED)
+            copy_files(self.path, temporary, wanted=lambda name: not unwanted(name))
+            (self.load_model() if self._is_outline else self.model).save_pretrained(temporary)
 
     @property
     def fingerprint(self) -> str:
-        """What tells the weights from others; they are read for it.
+        """A hash that identifies the weights, which are read for it.
 
         Raises:
-            DataError: no weights, or not those of the config.
+            DataError: the weights are missing or do not fit the config.
         """
-        return model_fingerprint(self.load_model())
+        return model_fingerprint(self.load_model() if self._is_outline else self.model)
+
+    @property
+    def _is_outline(self) -> bool:
+        return self.model.device.type == "meta"
 
     def load_model(self) -> PreTrainedModel:
-        """The model with its weights, every one of them from the folder's files.
+        """A copy of the model with its weights; of an unpruned one, all from the folder's files.
 
         Raises:
             DataError: no weights, or not those of the config.
         """
+        if not self._is_outline:
+            return copy.deepcopy(self.model)
         with reporting(f"{self.path}: cannot read the weights"):
             loaded: Any = from_pretrained(
                 self.path,
-                None if self.outline.config.architectures else AutoModel,
+                None if self.model.config.architectures else AutoModel,
                 output_loading_info=True,
             )
         model: PreTrainedModel
@@ -165,41 +192,17 @@ class Folder:
         return model
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """A pruned model, and the folder that it comes from."""
-
-    source: Path
-    model: PreTrainedModel
-
-    @property
-    def plan(self) -> HeadPlan:
-        """The heads that the model keeps."""
-        return head_plan(self.model)
-
-    @property
-    def parameters(self) -> int:
-        """Weights of the model."""
-        return sum(parameter.numel() for parameter in self.model.parameters())
-
-    def save(self, path: Path) -> None:
-        """Write the model, and beside it the tokenizer and what else lay in the source's folder.
-
-        The folder appears whole or not at all.
-
-        Raises:
-            UsageError: ``path`` lies in the source's folder.
-            DataError: ``path`` exists and is not empty, or cannot be written; or a link in the
-                source's folder points to a place outside it.
-        """
-        require_outside(path, self.source)
-        with new_folder(path) as temporary:
-            unwanted = named_as(*NOT_COPIED)
-            copy_files(self.source, temporary, wanted=lambda name: not unwanted(name))
-            self.model.save_pretrained(temporary)
+def count_parameters(model: nn.Module) -> int:
+    """The number of parameters of a model; those that are tied to one another count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _outline(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:
+def outline_of(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:
+    """The model of a config without values, on torch's meta device.
+
+    Args:
+        where: the model's name, for messages.
+    """
     with torch.device("meta"):
         if not config.architectures:
             model: PreTrainedModel = AutoModel.from_config(config, trust_remote_code=False)

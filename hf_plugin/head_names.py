@@ -1,4 +1,4 @@
-"""The places of the attention heads in each family of Hugging Face models: one table.
+"""The places of heads, neurons and layers in each family of Hugging Face models: two tables.
 
 The names are those of transformers 5. This file is written beside each pruned model, for
 ``modeling_headpruned``, so it imports nothing of headprune.
@@ -29,7 +29,7 @@ class Names:
         width: its attribute with heads times d, where it keeps one.
         norm: the module after ``output`` and the residual connection, after which a layer treats
             each token by itself; None if there is no such module.
-        blocks: how many projections one of ``inputs`` holds, one below the other.
+        blocks: the number of projections in one of ``inputs``, one below the other.
     """
 
     layers: str
@@ -42,6 +42,30 @@ class Names:
     count: str | None = None
     width: str | None = None
     norm: str | None = None
+    blocks: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedForwardNames:
+    """A family's names for the parts of one stack's feed-forward sub-layers, relative to a layer.
+
+    Attributes:
+        layers: the list of layers, from the base model.
+        feed_forward: the module that computes the sub-layer, and that the kept neurons are noted
+            on; the empty name stands for the layer itself.
+        inputs: the projection whose rows belong to neurons.
+        output: the projection whose columns belong to neurons.
+        depth: the config's entry with the number of layers.
+        width: the config's entry with the number of neurons.
+        blocks: the number of projections in ``inputs``, one below the other: 2 if it is gated.
+    """
+
+    layers: str
+    feed_forward: str
+    inputs: tuple[str, ...]
+    output: str
+    depth: str = "num_hidden_layers"
+    width: str = "intermediate_size"
     blocks: int = 1
 
 
@@ -125,3 +149,55 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
     "marian": _BART,
 }
 """For each model type, and each of its components, the names of the parts."""
+
+_BERT_FEED_FORWARD = {
+    "EF": FeedForwardNames(
+        layers="encoder.layer",
+        feed_forward="intermediate",
+        inputs=("intermediate.dense",),
+        output="output.dense",
+    )
+}
+_BART_FEED_FORWARD = {
+    component: FeedForwardNames(
+        layers=f"{side}.layers",
+        feed_forward="",
+        inputs=("fc1",),
+        output="fc2",
+        depth=f"{side}_layers",
+        width=f"{side}_ffn_dim",
+    )
+    for component, side in (("EF", "encoder"), ("DF", "decoder"))
+}
+
+FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
+    **dict.fromkeys(
+        ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta-v2"),
+        _BERT_FEED_FORWARD,
+    ),
+    "distilbert": {
+        "EF": FeedForwardNames(
+            layers="transformer.layer",
+            feed_forward="ffn",
+            inputs=("ffn.lin1",),
+            output="ffn.lin2",
+            depth="n_layers",
+            width="hidden_dim",
+        )
+    },
+    "modernbert": {
+        "EF": FeedForwardNames(
+            layers="layers", feed_forward="mlp", inputs=("mlp.Wi",), output="mlp.Wo", blocks=2
+        )
+    },
+    "bart": _BART_FEED_FORWARD,
+    "marian": _BART_FEED_FORWARD,
+}
+"""For each model type, and each of its components of neurons, the names of the parts."""
+
+_LAYERS_WITH = {"EF": "EL", "DF": "DL"}
+
+
+def layer_lists(family: str) -> dict[str, str]:
+    """The name of the list of layers in the base model, for each component of whole layers."""
+    return {_LAYERS_WITH[name]: names.layers for name, names in FEED_FORWARD[family].items()}

@@ -1,4 +1,4 @@
-"""Loading models, those too that transformers 4 pruned."""
+"""Load models, including those that were pruned by transformers 4."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from headprune.errors import DataError, UsageError
 from hf_plugin import modeling
 from hf_plugin.families import require_family
 from hf_plugin.folder_check import check_config
-from hf_plugin.modeling import CONFIGS, kept_lists, pruned_class
-from hf_plugin.surgery import head_plan, plan_after
+from hf_plugin.modeling import CONFIGS, pruned_class
+from hf_plugin.plans import head_plan, plan_after
+from hf_plugin.pruned_configs import kept_lists
 
 
 def from_pretrained(
@@ -33,9 +34,9 @@ def from_pretrained(
     Args:
         name_or_path: a folder, or a name on the hub.
         model_class: an Auto class or a model class; without one, the class that saved the model.
-        config: what to use in place of the model's own config.
-        options: for ``from_pretrained`` of that class, those that change its config included. Code
-            in the model's folder runs only with ``trust_remote_code=True``.
+        config: replaces the model's own config.
+        options: options for ``from_pretrained``, those that change the config included. Code in
+            the model's folder runs only with ``trust_remote_code=True``.
 
     Raises:
         UsageError: a family that cannot be pruned; no model class.
@@ -58,7 +59,7 @@ def from_pretrained(
 def read_config(
     name_or_path: str | os.PathLike[str], **options: Any
 ) -> tuple[PreTrainedConfig, dict[str, Any]]:
-    """The config of a model, and the options that are not the config's.
+    """The config of a model, and the options that the config does not use.
 
     Heads that transformers 4 pruned are in it as in our own.
 
@@ -76,7 +77,7 @@ def read_config(
 
 
 def _adopt(config: PreTrainedConfig, *, where: str) -> None:
-    """Say in our own words which heads transformers 4 had pruned."""
+    """Convert ``pruned_heads`` of transformers 4 to this plugin's fields."""
     with torch.device("meta"):
         whole = AutoModel.from_config(config)
     pruned = config.pruned_heads
@@ -90,15 +91,15 @@ def _adopt(config: PreTrainedConfig, *, where: str) -> None:
     config.__class__ = CONFIGS[type(config)]
     vars(config).pop("model_type", None)
     config.kept_heads = kept_lists(plan)
-    config.uniform_heads = None
+    config.kept_neurons = config.kept_layers = config.uniform_heads = None
     config.pruned_heads = {}
 
 
 def _by_layer(pruned: dict[Any, Any], *, layers: int) -> dict[Any, Any]:
-    """``pruned_heads`` with each layer named once, by its number from the bottom.
+    """Normalise ``pruned_heads``: each layer appears once, by its number from the bottom.
 
-    transformers 4 wrote down layers as they were named in each call of ``prune_heads``, so that one
-    layer may be there as 11 and as -1; it pruned the heads of both. JSON has no keys but text.
+    transformers 4 stored the layer numbers as given to ``prune_heads``. One layer can appear as 11
+    and as -1; the heads of both entries are pruned. Keys are text in JSON.
     """
     merged: dict[Any, Any] = {}
     for key, heads in pruned.items():
@@ -112,7 +113,7 @@ def _by_layer(pruned: dict[Any, Any], *, layers: int) -> dict[Any, Any]:
 
 
 def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of ``options`` that say where a model lies, which its config is read with too."""
+    """The options that locate a model; its config is read with them, too."""
     names = (
         *("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token"),
         "trust_remote_code",
@@ -121,16 +122,16 @@ def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def class_that_saved(config: PreTrainedConfig, *, where: str) -> Any:
-    """The model class that a config names, the pruned one where it is of a pruned model.
+    """The model class that a config names; for pruned models, the pruned class.
 
     Raises:
         UsageError: it names none that is known.
     """
     for name in config.architectures or ():
-        found = getattr(modeling, name, None) or getattr(transformers, name, None)
-        if isinstance(found, type) and issubclass(found, PreTrainedModel):
+        model_class = getattr(modeling, name, None) or getattr(transformers, name, None)
+        if isinstance(model_class, type) and issubclass(model_class, PreTrainedModel):
             pruned = isinstance(config, tuple(CONFIGS.values()))
-            return pruned_class(found) if pruned else found
+            return pruned_class(model_class) if pruned else model_class
     raise UsageError(
         f"{where}: its config does not say which model class saved it; give one, such as "
         "AutoModelForSequenceClassification"

@@ -1,6 +1,6 @@
-"""Pruned models as transformers' own kind of classes, so that they are saved and loaded again.
+"""Classes of pruned models that transformers saves and loads.
 
-For each family, ``BertConfig`` say, there is a ``HeadPrunedBertConfig`` with the kept heads in it,
+For each family, ``BertConfig`` say, there is a ``HeadPrunedBertConfig`` with the kept units in it,
 of model type ``headpruned-bert``, and for each of the family's models a pruned one, registered
 with the Auto classes under that type. The stock classes stay as they are, except that their
 ``from_pretrained`` gives a pruned model if the config is of one. Without this package
@@ -26,27 +26,39 @@ from transformers.models.auto.auto_factory import _BaseAutoModelClass
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
 
-from headprune.errors import DataError, UsageError
-from headprune.plan import HeadPlan
+from headprune.errors import UsageError
+from headprune.plan import PruningPlan
 from hf_plugin.adapters import prepare_peft
-from hf_plugin.families import attentions, family_of
+from hf_plugin.families import attentions
 from hf_plugin.head_names import FAMILIES, PREFIX
-from hf_plugin.pruned_files import BY_HEAD, PrunedConfig, PrunedFiles, expect_layout
-from hf_plugin.surgery import Heads, cut_to, head_plan, make_uniform, plan_after
+from hf_plugin.plans import Heads, plan_after
+from hf_plugin.pruned_configs import FIELDS, configured_plans, describe
+from hf_plugin.pruned_files import PrunedConfig, PrunedFiles, expect_layout
+from hf_plugin.surgery import cut_to, make_uniform
 
 _PRUNED = "HeadPruned"
 FORMS = ("remove", "uniform")
-_HEADS = dict[str, list[list[int]]] | None
+_OF_PRUNED = (
+    *FIELDS,
+    "pruned_heads",
+    "auto_map",
+    "headprune",
+    "transformers_weights",
+    "model_type",
+)
 CONFIGS: dict[type[PreTrainedConfig], type[PreTrainedConfig]] = {}
 MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}
 """For each stock class of a known family, the class of its pruned ones."""
 
 
 class _PrunedConfig(PrunedConfig):
-    """A config that tells peft of pruned models, which asks a model's config what model it is."""
+    """A config that registers pruned models in peft when it is converted to a dict.
+
+    peft calls ``to_dict`` to find a model's type.
+    """
 
     def to_dict(self) -> dict[str, Any]:
-        """As of the class that it is made of."""
+        """Same as in the base class, but registers pruned models in peft first."""
         prepare_peft()
         return super().to_dict()
 
@@ -63,7 +75,7 @@ class HeadPrunedModel(PrunedFiles):
             )
         super().__init__(config, *inputs, **options)  # type: ignore[call-arg]
         assert isinstance(self, PreTrainedModel)
-        kept, present = _configured_plans(config, self)
+        kept, present = configured_plans(config, self)
         cut_to(self, present)
         make_uniform(self, kept)
         empty = []
@@ -79,7 +91,7 @@ class HeadPrunedModel(PrunedFiles):
         self._keys_to_ignore_on_load_unexpected = {*(ignored or ()), *empty}
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """By the class that it is made of: another process may have no pruned class of it yet."""
+        """Pickle by the stock class, as another process may not have made the pruned class yet."""
         own: Any = type(self)
         stock = own.__bases__[-1]
         reduced = super().__reduce_ex__(protocol)
@@ -89,24 +101,49 @@ class HeadPrunedModel(PrunedFiles):
 
 
 def _without_state(stock: type[PreTrainedModel]) -> PreTrainedModel:
-    """Where unpickling begins: an empty object of the pruned class of ``stock``."""
+    """Make an empty object of the pruned class of ``stock``; unpickling then sets its state."""
     pruned = pruned_class(stock)
     return pruned.__new__(pruned)
 
 
-def prune_heads(
-    model: PreTrainedModel, request: HeadPlan | Heads, *, form: str = "remove"
-) -> PreTrainedModel:
-    """Prune heads of ``model``, in place.
+def prune(model: PreTrainedModel, plan: PruningPlan, *, form: str = "remove") -> PreTrainedModel:
+    """Prune heads, feed-forward neurons and layers of ``model``, in place.
 
     The model becomes one of the ``HeadPruned`` classes, with a config of its own, so that
     ``save_pretrained`` writes what ``from_pretrained`` of the Auto classes reads after
     ``import hf_plugin``. If nothing is pruned it stays as it is. Prune the whole model, the one
     that will be saved, and make the optimizer afterwards: parameters of pruned layers are new.
 
+    A dropped layer passes on its input. It stays in the model's list of layers without parameters,
+    so that the other layers keep their numbers.
+
+    Args:
+        model: a base model or one with a task head. It may have been pruned before.
+        plan: the units to keep, by their numbers in the unpruned model. Components that it does not
+            name stay as they are.
+        form: ``remove``: the units' weights are gone, the outputs are as with ``masked`` (Budhraja
+            et al. 2020, equation 2). ``uniform``, for heads alone: see ``prune_heads``.
+
+    Returns:
+        ``model`` itself.
+
+    Raises:
+        UsageError: a family that cannot be pruned, a plan of another shape, a unit that was pruned
+            before, or no such form. The model is then as it was.
+    """
+    if not isinstance(plan, PruningPlan):
+        raise UsageError(f"give a PruningPlan, not {type(plan).__name__}")
+    return _prune(model, plan, form=form)
+
+
+def prune_heads(
+    model: PreTrainedModel, request: PruningPlan | Heads, *, form: str = "remove"
+) -> PreTrainedModel:
+    """Prune heads of ``model``, in place, as ``prune`` does.
+
     Args:
         model: a base model or one with a task head. Pruning a second time adds up.
-        request: a ``HeadPlan`` with the heads to keep, or a dict with the heads to prune,
+        request: a plan with the heads to keep, or a dict with the heads to prune,
             ``{layer: [heads]}``, where layer -1 is the top; heads as any iterable of integers, a
             tensor or an array. Head numbers are always those of the unpruned model. Heads that
             are gone already stay gone. To remove heads that are uniform, give a plan.
@@ -124,11 +161,15 @@ def prune_heads(
         UsageError: a family that cannot be pruned, a plan of another shape, a layer or head that
             does not exist, a uniform head to remove, or no such form. The model is then as it was.
     """
+    return _prune(model, request, form=form)
+
+
+def _prune(model: PreTrainedModel, request: PruningPlan | Heads, *, form: str) -> PreTrainedModel:
     if form not in FORMS:
         raise UsageError(f"form: {form!r} is not one of {', '.join(FORMS)}")
     plan = plan_after(model, request, form=form)
     if form == "remove":
-        cut_to(model, plan, spare_uniform=not isinstance(request, HeadPlan))
+        cut_to(model, plan, spare_uniform=not isinstance(request, PruningPlan))
     else:
         make_uniform(model, plan)
     if plan.is_full:
@@ -137,8 +178,7 @@ def prune_heads(
     config = copy.deepcopy(stock)
     config.__class__ = CONFIGS.get(type(stock), type(stock))
     vars(config).pop("model_type", None)  # a config that was read from JSON has one of its own
-    config.kept_heads, config.uniform_heads = _as_json(model)
-    config.uniform_layout = BY_HEAD
+    describe(model, config)
     for module in model.modules():
         if getattr(module, "config", None) is stock:
             setattr(module, "config", config)  # noqa: B010  (nn.Module's types forbid the plain form)
@@ -146,8 +186,27 @@ def prune_heads(
     return model
 
 
+def stock_config(config: PreTrainedConfig) -> PreTrainedConfig:
+    """A copy of a config, converted to that of the unpruned model."""
+    stock = copy.deepcopy(config)
+    for plain, pruned in CONFIGS.items():
+        if type(config) is pruned:
+            stock.__class__ = plain
+    for name in _OF_PRUNED:
+        vars(stock).pop(name, None)
+    return stock
+
+
+def stock_class(pruned: type[PreTrainedModel]) -> type[PreTrainedModel]:
+    """The class of unpruned models from which a class of pruned models is derived."""
+    stock: Any = pruned
+    while issubclass(stock, HeadPrunedModel):
+        stock = stock.__bases__[-1]
+    return stock  # type: ignore[no-any-return]
+
+
 def pruned_class(stock: type[PreTrainedModel]) -> type[PreTrainedModel]:
-    """The class of pruned models of a class; one is made for a class of the user's own.
+    """The class of pruned models for a stock class; created if it is a user's own class.
 
     ``type(model).from_pretrained`` reads what such a model saves.
     """
@@ -171,56 +230,6 @@ def _become(model: PreTrainedModel, pruned: type[PreTrainedModel]) -> None:
         pruned(model.config)
 
 
-def kept_lists(plan: HeadPlan) -> dict[str, list[list[int]]]:
-    """The heads that a plan keeps, as a config's ``kept_heads`` says it."""
-    return {name: [list(heads) for heads in layers] for name, layers in plan.kept.items()}
-
-
-def _as_json(
-    model: PreTrainedModel,
-) -> tuple[dict[str, list[list[int]]], dict[str, list[list[int]]] | None]:
-    """What the config says: for each component, for each layer, kept and uniform heads."""
-    found = attentions(model).items()
-    uniform = {name: [list(attention.uniform) for attention in layers] for name, layers in found}
-    some = any(heads for layers in uniform.values() for heads in layers)
-    return kept_lists(head_plan(model)), uniform if some else None
-
-
-def _configured_plans(
-    config: PreTrainedConfig, model: PreTrainedModel
-) -> tuple[HeadPlan, HeadPlan]:
-    """The heads that are kept, and those that have weights: the kept and the uniform ones.
-
-    A model may have fewer components than the one that was saved (a decoder alone), and then takes
-    what concerns it.
-    """
-    full = head_plan(model)
-    elsewhere = set(FAMILIES[family_of(model)]) - set(full.kept)
-    kept = dict(full.kept)
-    present = dict(full.kept)
-    try:
-        given = _by_component(config, "kept_heads", elsewhere=elsewhere)
-        uniform = _by_component(config, "uniform_heads", elsewhere=elsewhere)
-        for name in {**given, **uniform}:
-            kept[name] = given.get(name, full.kept.get(name, ()))
-            both = zip(kept[name], uniform.get(name) or [()] * len(kept[name]), strict=True)
-            present[name] = tuple(tuple(sorted((*heads, *more))) for heads, more in both)
-        return (
-            HeadPlan(kept=kept, heads=full.heads),
-            HeadPlan(kept=present, heads=full.heads),
-        )
-    except (UsageError, TypeError, ValueError) as error:
-        where = config.name_or_path or type(config).__name__
-        raise DataError(f"{where}: kept_heads of the configuration: {error}") from None
-
-
-def _by_component(config: PreTrainedConfig, key: str, *, elsewhere: set[str]) -> dict[str, Any]:
-    given = getattr(config, key, None) or {}
-    if not isinstance(given, dict):
-        raise UsageError(f"{key} is a {type(given).__name__}, it has to name components")
-    return {name: layers for name, layers in given.items() if name not in elsewhere}
-
-
 def _register(family: str) -> None:
     """Make the pruned classes of ``family`` and tell the Auto classes about them."""
     stock = CONFIG_MAPPING[family]
@@ -230,13 +239,8 @@ def _register(family: str) -> None:
         stock,
         {
             "model_type": f"{PREFIX}{family}",
-            "kept_heads": None,
-            "uniform_heads": None,
-            "uniform_layout": None,
-            "__annotations__": {
-                **dict.fromkeys(("kept_heads", "uniform_heads"), _HEADS),
-                "uniform_layout": str | None,
-            },
+            **dict.fromkeys(FIELDS),
+            "__annotations__": FIELDS,
             "code_by_auto_class": auto_map,
         },
         _PrunedConfig,
@@ -259,14 +263,14 @@ def _register(family: str) -> None:
 
 
 def _named(stock: type, namespace: dict[str, Any], *mixins: type) -> Any:
-    """A subclass of ``stock`` with HeadPruned before its name, found in this module by that name.
+    """Create a subclass of ``stock`` in this module, with HeadPruned before its name.
 
     The first one of a name stays: a user's own class may be called as a stock one.
     """
     name = f"{_PRUNED}{stock.__name__}"
-    made = type(name, (*mixins, stock), {"__module__": __name__, **namespace})
-    globals().setdefault(name, made)
-    return made
+    pruned = type(name, (*mixins, stock), {"__module__": __name__, **namespace})
+    globals().setdefault(name, pruned)
+    return pruned
 
 
 for _family in FAMILIES:
@@ -274,7 +278,7 @@ for _family in FAMILIES:
 
 
 def _read_pruned_folders() -> None:
-    """Let ``from_pretrained`` of a stock class give the pruned one where the config is of one.
+    """Let ``from_pretrained`` of a stock class return the pruned class for pruned models.
 
     Every other call is passed on as it is.
     """
@@ -297,7 +301,7 @@ def _read_pruned_folders() -> None:
 
 
 def _is_of_pruned(cls: type[PreTrainedModel], config: Any, options: dict[str, Any]) -> bool:
-    """Tell if a stock class is asked for a model whose config is that of a pruned one.
+    """Check if a stock class is to load a model with the config of a pruned one.
 
     Reads local folders and transformers' local cache alone, so that no request is added.
     """

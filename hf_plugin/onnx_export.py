@@ -1,4 +1,4 @@
-"""Exporting BERT and its relatives to ONNX, checked with onnxruntime before it is there."""
+"""Export BERT and similar models to ONNX, and check the outputs with onnxruntime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder
-from headprune.plan import HeadPlan
+from hf_plugin.checked_export import CheckedExport
 from hf_plugin.families import is_decoder_alone
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import Folder
@@ -24,38 +24,28 @@ from hf_plugin.pruned_files import CODE
 from hf_plugin.random_batches import SHAPES, random_batch
 
 TOLERANCE = 1e-4
-"""What an output may differ by, relative to the largest of the outputs where that is above 1."""
+"""The allowed difference of an output, relative to the largest output where that is above 1."""
 
 _BESIDE = ("*.json", "*.txt", "*.model", "*.jinja", *CODE)
 """Files of a model's folder that come along: config, the code that it names, and tokenizer."""
 
 
-@dataclass(frozen=True)
-class OnnxExport:
-    """What was written.
+@dataclass(frozen=True, kw_only=True)
+class OnnxExport(CheckedExport):
+    """The result of an export.
 
     Attributes:
-        inputs, outputs: names of the model's.
-        difference: the largest found, relative as ``TOLERANCE`` is.
+        inputs, outputs: the names of the model's inputs and outputs.
     """
 
-    plan: HeadPlan
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    difference: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.plan}, model.onnx takes {', '.join(self.inputs)} and gives "
-            f"{', '.join(self.outputs)}; outputs differ by at most {self.difference:.1e} "
-            f"({len(SHAPES)} batches of random tokens)"
-        )
 
 
 def export_to_onnx(path: Path, output: Path) -> OnnxExport:
     """Write a folder with model.onnx, for batches and sentences of any size, and the tokenizer.
 
-    It appears when onnxruntime has been found to compute what the model does.
+    The folder appears only if onnxruntime computes the outputs of the model.
 
     Args:
         path: the model's folder, head-pruned or not.
@@ -67,9 +57,9 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
             the folder points to a place outside it.
     """
     folder = Folder.load(path)
-    if folder.outline.config.is_encoder_decoder or is_decoder_alone(folder.outline):
+    if folder.model.config.is_encoder_decoder or is_decoder_alone(folder.model):
         raise UsageError(f"{path}: has a decoder; --to onnx is for encoders such as BERT")
-    if "MultipleChoice" in type(folder.outline).__name__:
+    if "MultipleChoice" in type(folder.model).__name__:
         raise UsageError(f"{path}: --to onnx is not for multiple choice")
     with new_folder(output) as temporary:
         model = folder.load_model().float().eval()
@@ -85,7 +75,14 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
             )
         wanted, unwanted = named_as(*_BESIDE), named_as("*.index.json")
         copy_files(path, temporary, wanted=lambda name: wanted(name) and not unwanted(name))
-    return OnnxExport(folder.plan, tuple(batches[0]), outputs, difference)
+    inputs = tuple(batches[0])
+    return OnnxExport(
+        plan=folder.plan,
+        contents=f"model.onnx takes {', '.join(inputs)} and gives {', '.join(outputs)}",
+        difference=difference,
+        inputs=inputs,
+        outputs=outputs,
+    )
 
 
 def _write(
@@ -120,9 +117,9 @@ def _largest_difference(
     session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     largest = 0.0
     for batch in batches:
-        found = session.run(None, {name: tensor.numpy() for name, tensor in batch.items()})
-        for mine, theirs in zip(model(**batch).values(), found, strict=True):
-            expected = mine.numpy()
-            difference = np.abs(theirs - expected).max() / max(1.0, np.abs(expected).max())
+        outputs = session.run(None, {name: tensor.numpy() for name, tensor in batch.items()})
+        for tensor, exported in zip(model(**batch).values(), outputs, strict=True):
+            expected = tensor.numpy()
+            difference = np.abs(exported - expected).max() / max(1.0, np.abs(expected).max())
             largest = max(largest, float(np.nan_to_num(difference, nan=np.inf)))
     return largest

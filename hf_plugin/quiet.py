@@ -1,4 +1,4 @@
-"""Keeping the libraries' messages about what is as it should be off the screen."""
+"""Suppress messages of transformers and datasets that report nothing unusual."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import transformers
 
 
 def quieten() -> None:
-    """Show errors and the training's progress bar only, for the rest of the process.
+    """Show only errors and the progress bar of the training, for the rest of the process.
 
-    transformers warns at length that a pretrained model has no classifier yet, which is why it is
-    fine-tuned; both libraries draw bars for steps of less than a second.
+    transformers would warn that the classifier of a pretrained model is new, although it will be
+    fine-tuned, and both libraries would draw progress bars for steps of less than a second.
     """
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""Random inputs, on which two forms of one model are compared."""
+"""Random inputs to compare two forms of a model on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 SHAPES = ((2, 7), (1, 3), (5, 20))
-"""Sentences and tokens of the batches that are compared."""
+"""Numbers of sentences and tokens of the compared batches."""
 
 _CHOICES = 3
 
@@ -17,13 +17,13 @@ _CHOICES = 3
 def random_batch(
     model: PreTrainedModel, sentences: int, length: int, *, seed: int
 ) -> dict[str, Tensor]:
-    """Random tokens, B x T each (B x choices x T for multiple choice); the last token is padding.
+    """Draw random inputs, B x T each (B x choices x T for multiple choice); the last is padding.
 
     Args:
-        model: any with tokens as inputs; its config says which there are.
+        model: a model whose inputs are tokens.
         sentences: B.
         length: T.
-        seed: of the tokens.
+        seed: seed of the tokens.
     """
     generator = torch.Generator().manual_seed(seed)
     config = model.config
@@ -35,12 +35,12 @@ def random_batch(
         ids[:, length - 2] = end  # BART classifies at the end of each sentence
     ids[-1, length - 1 :] = padding
     batch = {"input_ids": ids, "attention_mask": (ids != padding).long()}
-    wanted = inspect.signature(model.forward).parameters
+    arguments = inspect.signature(model.forward).parameters
     kinds = getattr(config, "type_vocab_size", 0)
-    if kinds > 1 and "token_type_ids" in wanted:
+    if kinds > 1 and "token_type_ids" in arguments:
         batch["token_type_ids"] = torch.randint(0, kinds, ids.shape, generator=generator)
     if "MultipleChoice" in type(model).__name__:
         batch = {name: ids.unsqueeze(1).repeat(1, _CHOICES, 1) for name, ids in batch.items()}
-    if config.is_encoder_decoder and "decoder_input_ids" in wanted:
+    if config.is_encoder_decoder and "decoder_input_ids" in arguments:
         batch["decoder_input_ids"] = ids
     return batch

@@ -1,4 +1,4 @@
-"""A model's tokenizer, and whether it knows the text that it is to split."""
+"""Load a model's tokenizer, and check that it knows the vocabulary of a text."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from headprune.errors import DataError
 from hf_plugin.places import place, reporting
 
 _WORDS = 1000
-"""The number of words, of the first texts, that are looked at."""
+"""Number of words, from the beginning of a text, that are checked."""
 
 _MOST_UNKNOWN = 0.5
-"""The largest share of tokens that may be unknown: above it a model reads next to nothing."""
+"""Largest accepted share of unknown tokens."""
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer in the folder, or of the hub's model, ``name``.
+    """Load the tokenizer of the folder, or of the hub's model, ``name``.
 
     Raises:
-        DataError: there is no tokenizer (transformers would make one without a vocabulary).
+        DataError: there is no tokenizer (transformers would create one without a vocabulary).
         UsageError: ``name`` is the default model, and is not installed.
     """
     folder = place(name)
-    with reporting(f"{name}: no tokenizer to be had"):
+    with reporting(f"{name}: cannot load a tokenizer"):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, trust_remote_code=False
         )
@@ -44,10 +44,11 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def require_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> None:
-    """Check that the tokenizer knows the larger part of the first texts.
+    """Check that the tokenizer knows at least half of the tokens at the beginning of a text.
 
     Raises:
-        DataError: more than half of the tokens are unknown, words that it drops counted as one.
+        DataError: more than half are unknown. A word that the tokenizer drops counts as one unknown
+            token.
     """
     words = list(islice((word for text in texts for word in text.split()), _WORDS))
     if not words:
@@ -57,7 +58,7 @@ def require_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str])
         tokens = tokenizer.convert_ids_to_tokens(numbers)
         missing = sum(number == tokenizer.unk_token_id for number in numbers)
         unknown += missing or not numbers
-        # The mark of a word's beginning alone is no part of the text.
+        # The mark of a word's beginning is not a part of the text.
         known += sum(token != "\u2581" for token in tokens) - missing
     share = unknown / (unknown + known)
     if share > _MOST_UNKNOWN:

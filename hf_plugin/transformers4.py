@@ -1,7 +1,8 @@
-"""Head pruning as code for transformers 4 calls it.
+"""Head pruning with the functions, methods and arguments of transformers 4.
 
-Two functions that transformers 5 removed, and ``install``, which puts them where such code imports
-them from and gives models their method ``prune_heads`` and their argument ``head_mask`` again:
+transformers 5 has removed two functions, the method ``prune_heads`` of models and their argument
+``head_mask``. ``install`` adds them again, in the places where code for transformers 4 expects
+them:
 
 >>> import hf_plugin.transformers4
 >>> hf_plugin.transformers4.install()
@@ -23,35 +24,35 @@ from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
 from headprune.plan import is_whole
+from hf_plugin.masks import masked
 from hf_plugin.modeling import MODELS, prune_heads
-from hf_plugin.surgery import head_plan, masked, numbers_of
+from hf_plugin.plans import head_plan, numbers_of
 
 MASKS = {"head_mask": "ES", "decoder_head_mask": "DS", "cross_attn_head_mask": "ED"}
-"""For each argument of transformers 4, the component that it masks."""
+"""Arguments of transformers 4, with the components that they mask."""
 
 
 def find_pruneable_heads_and_indices(
     heads: Iterable[int], n_heads: int, head_size: int, already_pruned_heads: set[int]
 ) -> tuple[set[int], Tensor]:
-    """The heads that are still to prune, and the entries of a projection that stay.
+    """Find the heads that are not yet pruned, and the weights of the remaining heads.
 
     Args:
-        heads: numbers in the unpruned model.
-        n_heads: heads that the attention has now.
+        heads: heads to prune, numbered as in the unpruned model.
+        n_heads: the current number of heads.
         head_size: d.
-        already_pruned_heads: numbers in the unpruned model.
+        already_pruned_heads: heads pruned before, numbered as in the unpruned model.
 
     Returns:
-        Those of ``heads`` that were not pruned before, and the indices (int64) of the rows of W_q,
-        W_k and W_v, or columns of W_o, of all other heads.
+        The heads among ``heads`` that were not pruned before, and the indices (int64) of the rows
+        of W_q, W_k and W_v, or columns of W_o, of all other heads.
 
     Raises:
         IndexError: a head that the attention does not have.
     """
-    gone = set(already_pruned_heads)
-    wanted = numbers_of(heads)
-    to_prune = {int(head) for head in wanted} - gone
-    places = {head - sum(other < head for other in gone) for head in to_prune}
+    pruned_before = set(already_pruned_heads)
+    to_prune = {int(head) for head in numbers_of(heads)} - pruned_before
+    places = {head - sum(other < head for other in pruned_before) for head in to_prune}
     if not places <= {*range(n_heads)}:
         raise IndexError(f"heads {sorted(to_prune)}: the attention has {n_heads} heads left")
     kept = [place for place in range(n_heads) if place not in places]
@@ -60,7 +61,7 @@ def find_pruneable_heads_and_indices(
 
 
 def prune_linear_layer(layer: nn.Linear, index: Tensor, dim: int = 0) -> nn.Linear:
-    """A new linear layer with some rows (dim 0) or columns (dim 1) of another; it is trained."""
+    """Create a trainable linear layer from some rows (dim 0) or columns (dim 1) of another."""
     index = index.to(layer.weight.device)
     weight = layer.weight.detach().index_select(dim, index)
     pruned = nn.Linear(
@@ -79,17 +80,17 @@ def prune_linear_layer(layer: nn.Linear, index: Tensor, dim: int = 0) -> nn.Line
 
 
 def install() -> None:
-    """Let code for transformers 4 find what transformers 5 has removed.
+    """Add the functions, methods and arguments that transformers 5 has removed.
 
-    - ``transformers.pytorch_utils`` and ``transformers.modeling_utils`` have
+    - ``transformers.pytorch_utils`` and ``transformers.modeling_utils`` get
       ``find_pruneable_heads_and_indices`` and ``prune_linear_layer``.
-    - Models have ``prune_heads({layer: [heads]})``, which is ``hf_plugin.prune_heads``; a model
-      with a ``_prune_heads`` of its own is pruned by that.
-    - Models take ``head_mask`` ((heads,) or (layers, heads) of the unpruned model; for models with
-      a decoder also ``decoder_head_mask`` and ``cross_attn_head_mask``), by keyword, with
-      gradients. A model that cannot be masked refuses it with a ``UsageError``.
+    - Models get the method ``prune_heads({layer: [heads]})``, which calls
+      ``hf_plugin.prune_heads``, or the method ``_prune_heads`` of a user's own model class.
+    - Models accept ``head_mask`` ((heads,) or (layers, heads) of the unpruned model; for models
+      with a decoder also ``decoder_head_mask`` and ``cross_attn_head_mask``) as a keyword argument,
+      with gradients. Models that cannot be masked refuse it with a ``UsageError``.
 
-    Calling it twice does nothing more.
+    A second call has no effect.
     """
     for module in (transformers.pytorch_utils, transformers.modeling_utils):
         for function in (find_pruneable_heads_and_indices, prune_linear_layer):
@@ -100,14 +101,14 @@ def install() -> None:
     methods = {"prune_heads": _prune_heads, "__call__": _masking(nn.Module.__call__)}
     for name, method in methods.items():
         setattr(PreTrainedModel, name, method)
-    for stock in MODELS:  # forward is called by itself too
+    for stock in MODELS:  # forward is also called directly
         setattr(stock, "forward", _masking(stock.forward))  # noqa: B010
 
 
 def _prune_heads(self: PreTrainedModel, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
-    """Prune heads of the model: for some layers, heads by their numbers in the unpruned model."""
+    """Prune heads of some layers; heads are numbered as in the unpruned model."""
     base: Any = self.base_model
-    if hasattr(base, "_prune_heads"):  # a model class of the user's own
+    if hasattr(base, "_prune_heads"):  # the user's own model class
         pruned = dict(getattr(self.config, "pruned_heads", None) or {})
         for layer, heads in heads_to_prune.items():
             pruned[layer] = sorted({*pruned.get(layer, ()), *heads})
@@ -127,7 +128,7 @@ def _prune_heads(self: PreTrainedModel, heads_to_prune: Mapping[int, Iterable[in
 
 
 def _masking(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``call`` of a model, with the arguments for masks taken from it."""
+    """Wrap the function ``call`` of a model, so that it accepts masks."""
 
     @functools.wraps(call)
     def with_masks(self: Any, *inputs: Any, **options: Any) -> Any:
@@ -136,9 +137,9 @@ def _masking(call: Callable[..., Any]) -> Callable[..., Any]:
                 del options[name]
             return call(self, *inputs, **options)
         if MASKS.keys() & options.keys() <= _parameters(type(self).forward):
-            return call(self, *inputs, **options)  # a forward of the user's own, for transformers 4
-        given = {name: options.pop(name, None) for name in MASKS}
-        with masked(self, _gates(self, given)):
+            return call(self, *inputs, **options)  # the user's own forward, for transformers 4
+        masks = {name: options.pop(name, None) for name in MASKS}
+        with masked(self, _gates(self, masks)):
             return call(self, *inputs, **options)
 
     return with_masks
@@ -146,19 +147,19 @@ def _masking(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _parameters(forward: Callable[..., Any]) -> frozenset[str]:
-    """The names of the arguments of a model's forward pass."""
+    """List the names of the arguments of a model's forward pass."""
     return frozenset(inspect.signature(forward).parameters)
 
 
-def _gates(model: PreTrainedModel, given: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
-    """For each component xi, (layers, heads), of the masks as transformers 4 takes them."""
+def _gates(model: PreTrainedModel, masks: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    """Convert masks of transformers 4 to gates xi, (layers, heads), by component."""
     heads = head_plan(model).heads
     gates = {name: torch.ones(len(layers), layers[0]) for name, layers in heads.items()}
-    for argument, mask in given.items():
+    for argument, mask in masks.items():
         if mask is None:
             continue
         component = MASKS[argument]
-        if argument == "head_mask" and "ES" not in heads:  # a decoder by itself
+        if argument == "head_mask" and "ES" not in heads:  # a model with a decoder only
             component = "DS"
         if component not in gates:
             raise UsageError(

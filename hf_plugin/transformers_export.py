@@ -1,74 +1,57 @@
-"""Exporting pruned models to folders of full size that every version of transformers loads."""
+"""Export pruned models to folders that transformers loads without the plugin.
+
+Pruned heads and neurons come back as zeros. Where the feed-forward sub-layers of a stack are all
+equally wide, and where layers are dropped, the model equals one of a smaller stock config, and is
+written as exactly that. Every version of transformers loads the folder, except a ModernBERT without
+some layers, whose kinds of attention by layer only transformers 5 reads from the config.
+"""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from headprune.errors import DataError
+from headprune.components import layers_of
+from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder, require_outside
-from headprune.plan import HeadPlan
 from headprune.surgery import COLUMNS, ROWS, uncut
-from hf_plugin.families import Attention, attentions
+from hf_plugin.checked_export import CheckedExport
+from hf_plugin.families import attentions, family_of, feed_forwards, stacks
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import NOT_COPIED, Folder
-from hf_plugin.modeling import CONFIGS, HeadPrunedModel
+from hf_plugin.modeling import stock_class, stock_config
 from hf_plugin.pruned_files import CODE
 from hf_plugin.random_batches import SHAPES, random_batch
+from hf_plugin.sublayers import Attention, Sublayer
 
 TOLERANCE = 1e-5
 """The allowed difference of an output, relative to the largest output where that is above 1.
 
-Zeros change nothing but the order in which a processor adds numbers up."""
-
-_OF_PRUNED = (
-    *("kept_heads", "uniform_heads", "uniform_layout", "pruned_heads"),
-    *("auto_map", "headprune", "transformers_weights", "model_type"),
-)
+Zeros only change the order in which a processor adds numbers."""
 
 
-@dataclass(frozen=True)
-class TransformersExport:
-    """The model that was written.
-
-    Attributes:
-        plan: the heads that are not zero.
-        model_class: the class of transformers that loads the folder.
-        difference: the largest found, relative as ``TOLERANCE`` is.
-    """
-
-    plan: HeadPlan
-    model_class: str
-    difference: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.plan}, zeros in place of the other heads, for transformers' "
-            f"{self.model_class}; outputs differ by at most {self.difference:.1e} "
-            f"({len(SHAPES)} batches of random tokens)"
-        )
-
-
-def export_to_transformers(path: Path, output: Path) -> TransformersExport:
-    """Write a folder of full size, with zeros in place of pruned heads, and the tokenizer.
+def export_to_transformers(path: Path, output: Path) -> CheckedExport:
+    """Write a folder of a stock model that computes the same, and the tokenizer.
 
     The rows of W_q, W_k and W_v and the columns of W_o of a removed head are zeros, so that its
-    output is 0. Of a uniform head the rows of W_q are zeros: its scores are all 0. The folder
-    appears when the model in it was found to give the outputs of the pruned one. Training it
-    further brings the heads back.
+    output is 0. Of a uniform head the rows of W_q are zeros: its scores are all 0. A neuron's row
+    of W_1 and column of W_2 are zeros too, unless all layers of the stack keep equally many: then
+    the model is as narrow as they are. Dropped layers are left out. The folder appears when the
+    model in it was found to give the outputs of the pruned one. Training it further brings zeros
+    back to life.
 
     Args:
-        path: the model's folder, head-pruned (by transformers 4 too) or not.
+        path: the model's folder, pruned (by transformers 4 too) or not.
         output: the folder to write; it must not exist, or be empty.
 
     Raises:
-        UsageError: ``output`` lies in ``path``; a family that cannot be pruned.
+        UsageError: ``output`` lies in ``path``; a family that cannot be pruned; or no stock model
+            computes the same without the dropped layers.
         DataError: ``output`` is taken, the model cannot be read, the outputs differ, or a link in
             the folder points to a place outside it.
     """
@@ -76,7 +59,8 @@ def export_to_transformers(path: Path, output: Path) -> TransformersExport:
     folder = Folder.load(path)
     with new_folder(output) as temporary:
         model = folder.load_model().eval()
-        full = _full_size(model)
+        stock = _stock_model(model, where=str(path))
+        full = stock.model
         unwanted = named_as(*NOT_COPIED, *CODE)
         copy_files(path, temporary, wanted=lambda name: not unwanted(name))
         full.save_pretrained(temporary)
@@ -87,64 +71,153 @@ def export_to_transformers(path: Path, output: Path) -> TransformersExport:
                 f"{path}: not exported: the outputs with zeros differ from the model's by "
                 f"{difference:.1e}, more than {TOLERANCE:.0e}"
             )
-    return TransformersExport(folder.plan, type(full).__name__, difference)
+    contents = f"{stock.description}, for transformers' {type(full).__name__}"
+    return CheckedExport(plan=folder.plan, contents=contents, difference=difference)
 
 
-def _full_size(model: PreTrainedModel) -> PreTrainedModel:
-    """The stock model with the weights of ``model``, zeros where it has none."""
-    stock: Any = type(model)
-    while issubclass(stock, HeadPrunedModel):
-        stock = stock.__bases__[-1]
-    full: PreTrainedModel = stock(_stock_config(model.config)).to(model.dtype)
+@dataclass(frozen=True)
+class _StockModel:
+    model: PreTrainedModel
+    description: str
+
+
+def _stock_model(model: PreTrainedModel, *, where: str) -> _StockModel:
+    """The stock model with the same outputs as ``model``."""
+    config = stock_config(model.config)
+    dropped = _leave_out_dropped_layers(model, config, where=where)
+    narrow = _narrow_feed_forwards(model, config)
+    make_stock: Any = stock_class(type(model))
+    stock: PreTrainedModel = make_stock(config).to(model.dtype)
     names = {module: name for name, module in model.named_modules()}
     weights = model.state_dict()
-    for layers in attentions(model).values():
-        for attention in layers:
-            for linear in attention.inputs:
-                for part, tensor in (("weight", linear.weight), ("bias", linear.bias)):
-                    if tensor is not None:
-                        zeroed = linear in attention.queries
-                        weights[f"{names[linear]}.{part}"] = _rows(attention, tensor, zeroed)
-            weights[f"{names[attention.output]}.weight"] = uncut(
-                attention.output.weight.detach(),
-                attention.present,
-                heads=attention.heads,
-                head_dim=attention.head_size,
-                dim=COLUMNS,
+    for by_layer in attentions(model).values():
+        for attention in by_layer:
+            weights.update(_with_zeros(attention, names, zeroed=attention.queries))
+    padded = False
+    for component, feed_forward_layers in feed_forwards(model).items():
+        for sublayer in feed_forward_layers:
+            if component not in narrow and len(sublayer.kept) < sublayer.units:
+                weights.update(_with_zeros(sublayer, names))
+                padded = True
+    stock.load_state_dict(_renumbered(weights, model, names))
+    zeros = "zeros in place of the other heads" + (" and neurons" if padded else "")
+    sizes = [f"{entry}={getattr(config, entry)}" for entry in (*dropped, *narrow.values())]
+    return _StockModel(stock, ", ".join((zeros, *sizes)))
+
+
+def _leave_out_dropped_layers(
+    model: PreTrainedModel, config: PreTrainedConfig, *, where: str
+) -> tuple[str, ...]:
+    """Set the number of layers in the config; return the changed entries.
+
+    Raises:
+        UsageError: no stock model computes the same.
+    """
+    entries = []
+    family = family_of(model)
+    for component, sublayers in feed_forwards(model).items():
+        layers = stacks(model)[layers_of(component)]
+        kept = [number for number, layer in enumerate(layers) if layer.is_kept]
+        if len(kept) == len(layers):
+            continue
+        if not kept:
+            raise UsageError(f"{where}: no layer of a stack is left; transformers has none without")
+        if kept[0] and (family == "modernbert" or getattr(config, "conv_kernel_size", 0)):
+            raise UsageError(
+                f"{where}: layer 0 is dropped, which a stock {family} treats unlike the others; "
+                "no stock model computes the same"
             )
-    full.load_state_dict(weights)
-    return full
+        depth = sublayers[0].names.depth
+        setattr(config, depth, len(kept))
+        if getattr(config, "layer_types", None):
+            config.layer_types = [config.layer_types[number] for number in kept]
+        entries.append(depth)
+    return tuple(entries)
 
 
-def _rows(attention: Attention, tensor: Tensor, queries: bool) -> Tensor:
-    """All rows of a projection (blocks * Hd) x C, or of its bias, from those that are present."""
-    blocks = attention.names.blocks
+def _narrow_feed_forwards(model: PreTrainedModel, config: PreTrainedConfig) -> dict[str, str]:
+    """Set the feed-forward width in the config for stacks with equal widths in all layers.
+
+    Returns:
+        For each component that is now narrower, the entry that says so.
+    """
+    entries = {}
+    layers = stacks(model)
+    for component, sublayers in feed_forwards(model).items():
+        stack = zip(sublayers, layers[layers_of(component)], strict=True)
+        widths = {len(sublayer.kept) for sublayer, layer in stack if layer.is_kept}
+        if len(widths) == 1 and 0 < min(widths) < sublayers[0].units:
+            entries[component] = sublayers[0].names.width
+            setattr(config, entries[component], min(widths))
+    return entries
+
+
+def _renumbered(
+    weights: dict[str, Tensor], model: PreTrainedModel, names: dict[nn.Module, str]
+) -> dict[str, Tensor]:
+    """Rename weights so that the remaining layers are numbered from 0 without gaps."""
+    new_names: dict[str, str | None] = {}
+    for layers in stacks(model).values():
+        kept = [layer.module for layer in layers if layer.is_kept]
+        for layer in layers:
+            stack, _, _ = names[layer.module].rpartition(".")
+            number = kept.index(layer.module) if layer.is_kept else None
+            new_names[names[layer.module]] = None if number is None else f"{stack}.{number}"
+    renumbered = {}
+    for key, tensor in weights.items():
+        layer_name = next((name for name in new_names if key.startswith(f"{name}.")), None)
+        if layer_name is None:
+            renumbered[key] = tensor
+        elif (new_name := new_names[layer_name]) is not None:
+            renumbered[new_name + key.removeprefix(layer_name)] = tensor
+    return renumbered
+
+
+def _with_zeros(
+    sublayer: Sublayer, names: dict[nn.Module, str], *, zeroed: tuple[nn.Linear, ...] = ()
+) -> dict[str, Tensor]:
+    """The parameters of a sub-layer at full size.
+
+    Args:
+        sublayer: a sub-layer of the pruned model.
+        names: the names of the model's modules.
+        zeroed: projections to queries, in which the rows of uniform heads become zeros.
+    """
+    weights = {}
+    for linear in sublayer.inputs:
+        for part, tensor in (("weight", linear.weight), ("bias", linear.bias)):
+            if tensor is not None:
+                rows = _rows(sublayer, tensor, queries=linear in zeroed)
+                weights[f"{names[linear]}.{part}"] = rows
+    weights[f"{names[sublayer.output]}.weight"] = uncut(
+        sublayer.output.weight.detach(),
+        sublayer.present,
+        units=sublayer.units,
+        unit_size=sublayer.unit_size,
+        dim=COLUMNS,
+    )
+    return weights
+
+
+def _rows(sublayer: Sublayer, tensor: Tensor, *, queries: bool) -> Tensor:
+    """Insert zero rows for pruned units into a projection, (blocks * Ud) x C, or into its bias."""
+    blocks = sublayer.names.blocks
     parts = tensor.detach().reshape(
-        blocks, len(attention.present) * attention.head_size, *tensor.shape[1:]
+        blocks, len(sublayer.present) * sublayer.unit_size, *tensor.shape[1:]
     )
     full = [
         uncut(
             part,
-            attention.present,
-            heads=attention.heads,
-            head_dim=attention.head_size,
+            sublayer.present,
+            units=sublayer.units,
+            unit_size=sublayer.unit_size,
             dim=ROWS,
         )
         for part in parts
     ]
-    if queries:  # which are the first block
-        full[0].unflatten(0, (attention.heads, -1))[list(attention.uniform)] = 0
+    if queries and isinstance(sublayer, Attention):  # which are the first block
+        full[0].unflatten(0, (sublayer.units, -1))[list(sublayer.uniform)] = 0
     return torch.cat(full)
-
-
-def _stock_config(config: PreTrainedConfig) -> PreTrainedConfig:
-    stock = copy.deepcopy(config)
-    for plain, pruned in CONFIGS.items():
-        if type(config) is pruned:
-            stock.__class__ = plain
-    for name in _OF_PRUNED:
-        vars(stock).pop(name, None)
-    return stock
 
 
 @torch.no_grad()

@@ -1,13 +1,19 @@
 """A translation study: prepare the data, train the baseline, prune it, fine-tune, score, report."""
 
-SCRIPT = ROOT / STUDY.data_script
+SCRIPT = ROOT / STUDY.data.script
 if not SCRIPT.is_file():
     raise WorkflowError(f"{STUDY_FILE}: data.script: there is no {SCRIPT}")
 if not os.access(SCRIPT, os.X_OK):
     raise WorkflowError(f"{STUDY_FILE}: data.script: {SCRIPT} is not executable")
 
-DATA = f"{OUT}/data"
-REFERENCE = f"{DATA}/raw/test.{STUDY.pair[1]}"
+# A study may share the data, or data and baseline, of another one: they are in its run folder.
+DATA_HOME = home_of(STUDY.data_home)
+BASE_HOME = home_of(STUDY.baseline_home)
+HOMES = [OUT, DATA_HOME, BASE_HOME]
+DATA = f"{DATA_HOME}/data"
+BASELINE = f"{BASE_HOME}/baseline"
+BASE_PLAN = f"{BASE_HOME}/plans/{CONTROL.key}/seed{STUDY.baseline_seed}.json"
+REFERENCE = f"{DATA}/raw/test.{STUDY.data.pair[1]}"
 JOB = [PYTHON, f"{ROOT}/studies/fairseq_job.py"]
 PLUGIN = f"{ROOT}/fairseq_plugin"
 # No parameter of a rule: where the data are taken from is no reason to train again.
@@ -17,58 +23,69 @@ FROM_DIR = ["--from-dir", str(DATA_DIR)] if DATA_DIR else []
 # the plans repeats nothing that was done. Programs are no inputs either: a mended script does not
 # throw a week of training away.
 TRAINING = ["--arch", STUDY.arch, *STUDY.model_flags]
-PRUNED = [f"{row.key}/seed{seed}" for row in STUDY.rows for seed in STUDY.seeds]
-UNTUNED = [
-    f"{row.key}/seed{seed}"
-    for row in STUDY.rows
-    for seed in STUDY.seeds
-    if STUDY.before_finetune and row is not CONTROL
+MODELS = {model.folder: model for model in STUDY.models(STUDY.rows)}
+
+REPORTS = [file for table in TABLES for file in page_and_report_files(f"{OUT}/tables/{table}")]
+
+
+def results_of(rows):
+    """The records that a table of some rows is made of."""
+    return [f"{OUT}/{model.folder}/result.json" for model in STUDY.models(rows)]
+
+
+# A record that was deleted is made again, though no table asks for it.
+TARGETS = [
+    *(REPORTS or page_and_report_files(OUT)),
+    *results_of(chosen_rows(STUDY, TABLES)),
 ]
-RESULTS = [
-    f"{OUT}/baseline/result.json",
-    *(f"{OUT}/finetuned/{model}/result.json" for model in PRUNED),
-    *(f"{OUT}/before-finetune/{model}/result.json" for model in UNTUNED),
-]
-
-TARGETS = [f"{OUT}/table.md", f"{OUT}/figure.png"]
 
 
-def facts(wildcards):
-    """Kind, row, seed and length of the fine-tuning of the model in a folder of the run folder."""
-    if wildcards.model == "baseline":
-        return "baseline", CONTROL, STUDY.baseline_seed, "none"
-    folder, key, seed = wildcards.model.split("/")
-    row, seed = STUDY.row(key), int(seed.removeprefix("seed"))
-    if folder == "before-finetune":
-        return "before-finetune", row, seed, "none"
-    return ("control" if row is CONTROL else "pruned"), row, seed, STUDY.finetune_length
+def scores_of(row):
+    return f"{BASELINE}/scores/{row.score}/{row.score}.json" if row.score else []
+
+
+# The files that this study writes in the run folders that it shares.
+SHARED = [f"{DATA}/prep.json"]
+if BASE_HOME != OUT:
+    SHARED += [BASE_PLAN, f"{BASELINE}/model.pt", f"{BASELINE}/generation.txt"]
+    SHARED += [scores_of(row) for row in chosen_rows(STUDY, TABLES) if row.score]
+
+
+def processes_of(wildcards, resources):
+    """One process for each GPU; a parameter that depends on resources is no reason to train again."""
+    return max(1, resources.get("gpu", 0))
+
+
+def home_of_model(wildcards):
+    """The run folder with the files of a model: the baseline may be another study's."""
+    return BASE_HOME if wildcards.model == STUDY.baseline.folder else OUT
 
 
 def plan_of(wildcards):
-    _, row, seed, _ = facts(wildcards)
-    return f"{OUT}/plans/{row.key}/seed{seed}.json"
+    model = MODELS[wildcards.model]
+    return f"{home_of_model(wildcards)}/plans/{model.row.key}/seed{model.seed}.json"
 
 
 def training_of(wildcards):
     """The description of the training that the scored model is the outcome of."""
-    return [] if wildcards.model.startswith("before") else f"{OUT}/{wildcards.model}/model.json"
+    is_trained = MODELS[wildcards.model].is_trained
+    return f"{home_of_model(wildcards)}/{wildcards.model}/model.json" if is_trained else []
 
 
 def score_flags(wildcards):
-    kind, row, seed, length = facts(wildcards)
-    form = "none" if row is CONTROL else STUDY.form
+    model = MODELS[wildcards.model]
     flags = {
         "study": STUDY.name,
-        "kind": kind,
-        "row": "baseline" if kind == "baseline" else row.label,
-        "seed": seed,
-        "select": row.select,
-        "form": form,
-        "finetune": length,
-        "data": STUDY.data_name,
+        "kind": model.kind,
+        "row": model.label,
+        "seed": model.seed,
+        "select": model.row.select,
+        "form": "none" if model.row is CONTROL else STUDY.form,
+        "finetune": model.finetune,
+        "data": STUDY.data.name,
     }
-    if row.requested_percent is not None:
-        flags["requested-percent"] = f"{row.requested_percent:g}"
+    if model.row.requested_percent is not None:
+        flags["requested-percent"] = f"{model.row.requested_percent:g}"
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
@@ -76,11 +93,12 @@ rule prepare:
     output:
         f"{DATA}/prep.json",
     params:
-        script=lambda wildcards: STUDY.data_script,
-        flags=lambda wildcards: STUDY.data_args,
+        script=lambda wildcards: STUDY.data.script,
+        flags=lambda wildcards: STUDY.data.args,
     log:
-        f"{OUT}/logs/prepare.log",
+        f"{DATA_HOME}/logs/prepare.log",
     threads: threads_of("prepare")
+    retries: RETRIES
     resources:
         **resource_of("prepare"),
     shell:
@@ -96,76 +114,149 @@ rule baseline:
     input:
         data=f"{DATA}/prep.json",
         # Nothing is pruned by it, but a shape that is not the architecture's is found at once.
-        plan=f"{OUT}/plans/{CONTROL.key}/seed{STUDY.baseline_seed}.json",
+        plan=BASE_PLAN,
     output:
-        model=f"{OUT}/baseline/model.pt",
-        facts=f"{OUT}/baseline/model.json",
+        model=f"{BASELINE}/model.pt",
+        facts=f"{BASELINE}/model.json",
     params:
-        flags=lambda wildcards: [*TRAINING, *STUDY.train_flags, "--seed", STUDY.baseline_seed],
+        flags=lambda wildcards: [*TRAINING, *STUDY.train.flags, "--seed", STUDY.baseline_seed],
         precision=STUDY.precision,
+        processes=processes_of,
     log:
-        f"{OUT}/logs/baseline/train.log",
+        f"{BASE_HOME}/logs/baseline/train.log",
     threads: threads_of("baseline")
+    retries: RETRIES
     resources:
         **resource_of("baseline"),
     shell:
         "{JOB:q} train --data {DATA:q} --keep-checkpoints "
-        "--model {output.model:q} --depends {input.plan:q} --log {log:q} --label baseline --threads {threads} "
+        "--model {output.model:q} --depends {input.plan:q} --log {log:q} "
+        "--label baseline --threads {threads} --processes {params.processes} "
         "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
-        "--head-plan {input.plan:q}"
+        "--head-plan {input.plan:q} "
+        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
 rule finetune:
     input:
         data=f"{DATA}/prep.json",
-        baseline=f"{OUT}/baseline/model.pt",
+        baseline=f"{BASELINE}/model.pt",
         plan=f"{OUT}/plans/{{row}}/seed{{seed}}.json",
     output:
         model=f"{OUT}/finetuned/{{row}}/seed{{seed}}/model.pt",
         facts=f"{OUT}/finetuned/{{row}}/seed{{seed}}/model.json",
     params:
-        flags=lambda wildcards: [*TRAINING, "--head-form", STUDY.form, *STUDY.finetune_flags],
+        flags=lambda wildcards: [*TRAINING, "--head-form", STUDY.form, *STUDY.finetune.flags],
         precision=STUDY.precision,
+        processes=processes_of,
     log:
         f"{OUT}/logs/finetuned/{{row}}/seed{{seed}}/train.log",
     threads: threads_of("finetune")
+    retries: RETRIES
     resources:
         **resource_of("finetune"),
     shell:
         "{JOB:q} train --data {DATA:q} "
         "--model {output.model:q} --depends {input.baseline:q} {input.plan:q} --log {log:q} "
         "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
-        "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
+        "--processes {params.processes} --precision {params.precision} -- "
+        "--user-dir {PLUGIN:q} {params.flags:q} "
         "--seed {wildcards.seed} --head-plan {input.plan:q} "
-        "--finetune-from-model {input.baseline:q}"
+        "--finetune-from-model {input.baseline:q} "
+        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+
+
+rule scratch:
+    input:
+        data=f"{DATA}/prep.json",
+        plan=f"{OUT}/plans/{{row}}/seed{{seed}}.json",
+    output:
+        model=f"{OUT}/scratch/{{row}}/seed{{seed}}/model.pt",
+        facts=f"{OUT}/scratch/{{row}}/seed{{seed}}/model.json",
+    params:
+        flags=lambda wildcards: [*TRAINING, "--head-form", STUDY.form, *STUDY.train.flags],
+        precision=STUDY.precision,
+        processes=processes_of,
+    log:
+        f"{OUT}/logs/scratch/{{row}}/seed{{seed}}/train.log",
+    threads: threads_of("finetune")
+    retries: RETRIES
+    resources:
+        **resource_of("baseline"),
+    shell:
+        "{JOB:q} train --data {DATA:q} "
+        "--model {output.model:q} --depends {input.plan:q} --log {log:q} "
+        "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
+        "--processes {params.processes} --precision {params.precision} -- "
+        "--user-dir {PLUGIN:q} {params.flags:q} "
+        "--seed {wildcards.seed} --head-plan {input.plan:q} "
+        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+
+
+rule scores:
+    input:
+        data=f"{DATA}/prep.json",
+        model=f"{BASELINE}/model.pt",
+    output:
+        f"{BASELINE}/scores/{{score}}/{{score}}.json",
+    log:
+        f"{BASE_HOME}/logs/baseline/scores/{{score}}.log",
+    threads: threads_of("scores")
+    retries: RETRIES
+    resources:
+        **resource_of("scores"),
+    shell:
+        # On the validation set, never on the one that the models are measured on.
+        "folder=$(dirname {output:q}); "
+        "OMP_NUM_THREADS={threads} headprune scores {input.model:q} --data {DATA:q}/bin "
+        '--split valid --score {wildcards.score} --output "$folder" >{log:q} 2>&1 '
+        "|| {{ tail -n 20 {log:q} >&2; exit 1; }}"
+
+
+rule calibrate:
+    input:
+        data=f"{DATA}/prep.json",
+    output:
+        f"{OUT}/{CALIBRATION}",
+    log:
+        f"{OUT}/logs/calibrate.log",
+    threads: threads_of("finetune")
+    retries: RETRIES
+    resources:
+        **resource_of("finetune"),
+    shell:
+        "{PYTHON:q} -m studies.calibrate {STUDY_FILE:q} --data {DATA:q} --threads {threads} "
+        "--output {output:q} >{log:q} 2>&1 || {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
 rule generate:
     input:
         data=f"{DATA}/prep.json",
-        model=f"{OUT}/{{model}}/model.pt",
+        model="{home}/{model}/model.pt",
     output:
-        f"{OUT}/{{model}}/generation.txt",
+        "{home}/{model}/generation.txt",
     params:
         flags=lambda wildcards: STUDY.generate_flags,
         precision=STUDY.precision,
     wildcard_constraints:
-        model="baseline|finetuned/.+",
+        model="baseline|(finetuned|scratch)/.+",
     log:
-        f"{OUT}/logs/{{model}}/generate.log",
+        "{home}/logs/{model}/generate.log",
     threads: threads_of("generate")
+    retries: RETRIES
     resources:
         **resource_of("generate"),
     shell:
         "{JOB:q} generate --data {DATA:q} --model {input.model:q} --output {output:q} --log {log:q} "
         "--label {wildcards.model:q}': translation' --threads {threads} "
-        "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q}"
+        "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
+        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
 rule generate_before_finetune:
     input:
         data=f"{DATA}/prep.json",
-        model=f"{OUT}/baseline/model.pt",
+        model=f"{BASELINE}/model.pt",
         plan=f"{OUT}/plans/{{row}}/seed{{seed}}.json",
     output:
         f"{OUT}/before-finetune/{{row}}/seed{{seed}}/generation.txt",
@@ -176,6 +267,7 @@ rule generate_before_finetune:
     log:
         f"{OUT}/logs/before-finetune/{{row}}/seed{{seed}}/generate.log",
     threads: threads_of("generate")
+    retries: RETRIES
     resources:
         **resource_of("generate"),
     shell:
@@ -183,12 +275,15 @@ rule generate_before_finetune:
         "--head-plan {input.plan:q} --head-form {params.form} "
         "--label 'before fine-tuning, '{wildcards.row:q}' seed '{wildcards.seed}': translation' "
         "--threads {threads} --precision {params.precision} -- --user-dir {PLUGIN:q} "
-        "{params.flags:q}"
+        "{params.flags:q} "
+        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
 rule score:
     input:
-        generation=f"{OUT}/{{model}}/generation.txt",
+        generation=lambda wildcards: (
+            f"{home_of_model(wildcards)}/{wildcards.model}/generation.txt"
+        ),
         plan=plan_of,
         training=training_of,
     output:
@@ -197,35 +292,14 @@ rule score:
         flags=score_flags,
         training=lambda wildcards, input: [f"--training={input.training}"] * bool(input.training),
     wildcard_constraints:
-        model="baseline|(finetuned|before-finetune)/.+",
+        model="baseline|(finetuned|scratch|before-finetune)/.+",
     log:
         f"{OUT}/logs/{{model}}/score.log",
     threads: threads_of("score")
+    retries: RETRIES
     resources:
         **resource_of("score"),
     shell:
-        "headprune score {input.generation:q} --reference {REFERENCE:q} "
+        "headprune bleu {input.generation:q} --reference {REFERENCE:q} "
         "--plan {input.plan:q} {params.training:q} {params.flags:q} --output {output:q} "
         "2>{log:q} >&2 || {{ cat {log:q} >&2; exit 1; }}"
-
-
-rule report:
-    input:
-        RESULTS,
-    output:
-        f"{OUT}/table.md",
-        f"{OUT}/table.csv",
-        f"{OUT}/table.json",
-        f"{OUT}/figure.png",
-        f"{OUT}/figure.svg",
-    params:
-        title=lambda wildcards: STUDY.description or STUDY.name,
-        paper=[f"--paper={table}" for table in STUDY.paper],
-    log:
-        f"{OUT}/logs/report.log",
-    threads: threads_of("report")
-    resources:
-        **resource_of("report"),
-    shell:
-        "headprune report {input:q} --title {params.title:q} {params.paper:q} "
-        "--output-dir {OUT:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"

@@ -1,80 +1,62 @@
-"""The fairseq flags of a study, checked by fairseq's own parsers when the study is read."""
+"""A study's fairseq flags, checked by fairseq's own parsers when the study is read."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import json
-import os
 import re
-import subprocess
-import sys
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headprune import DataError
-from studies.study import Study
+from studies.questions import ask
 
-_ROOT = Path(__file__).resolve().parents[1]
+if TYPE_CHECKING:
+    from studies.study import Study
+
+_MODULE = "fairseq_plugin.flags"
 
 
 def require_good_flags(study: Study, path: Path) -> None:
     """Raise a DataError where fairseq would refuse a flag of the study's.
-
-    fairseq takes seconds to import, so the check runs in a process of its own, and flags that were
-    good once are remembered in the user's cache folder.
 
     Args:
         study: the study.
         path: its file, for the message.
     """
     common = ["--arch", study.arch, *study.model_flags]
-    asked = {
-        "train": {"program": "train", "flags": [*common, *study.train_flags]},
-        "finetune": {"program": "train", "flags": [*common, *study.finetune_flags]},
-        "generate": {"program": "generate", "flags": [*study.generate_flags]},
+    questions = {
+        "train": {"check": "train", "flags": [*common, *study.train.flags]},
+        "finetune": {"check": "train", "flags": [*common, *study.finetune.flags]},
+        "generate": {"check": "generate", "flags": [*study.generate_flags]},
     }
-    question = json.dumps(list(asked.values()))
-    known = _cache() / hashlib.sha256(f"{_sources()}{question}".encode()).hexdigest()
-    if known.exists():
-        return
-    answer = subprocess.run(
-        [sys.executable, "-m", "fairseq_plugin.flags"],
-        cwd=_ROOT,
-        input=question,
-        capture_output=True,
-        text=True,
-    )
-    if answer.returncode:
-        words = answer.stderr.strip().splitlines() or ["nothing was said"]
-        raise DataError(f"{path}: fairseq cannot check the flags: {words[-1]}")
-    for section, message in zip(asked, json.loads(answer.stdout), strict=True):
-        if message is not None:
-            raise DataError(f"{path}: {_section(study, section, message)}: {message}")
-    # Only speed is lost where the cache cannot be written.
-    with suppress(OSError):
-        known.parent.mkdir(parents=True, exist_ok=True)
-        known.touch()
+    try:
+        answers = ask(_MODULE, list(questions.values()), library="fairseq")
+    except DataError as problem:
+        raise DataError(f"{path}: {problem}") from None
+    for section, answer in zip(questions, answers, strict=True):
+        if message := answer["mistake"]:
+            raise DataError(f"{path}: {_section(study.model_flags, section, message)}: {message}")
 
 
-def _section(study: Study, section: str, message: str) -> str:
-    """The key of the study that a message is on."""
+def architecture_shape(arch: str, model_flags: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The heads of each layer of an unpruned model.
+
+    Args:
+        arch: an architecture of the plugin.
+        model_flags: flags of fairseq-train that change its sizes.
+
+    Raises:
+        DataError: fairseq refuses one of them.
+    """
+    question = {"check": "shape", "flags": ["--arch", arch, *model_flags]}
+    (answer,) = ask(_MODULE, [question], library="fairseq")
+    if message := answer["mistake"]:
+        raise DataError(f"{'arch' if '--arch' in message else 'model'}: {message}")
+    return {component: tuple(layers) for component, layers in answer["shape"].items()}
+
+
+def _section(model_flags: Sequence[str], section: str, message: str) -> str:
+    """The key of the study that caused an error message of fairseq."""
     named = re.search(r"--[\w-]+", message)
-    shared = section != "generate" and named is not None and named[0] in study.model_flags
+    shared = section != "generate" and named is not None and named[0] in model_flags
     return "model" if shared else section
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "headprune" / "good-flags"
-
-
-def _sources() -> str:
-    """A text that changes with fairseq and with the plugin."""
-    spec = importlib.util.find_spec("fairseq")
-    if spec is None or spec.origin is None:
-        raise DataError("studies of translation need fairseq, which is not installed here")
-    digest = hashlib.sha256(f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}".encode())
-    for source in sorted((_ROOT / "fairseq_plugin").rglob("*.py")):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Finding a study by its name, and reading it as what it is: translation or GLUE."""
+"""Read a study with the reader of its kind: translation or GLUE."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headprune import DataError
+from studies.extending import find_study, read_study
 from studies.glue_study import GlueStudy, load_glue_study
 from studies.study import Study, load_study
-from studies.yaml_checks import read_yaml, shown
+from studies.yaml_checks import shown
+
+__all__ = ["find_study", "load_any", "runner_of"]
 
 RUNNERS: dict[str, Callable[[Path], Study | GlueStudy]] = {
     "translation": load_study,
@@ -17,27 +20,13 @@ RUNNERS: dict[str, Callable[[Path], Study | GlueStudy]] = {
 """For each value of a study's key `runner`, what reads the rest; the first is the default."""
 
 
-def find_study(study: str, *, folder: Path) -> Path:
-    """The YAML file for a name in `folder` (`demo`) or a path (`my/study.yaml`)."""
-    by_name = folder / f"{study}.yaml"
-    if by_name.is_file():
-        return by_name
-    path = Path(study)
-    if path.is_file():
-        return path
-    known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
-    raise DataError(
-        f"study: no study is called {study!r} and no such file exists; studies here: {known}"
-    )
-
-
 def runner_of(path: Path) -> str:
-    """What kind of study a YAML file holds.
+    """The kind of study that a YAML file holds: its key `runner`.
 
     Raises:
-        DataError: the file cannot be read, or names a runner that there is not.
+        DataError: the file cannot be read, or names an unknown runner.
     """
-    raw = read_yaml(path)
+    raw = read_study(path)
     runner = raw.get("runner", "translation") if isinstance(raw, dict) else "translation"
     if not isinstance(runner, str) or runner not in RUNNERS:
         raise DataError(f"{path}: runner: {shown(runner)} is not one of {', '.join(RUNNERS)}")
@@ -48,6 +37,6 @@ def load_any(path: Path) -> Study | GlueStudy:
     """Read and check a study of either kind.
 
     Raises:
-        DataError: with the file's name and the key, for what is wrong in it.
+        DataError: the file has a mistake; the message has its name and the key.
     """
     return RUNNERS[runner_of(path)](path)

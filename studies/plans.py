@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from headprune import COMPONENTS, DataError, HeadPlan, UsageError
+from headprune import DataError, HeadPlan, UsageError
+from headprune.budget import Budget
+from headprune.components import HEADS
+from headprune.methods.method import Request
+from headprune.methods.registry import method_named, registered
+from headprune.origin import Origin
+from headprune.scores.names import all_scores, keep_of
 from headprune.select import at_random, by_location
 from studies.yaml_checks import (
     as_choice,
@@ -20,18 +26,36 @@ from studies.yaml_checks import (
     shown,
 )
 
-PLAN_KINDS = ("percent", "keep", "prune")
-PLAN_KEYS = (*PLAN_KINDS, "components", "at_least", "label", "paper_percent")
+if TYPE_CHECKING:  # it imports NumPy, and most plans need no scores
+    from headprune.scores import HeadScores
+
+PLAN_KINDS = ("percent", "keep", "each_layer", "prune")
+OF_PERCENT = ("method", "order", "draw", "at_least")
+"""Keys of `percent` alone."""
+PLAN_KEYS = (*PLAN_KINDS, *OF_PERCENT, "components", "recovery", "label", "paper_percent")
+ORDERS = ("unimportant-first", "important-first")
+DRAWS = ("model", "component")
+RECOVERIES = ("finetune", "scratch")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One row of the study's table: a way to prune, sampled once a seed.
 
-    Exactly one of `percent`, `keep` and `prune` is given, as for the selectors of `headprune`.
+    Exactly one of `percent`, `keep`, `each_layer` and `prune` is given.
 
     Attributes:
         key: the label as it stands in file names.
+        method: for `percent`, the name of the method or score that chooses the heads.
+        order: for scores, the heads that are pruned first: ``unimportant-first``, as the score was
+            proposed, or ``important-first``.
+        draw: for `percent` at random, ``model``: heads of all components compete;
+            ``component``: each component loses the same share of its heads.
+        each_layer: the number of heads that every layer of every component keeps.
+        components: for `percent` and `prune`, those whose heads are pruned; None for all.
+        recovery: ``finetune``: the pruned baseline is fine-tuned; ``scratch``: a model of the
+            pruned shape is trained from random weights in the way of the baseline.
+        forms: the forms of the pruned heads, where the row has its own (GLUE).
         requested_percent: the percentage as the study puts it, which a whole number of heads may
             miss by a little; None where it has none.
     """
@@ -39,31 +63,108 @@ class Row:
     key: str
     label: str
     percent: float | None = None
+    method: str = "random"
+    order: str = ORDERS[0]
+    draw: str = DRAWS[0]
     keep: Mapping[str, int | str] | None = None
+    each_layer: int | None = None
     prune: str | None = None
     components: tuple[str, ...] | None = None
     at_least: int = 0
+    recovery: str = RECOVERIES[0]
+    forms: tuple[str, ...] | None = None
     requested_percent: float | None = None
 
     @property
     def is_control(self) -> bool:
-        """Whether this is the unpruned model, fine-tuned for as long as the pruned ones."""
+        """True for the control: the unpruned model, fine-tuned for as long as the pruned ones."""
         return self is CONTROL
 
     @property
+    def from_scratch(self) -> bool:
+        """True if the model is trained in the pruned shape from random weights."""
+        return self.recovery == "scratch"
+
+    @property
+    def score(self) -> str | None:
+        """The score of the baseline's heads that the plan is made by; None if it needs none."""
+        return self.method if self.method in all_scores() and self.method != "random" else None
+
+    @property
     def select(self) -> str:
-        """How the heads are chosen, as signatures write it."""
+        """The method that chooses the heads, as in signatures."""
         if self.is_control:
             return "none"
-        return "random" if self.prune is None else "location"
+        if self.prune is not None:
+            return "location"
+        own = ("" if self.order == ORDERS[0] else self.order, "by-component" * self.by_component)
+        return "-".join(filter(None, (self.method, *own)))
 
-    def plan(self, shape: Mapping[str, tuple[int, ...]], *, seed: int) -> HeadPlan:
-        """The heads to keep. Raises UsageError where `shape` does not allow what is asked for."""
+    @property
+    def by_component(self) -> bool:
+        """True if each component loses the same share of its heads."""
+        return self.draw == "component"
+
+    def plan(
+        self,
+        shape: Mapping[str, tuple[int, ...]],
+        *,
+        seed: int,
+        scores: HeadScores | None = None,
+    ) -> HeadPlan:
+        """The heads to keep.
+
+        Args:
+            shape: the heads of each layer of the unpruned model.
+            seed: the seed of the draw.
+            scores: the numbers of the row's `score`.
+
+        Raises:
+            UsageError: the row is not possible with this `shape`, or scores are missing.
+        """
         if self.prune is not None:
             return by_location(shape, prune=self.prune, components=self.components)
-        return at_random(
-            shape, seed=seed, percent=self.percent, keep=self.keep, at_least=self.at_least
+        if self.keep is not None:
+            return at_random(shape, seed=seed, keep=self.keep)
+        if self.each_layer is not None:
+            keep = {name: (self.each_layer,) * len(layers) for name, layers in shape.items()}
+            return at_random(shape, seed=seed, keep=keep)
+        assert self.percent is not None
+        budget = Budget(self.percent)
+        full = HeadPlan.full(shape)
+        competing = full if self.components is None else full.part(self.components)
+        if competing is None:
+            raise UsageError(f"the model has none of {', '.join(self.components or ())}")
+        if self.by_component:
+            kept = {name: budget.number_kept(sum(units)) for name, units in competing.units.items()}
+            plan = at_random(shape, seed=seed, keep=kept, at_least=self.at_least)
+            return plan.with_origin(Origin(method=self.select, seed=seed, budget=str(budget)))
+        if self.score is not None:
+            return self._by_score(scores)
+        request = Request(plan=competing, budget=budget, seed=seed, at_least=self.at_least)
+        return method_named(self.method).run(request).plan.completed(shape)
+
+    def _by_score(self, scores: HeadScores | None) -> HeadPlan:
+        if scores is None:
+            raise UsageError(f"{self.label}: the scores {self.score} of the baseline are missing")
+        from headprune.select import by_score
+
+        best = keep_of(scores.name)
+        worst = {"high": "low", "low": "high"}[best]
+        plan = by_score(
+            scores,
+            percent=self.percent,
+            keep=best if self.order == ORDERS[0] else worst,
+            at_least=self.at_least,
         )
+        assert plan.origin is not None
+        return plan.with_origin(replace(plan.origin, method=self.select))
+
+    def description(self, shape: Mapping[str, tuple[int, ...]], *, seed: int) -> str:
+        """A text that changes when the plan does; scores are files that snakemake looks after."""
+        if self.score is not None:
+            return f"{self.percent:g}% {self.select} at least {self.at_least}"
+        return str(self.plan(shape, seed=seed).kept)
 
 
 CONTROL = Row(key="control", label="control", percent=0.0, requested_percent=0.0)
@@ -82,65 +183,137 @@ def parse_shape(raw: object) -> dict[str, tuple[int, ...]]:
     return shape
 
 
+def shape_text(shape: Mapping[str, tuple[int, ...]]) -> str:
+    """The text of a shape in messages: `ES=8x6 ED=8x6 DS=8x6`."""
+    return " ".join(f"{name}={max(layers)}x{len(layers)}" for name, layers in shape.items())
+
+
 def parse_rows(
-    raw: object, *, shape: Mapping[str, tuple[int, ...]], seeds: tuple[int, ...]
+    raw: object,
+    *,
+    shape: Mapping[str, tuple[int, ...]],
+    seeds: tuple[int, ...],
+    where: str = "plans",
+    forms: Sequence[str] = (),
 ) -> tuple[Row, ...]:
-    """The study's rows, each of them possible for `shape` and each seed.
+    """Read a list of rows, and check that each is possible with `shape` and all seeds.
+
+    Args:
+        raw: the list.
+        shape: the heads of each layer of the unpruned model.
+        seeds: the study's seeds.
+        where: the list's key, for messages.
+        forms: the forms of pruning that rows may name; none in studies of translation.
 
     Raises:
-        DataError: what is not a way to prune, or two rows that are the same.
+        DataError: a row that is not a valid way to prune, or two equal rows.
     """
-    entries = as_list(raw, "plans")
+    entries = as_list(raw, where)
     if not entries:
-        raise DataError("plans: at least one way to prune is needed, such as {percent: 50}")
+        raise DataError(f"{where}: at least one way to prune is needed, such as {{percent: 50}}")
     rows: list[Row] = []
     for number, entry in enumerate(entries, start=1):
-        where = f"plans[{number}]"
-        row = _row(as_mapping(entry, where), where=where)
+        here = f"{where}[{number}]"
+        row = _row(as_mapping(entry, here), where=here, forms=forms)
         for other in (CONTROL, *rows):
             # Some file systems do not tell capital letters from small ones.
             if row.key.lower() == other.key.lower():
                 raise DataError(
-                    f"{where}: {row.label!r} is the same row as {other.label!r}, or would have the "
+                    f"{here}: {row.label!r} is the same row as {other.label!r}, or would have the "
                     f"same folder, {row.key}; leave one out or give it a `label` of its own"
                 )
-        for seed in seeds:
+        for seed in () if row.score else seeds:
             try:
                 row.plan(shape, seed=seed)
             except UsageError as problem:
-                raise DataError(f"{where}: {problem}") from None
+                raise DataError(f"{here}: {problem}") from None
         rows.append(row)
     return tuple(rows)
 
 
-def _row(entry: Mapping[str, Any], *, where: str) -> Row:
-    require_known(entry, PLAN_KEYS, where=f"{where}.")
+def _row(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> Row:
+    require_known(entry, (*PLAN_KEYS, *(["forms"] if forms else [])), where=f"{where}.")
     kinds = [kind for kind in PLAN_KINDS if kind in entry]
     if len(kinds) != 1:
         got = " and ".join(kinds) or "none of them"
-        raise DataError(f"{where}: exactly one of percent, keep, prune is needed, got {got}")
+        raise DataError(f"{where}: exactly one of {', '.join(PLAN_KINDS)} is needed, got {got}")
     kind = kinds[0]
-    if "components" in entry and kind != "prune":
-        raise DataError(f"{where}.components: only `prune` takes it")
-    if "at_least" in entry and kind != "percent":
-        raise DataError(f"{where}.at_least: only `percent` takes it")
+    if "components" in entry and kind in ("keep", "each_layer"):
+        reason = "names them itself" if kind == "keep" else "is for all components"
+        raise DataError(f"{where}.components: `{kind}` {reason}")
+    for key in OF_PERCENT:
+        if key in entry and kind != "percent":
+            raise DataError(f"{where}.{key}: only `percent` takes it")
 
     percent = as_percent(entry["percent"], f"{where}.percent") if kind == "percent" else None
     keep = _keep(entry["keep"], f"{where}.keep") if kind == "keep" else None
+    each_layer = None
+    if kind == "each_layer":
+        each_layer = as_whole(entry["each_layer"], f"{where}.each_layer", least=0)
     prune = as_text(entry["prune"], f"{where}.prune") if kind == "prune" else None
     components: tuple[str, ...] | None = None
     if "components" in entry:
         named = as_list(entry["components"], f"{where}.components")
-        components = tuple(as_choice(c, COMPONENTS, f"{where}.components") for c in named)
-    at_least = as_whole(entry.get("at_least", 0), f"{where}.at_least", least=0)
+        components = tuple(as_choice(c, HEADS, f"{where}.components") for c in named)
+    row = Row(
+        key="",
+        label="",
+        percent=percent,
+        method=_method(entry, where=where),
+        order=as_choice(entry.get("order", ORDERS[0]), ORDERS, f"{where}.order"),
+        draw=as_choice(entry.get("draw", DRAWS[0]), DRAWS, f"{where}.draw"),
+        keep=keep,
+        each_layer=each_layer,
+        prune=prune,
+        components=components,
+        at_least=as_whole(entry.get("at_least", 0), f"{where}.at_least", least=0),
+        recovery=as_choice(entry.get("recovery", RECOVERIES[0]), RECOVERIES, f"{where}.recovery"),
+        forms=read_forms(entry["forms"], forms, f"{where}.forms") if "forms" in entry else None,
+        requested_percent=None if components else percent,  # the paper's are of all heads
+    )
+    _require_compatible(row, where=where)
+    label = as_text(entry.get("label", _label(row)), f"{where}.label")
+    requested = row.requested_percent
+    if "paper_percent" in entry:
+        requested = as_percent(entry["paper_percent"], f"{where}.paper_percent")
+    return replace(row, key=_key(label, where=where), label=label, requested_percent=requested)
 
-    if percent is not None:
-        label = f"{percent:g}%" + (f" at least {at_least}" if at_least else "")
-    elif keep is not None:
-        label = " ".join(f"{name}={counts}" for name, counts in keep.items())
+
+def _method(entry: Mapping[str, Any], *, where: str) -> str:
+    methods = (name for name, known in registered().items() if not known.needs_model)
+    choices = tuple(dict.fromkeys((*methods, *all_scores())))
+    return as_choice(entry.get("method", "random"), choices, f"{where}.method")
+
+
+def _require_compatible(row: Row, *, where: str) -> None:
+    """Raise a DataError where keys of a row contradict each other."""
+    if row.order != ORDERS[0] and row.score is None:
+        raise DataError(f"{where}.order: only a `method` that is a score has an order")
+    if row.score is not None and row.components is not None:
+        raise DataError(f"{where}.components: a score ranks the heads of all components together")
+    if row.by_component and row.method != "random":
+        raise DataError(f"{where}.draw: only heads that are drawn at random take it")
+
+
+def _label(row: Row) -> str:
+    """The label of a row that the file gives none."""
+    if row.percent is not None:
+        parts = [f"{row.percent:g}%", *(row.components or ())]
+        parts += [row.method] if row.method != "random" else []
+        parts += [row.order.replace("-", " ")] if row.order != ORDERS[0] else []
+        parts += ["by component"] if row.by_component else []
+        parts += [f"at least {row.at_least}"] if row.at_least else []
+    elif row.keep is not None:
+        parts = [f"{name}={counts}" for name, counts in row.keep.items()]
+    elif row.each_layer is not None:
+        parts = [f"{row.each_layer} in each layer"]
     else:
-        label = " ".join((prune or "", *(components or ())))
-    label = as_text(entry.get("label", label), f"{where}.label")
+        parts = [row.prune or "", *(row.components or ())]
+    return " ".join([*parts, *(["from scratch"] if row.from_scratch else [])])
+
+
+def _key(label: str, *, where: str) -> str:
+    """The name of the folder of a row with that label."""
     key = re.sub(r"[^A-Za-z0-9.]+", "-", label.replace("%", "pct")).strip("-")
     if not key.strip("."):
         raise DataError(
@@ -149,19 +322,15 @@ def _row(entry: Mapping[str, Any], *, where: str) -> Row:
         )
     if len(key) > 200:
         raise DataError(f"{where}: the label {shown(label)} is too long for the name of a folder")
-    requested = percent
-    if "paper_percent" in entry:
-        requested = as_percent(entry["paper_percent"], f"{where}.paper_percent")
-    return Row(
-        key=key,
-        label=label,
-        percent=percent,
-        keep=keep,
-        prune=prune,
-        components=components,
-        at_least=at_least,
-        requested_percent=requested,
-    )
+    return key
+
+
+def read_forms(raw: object, known: Sequence[str], where: str) -> tuple[str, ...]:
+    """Check a list of forms of pruning."""
+    forms = tuple(as_choice(form, known, where) for form in as_list(raw, where))
+    if not forms or len(set(forms)) != len(forms):
+        raise DataError(f"{where}: one or more of {', '.join(known)} are needed, each once")
+    return forms
 
 
 def _keep(raw: object, where: str) -> dict[str, int | str]:
@@ -181,7 +350,7 @@ def _keep(raw: object, where: str) -> dict[str, int | str]:
 
 def _components(raw: object, where: str) -> dict[str, Any]:
     given = as_mapping(raw, where)
-    require_known(given, COMPONENTS, where=f"{where}.")
+    require_known(given, HEADS, where=f"{where}.")
     if not given:
-        raise DataError(f"{where}: name at least one of {', '.join(COMPONENTS)}")
-    return {name: given[name] for name in COMPONENTS if name in given}
+        raise DataError(f"{where}: name at least one of {', '.join(HEADS)}")
+    return {name: given[name] for name in HEADS if name in given}

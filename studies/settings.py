@@ -10,17 +10,29 @@ from pathlib import Path
 
 from headprune import UsageError
 
-KEYS = ("study", "out", "data_dir")
+KEYS = ("study", "table", "out", "base", "data_dir", "budget")
 _NOT_IN_PATHS = "{}\\"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The values of `--config`; None where one is left out."""
+    """The values of `--config`; None where one is left out.
+
+    Attributes:
+        study: the study's name or file.
+        table: names of its tables, with commas.
+        out: the run folder.
+        base: the run folder of the study whose data or baseline this one shares.
+        data_dir: the folder that the data are taken from.
+        budget: the hours that the run may take.
+    """
 
     study: str
+    table: str | None = None
     out: str | None = None
+    base: str | None = None
     data_dir: str | None = None
+    budget: float | None = None
 
 
 def settings_of(config: Mapping[str, object]) -> Settings:
@@ -31,17 +43,21 @@ def settings_of(config: Mapping[str, object]) -> Settings:
     """
     for key, value in config.items():
         if key not in KEYS:
-            raise UsageError(f"--config {key}: there are study, out and data_dir")
+            known = f"{', '.join(KEYS[:-1])} and {KEYS[-1]}"
+            raise UsageError(f"--config {key}: there are {known}")
         if value is None or value == "":
             raise UsageError(f"--config {key}: the value is empty")
-        if not isinstance(value, str):
+        if key == "budget":
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+                raise UsageError(f"--config budget: {value!r} is no number of hours above 0")
+        elif not isinstance(value, str):
             raise UsageError(
                 f"--config {key}: snakemake reads the value as {_kind(value)}, not as text; for a "
                 f"file or folder of that name write ./ before it"
             )
     if "study" not in config:
         raise UsageError("which study? Add --config study=NAME, such as study=demo")
-    return Settings(**{key: str(value) for key, value in config.items()})
+    return Settings(**config)  # type: ignore[arg-type]  # checked above
 
 
 def data_folder(name: str | None) -> Path | None:
@@ -55,6 +71,11 @@ def data_folder(name: str | None) -> Path | None:
     if not _is_folder(name):
         raise UsageError(f"data_dir: there is no folder {name}")
     return Path(name).resolve()
+
+
+def sibling_folder(out: str, *, name: str) -> str:
+    """The default run folder of another study: beside this study's."""
+    return os.path.join(os.path.dirname(out), name)
 
 
 def run_folder(name: str, *, root: Path, runner: str) -> str:

@@ -1,40 +1,43 @@
-"""A translation study's YAML file: what may stand in it, what is filled in, what is refused.
+"""A translation study's YAML file: its keys, their defaults and their checks.
 
 A study trains one unpruned baseline, prunes it in several ways, fine-tunes each pruned model once
-a seed, scores everything on the test set and reports. `load_study` reads the file that says which.
+a seed, scores everything on the test set and reports. `load_study` reads the file.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headprune import DataError, HeadPlan
 from headprune.report.paper import paper_table
-from studies.plans import CONTROL, Row, parse_rows, parse_shape
+from studies.extending import find_other_study, read_study
+from studies.fairseq_flags import architecture_shape
+from studies.models import BASELINE, Model
+from studies.plans import CONTROL, Row, parse_rows, parse_shape, shape_text
+from studies.plugin import running
+from studies.sections import RESERVED_FLAGS, Data, Resources, Training, read_resources
+from studies.tables import Table, as_paper_of, read_tables, rows_of
 from studies.yaml_checks import (
     as_choice,
     as_flag,
     as_flags,
     as_mapping,
     as_paper,
-    as_resources,
     as_seed,
     as_seeds,
     as_text,
     as_title,
     as_whole,
     fill_in,
-    read_yaml,
-    require_known,
-    shown,
     study_name,
 )
 
-PRECISIONS = ("fp32", "fp16", "bf16")
+if TYPE_CHECKING:
+    from headprune.scores import HeadScores
+
 _PLUGIN = "transformer_headpruned"
 FORMS = ("remove", "mask")
 
@@ -42,6 +45,7 @@ FORMS = ("remove", "mask")
 DEFAULTS: dict[str, Any] = {
     "runner": "translation",
     "description": "",
+    "shape": None,
     "model": {},
     "form": "remove",
     "precision": "fp32",
@@ -52,164 +56,212 @@ DEFAULTS: dict[str, Any] = {
     "before_finetune": False,
     "paper": [],
     "resources": {},
+    "plans": None,
+    "tables": [],
+    "gpus": None,
+    "data_of": None,
+    "baseline_of": None,
 }
-# fairseq drops the last batch where its size is no multiple of this, 8 unless it is set: up to
-# seven sentences, of the test set too.
-WHOLE_DATA = {"required-batch-size-multiple": 1}
-# Only the last and the best checkpoint are kept: the last to go on from, the best to report.
-TRAIN_DEFAULTS: dict[str, Any] = {
-    **WHOLE_DATA,
-    "log-format": "simple",
-    "log-interval": 50,
-    "no-epoch-checkpoints": True,
-    "num-workers": 0,
-}
-GENERATE_DEFAULTS: dict[str, Any] = {**WHOLE_DATA, "beam": 5, "batch-size": 64}
-# What a job asks of a scheduler: CPU threads, memory in MiB, time in minutes. `gpu` may be added.
 # Fine-tunings take one thread each: on a small machine two at a time finish sooner than two
 # threads each, one after the other.
-RESOURCE_DEFAULTS: dict[str, dict[str, int]] = {
-    "prepare": {"threads": 2, "mem_mb": 4000, "runtime": 120},
-    "baseline": {"threads": 2, "mem_mb": 4000, "runtime": 720},
-    "finetune": {"threads": 1, "mem_mb": 3000, "runtime": 720},
-    "generate": {"threads": 1, "mem_mb": 3000, "runtime": 60},
-    "score": {"threads": 1, "mem_mb": 1000, "runtime": 10},
-    "report": {"threads": 1, "mem_mb": 2000, "runtime": 30},
+RESOURCE_DEFAULTS: dict[str, Resources] = {
+    "prepare": Resources(threads=2, mem_mb=4000, runtime=120),
+    "baseline": Resources(threads=2, mem_mb=4000, runtime=720),
+    "finetune": Resources(threads=1, mem_mb=3000, runtime=720),
+    "generate": Resources(threads=1, mem_mb=3000, runtime=60),
+    "score": Resources(threads=1, mem_mb=1000, runtime=10),
+    "scores": Resources(threads=1, mem_mb=3000, runtime=60),
+    "report": Resources(threads=1, mem_mb=2000, runtime=30),
 }
 
-REQUIRED = ("name", "data", "arch", "shape", "train", "finetune", "plans")
-# fairseq flags that the study runner sets itself, and where they come from.
-RESERVED_FLAGS = {
-    "arch": "the study's `arch`",
-    "user-dir": "the study runner",
-    "seed": "`seeds` and `baseline_seed`",
-    "cpu": "the machine that the job runs on",
-    "fp16": "`precision`",
-    "bf16": "`precision`",
-    "save-dir": "the run folder",
-    "restore-file": "the run folder",
-    "finetune-from-model": "the study runner",
-    "head-plan": "`plans`",
-    "head-form": "`form`",
-    "path": "the run folder",
-    "results-path": "the run folder",
-    "model-overrides": "the study runner",
-    "gen-subset": "the study runner",
-    "tokenizer": "the data's prep.json",
-    "remove-bpe": "the data's prep.json",
-    "post-process": "the data's prep.json",
-    "source-lang": "the data's prep.json",
-    "target-lang": "the data's prep.json",
-}
-RESERVED_DATA_ARGS = {"out": "the run folder", "workers": "`resources`"}
+REQUIRED = ("name", "data", "arch", "train", "finetune")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A validated study; flags are ready to be put on fairseq's command line."""
+    """A validated study; flags are ready to be put on fairseq's command line.
+
+    Attributes:
+        shape: the heads of each layer of the unpruned model.
+        rows: all rows, the control first if there is one.
+        whole: the rows of the study's own table.
+        tables: its other tables by name.
+        data_home, baseline_home: the names of the studies in whose run folders the data and the
+            baseline are; the study's own name unless it shares them.
+    """
 
     name: str
     description: str
-    data_name: str
-    pair: tuple[str, str]
-    data_script: str
-    data_args: tuple[str, ...]
+    data: Data
     arch: str
     form: str
     precision: str
     model_flags: tuple[str, ...]
-    train_flags: tuple[str, ...]
-    finetune_flags: tuple[str, ...]
+    train: Training
+    finetune: Training
     generate_flags: tuple[str, ...]
-    finetune_length: str
     shape: Mapping[str, tuple[int, ...]]
     rows: tuple[Row, ...]
+    whole: tuple[Row, ...]
+    tables: Mapping[str, Table]
+    data_home: str
+    baseline_home: str
     seeds: tuple[int, ...]
     baseline_seed: int
     control: bool
     before_finetune: bool
     paper: tuple[str, ...]
-    resources: Mapping[str, Mapping[str, int]]
+    resources: Mapping[str, Resources]
 
     def row(self, key: str) -> Row:
         """The row of that key; the control row stands for the unpruned model, fine-tuned or not."""
         return next(row for row in (CONTROL, *self.rows) if row.key == key)
 
-    def plan(self, key: str, *, seed: int) -> HeadPlan:
+    def plan(self, key: str, *, seed: int, scores: HeadScores | None = None) -> HeadPlan:
         """The plan of the row of that key."""
-        return self.row(key).plan(self.shape, seed=seed)
+        return self.row(key).plan(self.shape, seed=seed, scores=scores)
+
+    @property
+    def baseline(self) -> Model:
+        """The unpruned model."""
+        return Model(kind=BASELINE, row=CONTROL, seed=self.baseline_seed, finetune="none")
+
+    def models(self, rows: Sequence[Row]) -> list[Model]:
+        """The models of some rows, the baseline and the control."""
+        control = (CONTROL,) if self.control else ()
+        trained = [self._model(row, seed=seed) for row in (*control, *rows) for seed in self.seeds]
+        untuned = [
+            Model(kind="before-finetune", row=model.row, seed=model.seed, finetune="none")
+            for model in trained
+            if self.before_finetune and model.kind == "pruned"
+        ]
+        return [self.baseline, *trained, *untuned]
+
+    def _model(self, row: Row, *, seed: int) -> Model:
+        if row.from_scratch:
+            length = f"scratch-{self.train.length}"
+            return Model(kind="scratch", row=row, seed=seed, finetune=length)
+        kind = "control" if row is CONTROL else "pruned"
+        return Model(kind=kind, row=row, seed=seed, finetune=self.finetune.length)
 
 
 def load_study(path: Path) -> Study:
     """Read and check one study.
 
-    Raises DataError, with the file's name and the key, for whatever fairseq or snakemake would
-    only trip over after hours.
+    Mistakes that fairseq or snakemake would report only after hours are found here. Raises
+    DataError with the file's name and the key.
     """
-    raw = read_yaml(path)
+    return _load(path, sharers=())
+
+
+def _load(path: Path, *, sharers: tuple[Path, ...]) -> Study:
+    """Read a study; `sharers` are the files of those that share its data or baseline."""
+    if path.resolve() in sharers:
+        raise DataError(f"{path}: data_of, baseline_of: the study shares with itself")
+    raw = read_study(path)
     try:
-        return _study(raw)
+        return _study(raw, path, sharers=sharers)
     except DataError as problem:
         raise DataError(f"{path}: {problem}") from None
 
 
-def _study(raw: object) -> Study:
+def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
     values = fill_in(raw, required=REQUIRED, defaults=DEFAULTS)
-    data = as_mapping(values["data"], "data")
-    require_known(data, ("name", "pair", "script", "args"), where="data.")
-    for key in ("name", "pair", "script"):
-        if key not in data:
-            raise DataError(f"missing key: data.{key}")
-
-    train = as_mapping(values["train"], "train")
-    train_flags = as_flags({**TRAIN_DEFAULTS, **train}, "train", reserved=RESERVED_FLAGS)
-    _length(train, "train")
-    finetune = as_mapping(values["finetune"], "finetune")
-    shape = parse_shape(values["shape"])
+    data = Data.read(values["data"])
+    train = Training.read(values["train"], "train")
+    finetune = Training.read(values["finetune"], "finetune")
+    arch = _arch(values["arch"])
+    model_flags = as_flags(values["model"], "model", reserved=RESERVED_FLAGS)
+    given_shape = None if values["shape"] is None else parse_shape(values["shape"])
     seeds = as_seeds(values["seeds"])
-    rows = parse_rows(values["plans"], shape=shape, seeds=seeds)
+    shape = architecture_shape(arch, model_flags)
+    if given_shape not in (None, shape):
+        raise DataError(
+            f"shape: {shape_text(given_shape or {})}, but the architecture {arch} with the flags "
+            f"of `model` has {shape_text(shape)}; leave `shape` out"
+        )
+
+    def read_rows(raw: object, where: str) -> tuple[Row, ...]:
+        return parse_rows(raw, shape=shape, seeds=seeds, where=where)
+
+    def check_paper(raw: object) -> tuple[str, ...]:
+        names = as_paper_of(raw, pair="-".join(data.pair), known=paper_table)
+        return as_paper(list(names), table=paper_table)
+
+    tables = read_tables(values["tables"], read_rows=read_rows, check_paper=check_paper)
+    whole, rows = rows_of(values, tables, read_rows=read_rows)
     control = as_flag(values["control"], "control")
-    if control:
-        rows = (CONTROL, *rows)
-    return Study(
-        name=study_name(values["name"]),
+    name = study_name(values["name"])
+    study = Study(
+        name=name,
         description=as_title(values["description"], "description"),
-        data_name=as_text(data["name"], "data.name"),
-        pair=_pair(data["pair"]),
-        data_script=as_text(data["script"], "data.script"),
-        data_args=as_flags(data.get("args", {}), "data.args", reserved=RESERVED_DATA_ARGS),
-        arch=_arch(values["arch"]),
+        data=data,
+        arch=arch,
         form=as_choice(values["form"], FORMS, "form"),
-        precision=as_choice(values["precision"], PRECISIONS, "precision"),
-        model_flags=as_flags(values["model"], "model", reserved=RESERVED_FLAGS),
-        train_flags=train_flags,
-        finetune_flags=as_flags(
-            {**TRAIN_DEFAULTS, **finetune}, "finetune", reserved=RESERVED_FLAGS
-        ),
+        precision=as_choice(values["precision"], running.PRECISIONS, "precision"),
+        model_flags=model_flags,
+        train=train,
+        finetune=finetune,
         generate_flags=as_flags(
-            {**GENERATE_DEFAULTS, **as_mapping(values["generate"], "generate")},
+            {**running.GENERATE_DEFAULTS, **as_mapping(values["generate"], "generate")},
             "generate",
             reserved=RESERVED_FLAGS,
         ),
-        finetune_length=_length(finetune, "finetune"),
         shape=shape,
-        rows=rows,
+        rows=(CONTROL, *rows) if control else rows,
+        whole=whole,
+        tables=tables,
+        data_home=name,
+        baseline_home=name,
         seeds=seeds,
         baseline_seed=as_seed(values["baseline_seed"], "baseline_seed"),
         control=control,
         before_finetune=as_flag(values["before_finetune"], "before_finetune"),
         paper=as_paper(values["paper"], table=paper_table),
-        resources=as_resources(values["resources"], defaults=RESOURCE_DEFAULTS),
+        resources=_with_gpus(
+            read_resources(values["resources"], defaults=RESOURCE_DEFAULTS), values["gpus"]
+        ),
     )
+    for key in ("data_of", "baseline_of"):
+        if values[key] is not None:
+            other_path = find_other_study(values[key], key=key, path=path)
+            study = _shared(study, key, _load(other_path, sharers=(*sharers, path.resolve())))
+    return study
 
 
-def _length(training: Mapping[str, Any], key: str) -> str:
-    """How long a training goes on, as it stands in signatures: `30ep` or `200up` (updates)."""
-    if "max-epoch" in training:
-        return f"{as_whole(training['max-epoch'], f'{key}.max-epoch', least=1)}ep"
-    if "max-update" in training:
-        return f"{as_whole(training['max-update'], f'{key}.max-update', least=1)}up"
-    raise DataError(f"{key}: max-epoch or max-update is needed, or it would never end")
+_SHARED: dict[str, tuple[str, ...]] = {
+    "data_of": ("data",),
+    # The baseline's translation lies in the shared folder too, hence the flags of fairseq-generate.
+    "baseline_of": (
+        *("data", "arch", "model_flags", "train", "precision", "baseline_seed"),
+        "generate_flags",
+    ),
+}
+"""Attributes that must be equal for two studies to share data, or data and baseline."""
+
+
+def _shared(study: Study, key: str, other: Study) -> Study:
+    """The study with the data, or data and baseline, of another one.
+
+    Raises:
+        DataError: the other study's are not the same.
+    """
+    for attribute in _SHARED[key]:
+        if getattr(study, attribute) != getattr(other, attribute):
+            what = {"model_flags": "model", "generate_flags": "generate"}.get(attribute, attribute)
+            raise DataError(f"{key}: {other.name} has another `{what}`, so it cannot be shared")
+    study = replace(study, data_home=other.data_home)
+    return replace(study, baseline_home=other.baseline_home) if key == "baseline_of" else study
+
+
+def _with_gpus(resources: Mapping[str, Resources], gpus: object) -> dict[str, Resources]:
+    """The resources with the key `gpus`, the number of GPUs of every training."""
+    result = dict(resources)
+    if gpus is not None:
+        number = as_whole(gpus, "gpus", least=1)
+        for rule in ("baseline", "finetune"):
+            result[rule] = replace(result[rule], gpu=number)
+    return result
 
 
 def _arch(value: Any) -> str:
@@ -217,10 +269,3 @@ def _arch(value: Any) -> str:
     if not arch.startswith(_PLUGIN):
         raise DataError(f"arch: {arch} is none of the plugin's ({_PLUGIN}, {_PLUGIN}_small, ...)")
     return arch
-
-
-def _pair(raw: object) -> tuple[str, str]:
-    match = re.fullmatch(r"([a-z]{2,3})-([a-z]{2,3})", str(raw))
-    if not match:
-        raise DataError(f"data.pair: {shown(raw)} is not source-target, such as en-de")
-    return match[1], match[2]

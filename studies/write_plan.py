@@ -9,9 +9,14 @@ from headprune.errors import HeadpruneError
 from studies.find import load_any
 
 
-def _main(study: str, key: str, seed: str, output: str) -> int:
+def _main(study: str, key: str, seed: str, output: str, scores: str | None = None) -> int:
     try:
-        load_any(Path(study)).plan(key, seed=int(seed)).save(output)
+        computed = None
+        if scores is not None:
+            from headprune.scores import HeadScores
+
+            computed = HeadScores.load(Path(scores))
+        load_any(Path(study)).plan(key, seed=int(seed), scores=computed).save(output)
     except HeadpruneError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return problem.exit_status

@@ -1,4 +1,4 @@
-"""Checks of what stands in a study's YAML file; each names the key that is wrong."""
+"""Checks of the values in a study's YAML file; each names the key that is wrong."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ import yaml
 
 from headprune import DataError, UsageError
 
-RESOURCE_KEYS = ("threads", "mem_mb", "runtime", "gpu")
-
 _MAX_BYTES = 256 * 1024
 _MAX_DEPTH = 50
 _MAX_NODES = 20_000
-"""Most nodes of a file, each alias counted as what it stands for."""
+"""The largest number of nodes of a file, an alias counted as the nodes that it stands for."""
 _MAX_BITS = 63
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds.
+    """Read the value in a YAML file.
 
     Raises:
-        DataError: the file cannot be read, is no YAML, has a key twice, or is too long, too deeply
-            nested or too large once its aliases are replaced, as no study is.
+        DataError: the file cannot be read, is not valid YAML or has a duplicate key; or it is too
+            long, too deeply nested, or too large after its aliases are replaced.
     """
     try:
         with path.open("rb") as file:
@@ -47,7 +45,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _require_small(text: str) -> None:
-    """Raise a YAMLError where the text is nested deeply, or its aliases stand for very much."""
+    """Raise a YAMLError if the text is nested too deeply, or too large with aliases expanded."""
     sizes: dict[str, int] = {}
     # For each open list or mapping its anchor and the number of nodes so far; first the document.
     opened: list[tuple[str | None, int]] = [(None, 0)]
@@ -76,10 +74,10 @@ def _require_small(text: str) -> None:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice; PyYAML silently drops the first one.
+    """YAML loader that refuses duplicate keys; PyYAML silently drops the first one.
 
-    Refused, too: keys other than text and numbers, whole numbers of more than 63 bits, and
-    characters that no program can be given.
+    It also refuses keys other than text and numbers, whole numbers of more than 63 bits, and
+    characters that are not allowed in command lines.
     """
 
 
@@ -127,12 +125,12 @@ _shortened.maxstring = _shortened.maxother = 80
 
 
 def shown(value: object) -> str:
-    """A value as messages quote it, in short where it is long."""
+    """The representation of a value in messages, shortened if it is long."""
     return _shortened.repr(value)
 
 
 def fill_in(raw: object, *, required: Sequence[str], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The file's keys, the defaults for those that it leaves out."""
+    """Check the keys of the file, and add the defaults of missing keys."""
     given = as_mapping(raw, "the file")
     require_known(given, (*required, *defaults), where="")
     missing = [key for key in required if key not in given]
@@ -141,12 +139,13 @@ def fill_in(raw: object, *, required: Sequence[str], defaults: Mapping[str, Any]
     return {**defaults, **given}
 
 
-def study_name(raw: object) -> str:
-    """A name that a run folder can have."""
-    name = as_text(raw, "name")
+def study_name(raw: object, where: str = "name") -> str:
+    """Check the name of a study or a table, which also becomes the name of a folder."""
+    name = as_text(raw, where)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        folder = "the run folder" if where == "name" else "a folder"
         raise DataError(
-            f"name: {shown(name)} names the run folder: letters, digits, '.', '_', '-' only"
+            f"{where}: {shown(name)} names {folder}: letters, digits, '.', '_', '-' only"
         )
     return name
 
@@ -173,7 +172,7 @@ def as_list(raw: object, where: str) -> list[Any]:
 
 
 def as_text(raw: object, where: str) -> str:
-    """Text on one line, which YAML makes a number of where it looks like one."""
+    """Text on one line; YAML reads unquoted text that looks like a number as a number."""
     if not isinstance(raw, str):
         raise DataError(f"{where}: text is needed, got {shown(raw)}; put it in quotes")
     if any(unicodedata.category(character) == "Cc" for character in raw):
@@ -217,7 +216,7 @@ def as_choice(raw: object, known: Sequence[str], where: str) -> str:
 
 
 def as_seed(raw: object, where: str) -> int:
-    """A seed that every random generator takes."""
+    """Check a seed, which must be valid for every random generator."""
     return as_whole(raw, where, least=0, most=2**32 - 1)
 
 
@@ -250,24 +249,8 @@ def as_flags(raw: object, where: str, *, reserved: Mapping[str, str]) -> tuple[s
     return tuple(arguments)
 
 
-def as_resources(
-    raw: object, *, defaults: Mapping[str, Mapping[str, int]]
-) -> dict[str, dict[str, int]]:
-    """What each rule's jobs ask of a scheduler: the defaults, changed as the file says."""
-    given = as_mapping(raw, "resources")
-    require_known(given, tuple(defaults), where="resources.")
-    merged = {rule: dict(values) for rule, values in defaults.items()}
-    for rule, values in given.items():
-        changes = as_mapping(values, f"resources.{rule}")
-        require_known(changes, RESOURCE_KEYS, where=f"resources.{rule}.")
-        for key, value in changes.items():
-            least = 0 if key == "gpu" else 1
-            merged[rule][key] = as_whole(value, f"resources.{rule}.{key}", least=least)
-    return merged
-
-
 def as_paper(raw: object, *, table: Callable[[str], object]) -> tuple[str, ...]:
-    """Names of the paper's tables, each of which `table` finds."""
+    """Check a list of names of the paper's tables; `table` raises a UsageError for unknown ones."""
     names = [as_text(name, "paper") for name in as_list(raw, "paper")]
     for name in names:
         try:

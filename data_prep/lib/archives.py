@@ -1,4 +1,4 @@
-"""Reading single files out of .tgz, .zip and WMT's .sgm, a piece at a time."""
+"""Extract files from .tgz and .zip archives, and sentences from WMT's .sgm files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_prep.lib.compressed import check_size, is_damage, largest_size, open_a
 from headprune.errors import DataError
 
 _BLOCK = 1 << 20
-# A header of a tar archive is read in one go, names and attributes included.
+# Size limit of a header of a tar archive, with names and attributes; it is read as a whole.
 _LONGEST_HEADER = 1 << 24
 _END_OF_TAR = bytes(tarfile.BLOCKSIZE)
 _ENCRYPTED = 0x1
@@ -25,14 +25,14 @@ Member = tuple[str, Callable[[], IO[bytes]]]
 
 
 def printable(name: str) -> str:
-    """A name from an archive or an address as it can be shown: on one line, without controls."""
+    """Replace line breaks and control characters in a name from an archive or an address."""
     return "".join(character if character.isprintable() else "?" for character in name)
 
 
 class _Forward:
-    """A stream as `tarfile` reads one, from front to back.
+    """A stream for `tarfile` that is read from front to back.
 
-    ``last`` is what was read last: at the end of an archive, the header that ended it.
+    ``last`` contains the bytes of the last read; at the end of an archive, its end mark.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -59,18 +59,18 @@ class _Forward:
 
 
 def _tar_members(archive: Path) -> Iterator[Member]:
-    """The regular files of a tar archive; read to the checksum at the end of its compression."""
+    """Iterate over the regular files of a tar archive, and read its checksum at the end."""
     with open_any(archive) as file:
         stream = _Forward(file)
         with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as tar:
             while (member := tar.next()) is not None:
-                cast(Any, tar).members.clear()  # for memory that does not grow
+                cast(Any, tar).members.clear()  # keeps the use of memory constant
                 if member.isfile():
                     yield (
                         member.name,
                         cast("Callable[[], IO[bytes]]", partial(tar.extractfile, member)),
                     )
-        # tarfile takes a damaged header for the end of the archive.
+        # tarfile treats a damaged header as the end of the archive.
         if stream.last != _END_OF_TAR:
             raise tarfile.ReadError("a damaged header, or no end")
         while stream.read(_BLOCK):
@@ -78,7 +78,7 @@ def _tar_members(archive: Path) -> Iterator[Member]:
 
 
 def _zip_members(archive: Path) -> Iterator[Member]:
-    """The regular files of a zip archive, each with a checksum of its own."""
+    """Iterate over the regular files of a zip archive; each has its own checksum."""
     with zipfile.ZipFile(archive) as zipped:
         for info in zipped.infolist():
             if not info.is_dir() and not stat.S_ISLNK(info.external_attr >> 16):
@@ -104,7 +104,7 @@ def _members(archive: Path) -> Iterator[Member]:
 
 @contextmanager
 def _naming_damage(archive: Path, last: list[str], *, advice: str = "") -> Iterator[None]:
-    """Turn the errors of damaged data into a DataError that says where they are."""
+    """Turn errors of damaged data into a DataError that names the damaged member."""
     try:
         yield
     except Exception as error:
@@ -125,53 +125,53 @@ def _blocks(file: IO[bytes], limit: int, name: str) -> Iterator[bytes]:
 
 
 def extract(archive: Path, groups: Sequence[Sequence[str]], folder: Path) -> list[Path]:
-    """Copy files of an archive into a folder.
+    """Copy files from an archive into a folder.
 
-    Members are found by the last part of their names; links are passed over. Nothing but
-    ``folder`` is written to. The whole archive is read, so that its checksums are verified.
+    Members are identified by the last part of their names; links are skipped. Files are written to
+    ``folder`` only. The whole archive is read, so that its checksums are verified.
 
     Args:
-        archive: a .tgz (or other tar) or .zip.
-        groups: names of files that belong together, the groups in order of preference.
-        folder: where to put them, under the last part of their names.
+        archive: a .tgz (or other tar) or .zip archive.
+        groups: names of files that belong together; the groups are in order of preference.
+        folder: receives the files, under the last part of their names.
 
     Returns:
-        the paths of the files of the first group that the archive has all of.
+        The paths of the files of the first group that is complete in the archive.
 
     Raises:
         DataError: the archive is missing, cut off, corrupt, encrypted or unpacks to far more than
-            text does, or has none of the groups.
+            text does, or contains none of the groups.
     """
     if not archive.is_file():
         raise DataError(f"{archive}: no such file")
     limit = largest_size(archive)
     wanted = {name for group in groups for name in group}
-    had: set[str] = set()
+    extracted: set[str] = set()
     last = ["its beginning"]
     with _naming_damage(archive, last, advice="; delete it to download it again"):
         for name, open_member in _members(archive):
             last[0] = name
             base = PurePosixPath(name).name
-            if base not in wanted or base in had:
+            if base not in wanted or base in extracted:
                 continue
             with open_member() as file, open(folder / base, "wb") as output:
                 for block in _blocks(file, limit, f"{base} in {archive}"):
                     output.write(block)
-            had.add(base)
+            extracted.add(base)
     for group in groups:
-        if had.issuperset(group):
+        if extracted.issuperset(group):
             return [folder / name for name in group]
-    told = " nor ".join(" and ".join(group) for group in groups)
-    raise DataError(f"{archive}: has not the files {told}")
+    missing = " nor ".join(" and ".join(group) for group in groups)
+    raise DataError(f"{archive}: has not the files {missing}")
 
 
 def verify(path: Path, *, name: str | None = None) -> None:
-    """Read a file to its end, as far as its name says that it carries checksums.
+    """Verify the checksums in a compressed file by reading it to its end.
 
     Args:
         path: the file.
-        name: the name that says its kind, where that is not its own: .zip, .tgz and .tar.*, .gz,
-            .bz2, .xz; any other kind is not looked into.
+        name: the name whose ending tells the format (.zip, .tgz and .tar.*, .gz, .bz2, .xz), if it
+            differs from the file's own name. Files of other formats are not read.
 
     Raises:
         DataError: the file is cut off, corrupt, encrypted or unpacks to far more than text does.
@@ -199,10 +199,10 @@ _SEGMENT = re.compile(r"<seg\b[^>]*>(.*)</seg>", re.IGNORECASE)
 
 
 def segments(lines: Iterable[str]) -> Iterator[str]:
-    """The sentences of a WMT .sgm file, as sacreBLEU reads them.
+    """Extract the sentences of a WMT .sgm file, as sacreBLEU does.
 
-    The format looks like SGML and is none: entities are left as they are, and every segment is on
-    a line of its own.
+    The format resembles SGML but differs from it: entities are not replaced, and every segment is
+    on a line of its own.
     """
     for line in lines:
         match = _SEGMENT.match(line.strip())

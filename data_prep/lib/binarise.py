@@ -1,8 +1,8 @@
-"""Dictionaries and binarised texts: what fairseq-preprocess writes, byte for byte, but sooner.
+"""Dictionaries and binarised texts, identical to those of fairseq-preprocess but written faster.
 
-The dictionary and the files are written by fairseq's own classes. Its loops are not used: they
-count, look up and store one token at a time, which takes ten times as long. What is left is so
-little that one process does it sooner than several, which lines would have to be sent to.
+fairseq's own classes write the dictionary and the files. Its loops are replaced: they count, look
+up and store one token at a time, which takes ten times as long. The remaining work is so small that
+one process is faster than several, to which lines would have to be sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPLITS = ("train", "valid", "test")
 
 
 def build_dictionary(texts: Iterable[Path]) -> Dictionary:
-    """All tokens of some texts, the most frequent first, as fairseq-preprocess orders them."""
+    """Collect the tokens of texts, the most frequent first, in fairseq-preprocess's order."""
     from fairseq.data import Dictionary
 
     dictionary = Dictionary()
@@ -43,7 +43,7 @@ def write_dataset(text: Path, prefix: Path, *, dictionary: Dictionary) -> str:
     """Write a text as ``PREFIX.bin`` and ``PREFIX.idx``.
 
     Returns:
-        what was written: sentences, tokens and how many of them are not in the dictionary.
+        A line for the log with the numbers of sentences, tokens and unknown tokens.
     """
     import torch
     from fairseq.data import indexed_dataset
@@ -72,8 +72,9 @@ def main(arguments: Sequence[str]) -> None:
     """Binarise the train, valid and test sets of a folder."""
     parser = argparse.ArgumentParser(
         prog="python -m data_prep.lib.binarise",
-        description="Make of FOLDER/{train,valid,test}.{SOURCE,TARGET} what fairseq-preprocess "
-        "makes of them: dictionaries of train, and all texts binarised.",
+        description="Write the files that fairseq-preprocess would write for "
+        "FOLDER/{train,valid,test}.{SOURCE,TARGET}: dictionaries of train, and the binarised "
+        "texts.",
     )
     parser.add_argument("--source-lang", required=True)
     parser.add_argument("--target-lang", required=True)
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path)
     options = parser.parse_args(arguments)
-    # It tells everyone who imports fairseq's tasks that tensorboardX is missing.
+    # It logs that tensorboardX is missing whenever fairseq's tasks are imported.
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
     languages = (options.source_lang, options.target_lang)
@@ -99,12 +100,12 @@ def main(arguments: Sequence[str]) -> None:
             dictionary.save(str(temporary / f"dict.{language}.txt"))
             log.append(f"[{language}] Dictionary: {len(dictionary)} types")
             for split in SPLITS:
-                told = write_dataset(
+                summary = write_dataset(
                     options.folder / f"{split}.{language}",
                     temporary / f"{split}.{'-'.join(languages)}.{language}",
                     dictionary=dictionary,
                 )
-                log.append(f"[{language}] {told}")
+                log.append(f"[{language}] {summary}")
         (temporary / "preprocess.log").write_text("\n".join(log) + "\n", encoding="utf-8")
         shutil.rmtree(options.output, ignore_errors=True)
         temporary.rename(options.output)

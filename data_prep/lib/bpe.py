@@ -1,9 +1,9 @@
 """Joint byte-pair encoding with subword-nmt: count words, learn the merges, apply them.
 
-Counting and applying run on several cores; learning cannot, and is made quicker in one place. What
-is learned is, byte for byte, what ``subword-nmt learn-bpe`` learns from the texts one after the
-other: merges depend on the counts of words alone. Memory grows with the number of different words,
-not of lines.
+Counting and applying use several cores. Learning runs on one core, with a faster search for the
+most frequent pair. The codes are identical to those of ``subword-nmt learn-bpe`` on the
+concatenated texts, because merges depend on the counts of words alone. The use of memory grows with
+the number of different words, not with the number of lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from data_prep.lib.parallel import Chunk, available_cores, map_chunks, map_lines
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
 
-# subword-nmt remembers how it split each word for ever; a worker starts anew at this many words.
+# subword-nmt caches the split of every word. Each worker clears its cache at this number of words.
 WORDS_REMEMBERED = 200_000
 
 
@@ -44,7 +44,7 @@ def _make_counter() -> Callable[[Chunk], Counter[str]]:
 
 
 def count_words(lines: Iterable[str], *, workers: int) -> Counter[str]:
-    """How often each word occurs in tokenised lines."""
+    """Count the occurrences of each word in tokenised lines."""
     total: Counter[str] = Counter()
     for counts in map_chunks(_make_counter, lines, workers=workers):
         total.update(counts)
@@ -52,7 +52,15 @@ def count_words(lines: Iterable[str], *, workers: int) -> Counter[str]:
 
 
 def learn(words: Counter[str], *, merges: int) -> tuple[str, int]:
-    """The file of codes for ``merges`` merge operations, and how many there were to be had.
+    """Learn merge operations.
+
+    Args:
+        words: words with their numbers of occurrences.
+        merges: the number of merge operations to learn.
+
+    Returns:
+        The text of the codes file, and the number of merge operations in it, which is smaller than
+        ``merges`` for a short text.
 
     Raises:
         DataError: no word has two characters.
@@ -70,7 +78,7 @@ Pair = tuple[str, str]
 
 
 class _Counts(defaultdict[Pair, int]):
-    """How often pairs occur, which knows the most frequent one without looking at all of them."""
+    """Counts of pairs, grouped by count so that the most frequent pair is found quickly."""
 
     def __init__(self, counts: Mapping[Pair, int]) -> None:
         super().__init__(int, counts)
@@ -99,16 +107,16 @@ class _Counts(defaultdict[Pair, int]):
             del self._pairs[count]
 
     def most_frequent(self) -> Pair:
-        """Of those that are equally frequent, the last in the order of their text."""
+        """Return the most frequent pair; of equally frequent pairs, the last in text order."""
         return max(self._pairs[max(self._pairs)])
 
 
 @contextmanager
 def _quick_learning() -> Iterator[None]:
-    """Let subword-nmt's learning find the most frequent pair without looking at all of them.
+    """Speed up subword-nmt's search for the most frequent pair.
 
-    It asks ``max(stats, key=lambda pair: (stats[pair], pair))`` for each merge, which calls Python
-    for every pair and takes four fifths of the time.
+    subword-nmt evaluates ``max(stats, key=lambda pair: (stats[pair], pair))`` for each merge. This
+    calls a Python function for every pair, and takes four fifths of the time.
     """
     module: Any = sys.modules[learn_bpe.__module__]
     count_pairs = module.get_pair_statistics
@@ -129,7 +137,7 @@ def _quick_learning() -> Iterator[None]:
 
 
 def make_splitter(codes: str) -> Callable[[str], str]:
-    """A function from a tokenised line to the line in sub-words, from the text of a codes file."""
+    """Create a function that splits a tokenised line into sub-words with the given codes."""
     bpe = BPE(io.StringIO(codes))
 
     def split(line: str) -> str:
@@ -142,7 +150,7 @@ def make_splitter(codes: str) -> Callable[[str], str]:
 
 
 def split_lines(lines: Iterable[str], *, codes: str, workers: int) -> Iterator[str]:
-    """The lines in sub-words, in order."""
+    """Split lines into sub-words; the order is kept."""
     return map_lines(partial(make_splitter, codes), lines, workers=workers)
 
 
@@ -154,11 +162,11 @@ def _learn_command(options: argparse.Namespace) -> None:
                 progress(read(path), what=f"count words of {path.name}"), workers=options.workers
             )
         )
-    codes, found = learn(words, merges=options.merges)
+    codes, learned = learn(words, merges=options.merges)
     write_text_atomically(options.codes, codes)
-    if found < options.merges:
+    if learned < options.merges:
         print(
-            f"{options.codes}: the text gives only {found} of the {options.merges} merges",
+            f"{options.codes}: the text gives only {learned} of the {options.merges} merges",
             file=sys.stderr,
         )
 
@@ -188,7 +196,7 @@ def main(arguments: Sequence[str]) -> None:
     command = commands.add_parser("apply", help="split the words of tokenised texts")
     command.add_argument("--codes", type=Path, required=True)
     command.add_argument(
-        "--vocabulary", type=Path, help="list the sub-words of the first text, with counts, here"
+        "--vocabulary", type=Path, help="file for the sub-words of the first text with their counts"
     )
     in_out_pairs(command)
     command.set_defaults(command=_apply_command)

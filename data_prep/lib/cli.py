@@ -1,4 +1,4 @@
-"""What the command lines of this package share: errors as one line, progress bars, workers."""
+"""Shared parts of this package's command lines: one-line errors, argument types, progress bars."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Item = TypeVar("Item")
 
 
 def run(main: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> None:
-    """Call ``main`` with the command line; end the process as the user should see it end."""
+    """Call ``main`` with the command line; report errors as one line and an exit status."""
     try:
         main(sys.argv[1:] if arguments is None else arguments)
     except HeadpruneError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:
-        # A full disk, a folder that cannot be written to: not ours to explain, but no traceback.
+        # For example a full disk or a write-protected folder: the system's message says enough.
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print("error: interrupted; run the same command again to go on", file=sys.stderr)
+        print("error: interrupted; run the same command again to resume", file=sys.stderr)
         sys.exit(130)
 
 
@@ -43,7 +43,7 @@ def positive(text: str) -> int:
 
 
 def in_out_pairs(parser: argparse.ArgumentParser) -> None:
-    """Let a command take files to read and to write: ``IN OUT [IN OUT ...]``, as ``files``."""
+    """Add the positional argument ``files`` with pairs of input and output files."""
     parser.add_argument(
         "files",
         type=Path,
@@ -68,5 +68,5 @@ class _PairsAction(argparse.Action):
 
 
 def progress(items: Iterable[Item], *, what: str, unit: str = " lines") -> Iterator[Item]:
-    """``items`` with a bar on standard error, where that is a terminal."""
+    """Iterate over ``items`` with a progress bar if standard error is a terminal."""
     return iter(tqdm(items, desc=what, unit=unit, unit_scale=True, disable=None, leave=False))

@@ -1,41 +1,42 @@
-# What the preparation scripts share: options, and the steps from raw text to bin/. Sourced by them.
+# Common options of the preparation scripts, and the steps from raw text to bin/. Sourced by them.
 # shellcheck shell=bash
 set -euo pipefail
-unset CDPATH  # cd would go elsewhere, and print where
+unset CDPATH  # with it, cd may enter another folder and print its path
 
 data_prep_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 script_name=$(basename "$0")
 
-# What each script may set otherwise before it reads its options.
+# Defaults, which each script may change before it reads its options.
 out="" python="" bpe=subword-nmt dictionaries=joined workers=""
-source_files=()      # what prep.json names as sources
+source_files=()      # the sources in prep.json
 manifest_options=()  # further --option, --seed, --tool for prep.json
 
 common_help='Common options:
-  --out DIR        where to put everything (needed)
-  --merges N       byte-pair merges, learned on both languages together; with
-                   sentencepiece the number of pieces (default: MERGES)
+  --out DIR        folder for all results (required)
+  --merges N       number of byte-pair merges, learned on both languages together;
+                   with sentencepiece the number of pieces (default: MERGES)
   --bpe KIND       subword-nmt (default): Moses tokenisation, then subword-nmt.
                    sentencepiece: a sentencepiece BPE model on the raw text
   --separate-dictionaries
-                   one fairseq dictionary a language (default: a joined one,
-                   --joined-dictionary)
-  --workers N      processes (default: one a core); changes no output
+                   one fairseq dictionary for each language (default: a joined
+                   dictionary, --joined-dictionary)
+  --workers N      number of processes (default: one for each core); the output does
+                   not depend on it
   --python FILE    the Python to use (default: .venv/bin/python beside data_prep,
                    else python3)
-  --help           this text
+  --help           print this text
 
 Result, in DIR:
-  raw/    {train,valid,test}.{source,target}  one sentence a line; the test
+  raw/    {train,valid,test}.{source,target}  one sentence per line; the test
           target is the reference for sacreBLEU
-  tok/    tokenised (not with sentencepiece)
-  bpe/    in sub-words; codes and vocab.* (or sentencepiece.model)
-  bin/    for fairseq-train and fairseq-generate
+  tok/    tokenised text (not with sentencepiece)
+  bpe/    text in sub-words; codes and vocab.* (or sentencepiece.model)
+  bin/    binarised data for fairseq-train and fairseq-generate
   prep.json   counts, options, versions, checksums; written last
 
-A second run skips every step that is done ("skip: ...") and does again what
-other options or changed inputs touch. A killed run is resumed. A run waits while
-another one is at work in the same folder.
+A second run skips finished steps ("skip: ...") and repeats those that changed
+options or inputs affect. It resumes an interrupted run, and waits while another
+run is working in the same folder.
 Exit status: 0 done, 1 bad data, 2 bad usage.'
 
 usage_error() {
@@ -81,7 +82,7 @@ need_url() {
         || usage_error "$1: '$2' is not a valid address"
 }
 
-# Reads one common option from "$@" and sets used to the number of words it took.
+# Reads one common option from "$@" and sets used to the number of words that it consists of.
 common_option() {
     used=2
     case $1 in
@@ -103,7 +104,7 @@ common_option() {
     esac
 }
 
-# Sets source_lang and target_lang from a pair; the allowed pairs follow it.
+# set_pair PAIR ALLOWED...: sets source_lang and target_lang if the pair is allowed.
 set_pair() {
     local pair=$1 allowed
     shift
@@ -123,10 +124,10 @@ absolute() {
     esac
 }
 
-# Called when Python is at hand and nothing has been written; a script may have checks of its own.
+# Called when Python was found and nothing has been written; scripts may define their own checks.
 check_options() { :; }
 
-# An existing file, plain or .gz, for a name without .gz; ends the script where there is none.
+# Prints the path of an existing file, NAME or NAME.gz; ends the script if there is neither.
 find_file() {
     local name=$1
     if [ -f "$name" ]; then
@@ -138,7 +139,7 @@ find_file() {
     fi
 }
 
-# Goes into DIR, alone, with Python at hand. To be called when all options are read.
+# Finds Python, enters DIR and locks it. To be called when all options have been read.
 begin() {
     [ -n "$out" ] || usage_error "--out is needed"
     if [ -z "$python" ]; then
@@ -149,7 +150,7 @@ begin() {
         */*) python=$(absolute "$python") ;;
     esac
     command -v "$python" >/dev/null || usage_error "--python: cannot run '$python'"
-    # Python packages are found from any folder, and nothing in DIR is taken for one.
+    # Makes the packages importable from any folder, and keeps Python from importing files in DIR.
     PYTHONPATH=$(cd "$data_prep_dir/.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
     export PYTHONPATH PYTHONSAFEPATH=1 PYTHONUTF8=1
     local needed="fairseq sacremoses sentencepiece subword_nmt tqdm" lacking
@@ -160,7 +161,7 @@ print(*(name for name in sys.argv[1:] if not i.find_spec(name)))' $needed)
     if [ -z "$workers" ]; then
         workers=$("$python" -c 'from data_prep.lib.parallel import available_cores as n; print(n())')
     fi
-    # As an absolute path, since "cd -" and "mkdir -m" mean something else.
+    # As an absolute path, since a name such as - or -m would be an option of cd and mkdir.
     out=$(absolute "$out")
     mkdir -p "$out" 2>/dev/null || data_error "$out: cannot make this folder"
     cd "$out" 2>/dev/null || data_error "$out: cannot go into this folder"
@@ -174,7 +175,7 @@ step() {
     "$python" -m data_prep.lib.steps "$@"
 }
 
-# pair_step SPLIT SOURCE TARGET: checks two parallel files and puts them into raw/.
+# pair_step SPLIT SOURCE TARGET: checks two parallel files and copies them to raw/.
 pair_step() {
     local split=$1 source=$2 target=$3
     local files=("raw/$split.$source_lang" "raw/$split.$target_lang")
@@ -182,7 +183,7 @@ pair_step() {
         --do data_prep.lib.corpus "$source" "$target" "${files[@]}"
 }
 
-# From raw/ to tok/ (sentencepiece needs none): tokenise_all SPLITS...
+# tokenise_all SPLITS...: from raw/ to tok/; does nothing with sentencepiece.
 tokenise_all() {
     local split lang
     [ "$bpe" = subword-nmt ] || return 0

@@ -1,4 +1,4 @@
-"""Reading compressed files of unknown origin: to their last checksum, and not without end."""
+"""Read untrusted compressed files, with verified checksums and a limit on the unpacked size."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import BinaryIO, cast
 
 from headprune.errors import DataError
 
-# Text shrinks to a third or a tenth, a file of one repeated byte to a thousandth. Files that unpack
-# to at most FREE_BYTES may shrink by any factor.
+# Compression shrinks text to a third or a tenth of its size, and a file of one repeated byte to a
+# thousandth. For files that unpack to at most FREE_BYTES the ratio is not limited.
 LARGEST_RATIO = 100
 FREE_BYTES = 1 << 28
 
@@ -28,9 +28,9 @@ _OPENERS: dict[bytes, Callable[[Path], object]] = {
     b"\x5d\x00\x00\x80": lzma.open,
 }
 
-# The errors that Python's readers raise for damaged data. OSError is one of them: those of gzip and
-# bz2 carry no errno, so `is_damage` tells them from errors of the disk. A member with damaged sizes
-# or attributes gives ValueError, struct.error, RecursionError and their relatives.
+# Errors that Python's readers raise for damaged data. The OSErrors of gzip and bz2 have no errno;
+# `is_damage` uses this to distinguish them from errors of the disk. Damaged sizes or attributes of
+# a member cause ValueError, struct.error, RecursionError and similar errors.
 _DAMAGE = (
     EOFError,
     OSError,
@@ -48,19 +48,19 @@ _DAMAGE = (
 
 
 def is_damage(error: Exception) -> bool:
-    """True where an error while reading says that the data are damaged, not the disk."""
+    """Check whether an error while reading is due to damaged data, not to the disk."""
     if isinstance(error, OSError):
         return error.errno is None
     return isinstance(error, _DAMAGE)
 
 
 def largest_size(path: Path) -> int:
-    """The number of bytes that a compressed file may unpack to."""
+    """Return the largest accepted unpacked size of a compressed file, in bytes."""
     return max(FREE_BYTES, LARGEST_RATIO * path.stat().st_size)
 
 
 class _Bounded(io.RawIOBase):
-    """A decompressed stream that ends with a DataError once it is longer than ``limit`` bytes."""
+    """A decompressed stream that raises a DataError after more than ``limit`` bytes."""
 
     def __init__(self, source: BinaryIO, *, limit: int, name: str) -> None:
         self._source = source
@@ -83,7 +83,7 @@ class _Bounded(io.RawIOBase):
 
 
 def check_size(size: int, limit: int, *, name: str) -> None:
-    """Refuse data that unpack to more than ``limit`` bytes.
+    """Refuse data that unpacks to more than ``limit`` bytes.
 
     Raises:
         DataError: ``size`` is over the limit.
@@ -101,16 +101,16 @@ def _bounded(source: object, path: Path) -> BinaryIO:
 
 
 def open_gzip(path: Path) -> BinaryIO:
-    """A .gz file for reading, decompressed.
+    """Open a .gz file for reading.
 
-    The reader raises EOFError, `gzip.BadGzipFile` or `zlib.error` for a damaged file, at the
-    latest where the end is read, and DataError for one that unpacks to far more than text does.
+    Reading raises EOFError, `gzip.BadGzipFile` or `zlib.error` for a damaged file, at the latest at
+    its end, and DataError for a file that unpacks to far more than text does.
     """
     return _bounded(gzip.open(path), path)
 
 
 def open_any(path: Path) -> BinaryIO:
-    """A file for reading, decompressed where its first bytes are those of gzip, bzip2 or xz."""
+    """Open a file for reading; decompress it if it begins like a gzip, bzip2 or xz file."""
     with open(path, "rb") as file:
         beginning = file.read(8)
     for magic, opener in _OPENERS.items():

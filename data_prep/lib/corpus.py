@@ -1,8 +1,8 @@
-"""Reading parallel text, plain or gzip, with every defect named by file and line.
+"""Read parallel text, plain or gzip; errors name the file and the line.
 
-A sentence is what lies between two line feeds. All other characters at which some reader (Python's
-universal newlines, ``str.splitlines``) would break a line are turned into spaces, so that every
-tool that reads the prepared files counts the same number of lines.
+Sentences are separated by line feeds. All other characters at which some readers break a line
+(Python's universal newlines, ``str.splitlines``) become spaces, so that every tool that reads the
+prepared files counts the same number of lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from data_prep.lib.compressed import open_gzip
 from headprune.errors import DataError
 from headprune.files import atomic_path
 
-# In bytes. A longer line is no sentence, and a file without line feeds would fill the memory.
+# Limit in bytes. A longer line is not a sentence; a file without line feeds would fill the memory.
 LONGEST_LINE = 1 << 24
 
 _BREAKS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
@@ -32,7 +32,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """``path`` for reading, decompressed where its name ends in ``.gz``.
+    """Open a file for reading; decompress it if its name ends in ``.gz``.
 
     Raises:
         DataError: there is no such file.
@@ -48,11 +48,11 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def sentence(line: bytes, *, name: str, number: int) -> str:
-    """One line of a file as text.
+    """Decode one line of a file.
 
     Args:
         line: the bytes, with or without the line feed.
-        name: the file, for the error message.
+        name: the name of the file, for the error message.
         number: the line's number, counted from 1.
 
     Raises:
@@ -67,12 +67,12 @@ def sentence(line: bytes, *, name: str, number: int) -> str:
             f"{name}: line {number} is not valid UTF-8 (byte {error.start + 1} of the line)"
         ) from None
     text = text.removesuffix("\n").removesuffix("\r")
-    # None of them is printable, and to translate takes long.
+    # None of the replaced characters is printable, and translate is slow.
     return text if text.isprintable() else text.translate(_BREAKS)
 
 
 def decode(file: BinaryIO, *, name: str) -> Iterator[str]:
-    """The lines of an open binary file as sentences.
+    """Decode the lines of an open binary file.
 
     Raises:
         DataError: a line is not UTF-8 or longer than `LONGEST_LINE`, or a compressed stream is
@@ -97,11 +97,11 @@ def decode(file: BinaryIO, *, name: str) -> Iterator[str]:
 
 
 def read(path: str | Path, *, name: str | None = None) -> Iterator[str]:
-    """The sentences of a text file, plain or gzip.
+    """Read the sentences of a text file, plain or gzip.
 
     Args:
         path: the file.
-        name: what error messages call it, where that is not its path.
+        name: its name in error messages; default: the path.
 
     Raises:
         DataError: no such file, not UTF-8, or a truncated or corrupt gzip file.
@@ -112,7 +112,7 @@ def read(path: str | Path, *, name: str | None = None) -> Iterator[str]:
 
 
 def zip_equal(sides: Sequence[Iterator[str]], *, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The sides line by line.
+    """Combine the sides of a corpus line by line.
 
     Raises:
         DataError: their numbers of lines differ, or they have none.
@@ -125,22 +125,22 @@ def zip_equal(sides: Sequence[Iterator[str]], *, names: Sequence[str]) -> Iterat
                 count + (sum(1 for _ in side) if item is not None else 0)
                 for count, side, item in zip(counts, sides, row, strict=True)
             ]
-            told = ", ".join(
+            lengths = ", ".join(
                 f"{name} has {count} lines" for name, count in zip(names, counts, strict=True)
             )
-            raise DataError(f"the sides of the corpus differ in length: {told}")
+            raise DataError(f"the sides of the corpus differ in length: {lengths}")
         yield row
     if number == 0:
         raise DataError(f"{' and '.join(names)}: empty, no line to read")
 
 
 def read_parallel(*paths: str | Path) -> Iterator[tuple[str, ...]]:
-    """The sentences of parallel text files, line by line; see `zip_equal` and `read`."""
+    """Read parallel text files line by line; see `zip_equal` and `read`."""
     return zip_equal([read(path) for path in paths], names=[str(path) for path in paths])
 
 
 def text_digest(path: Path) -> str:
-    """The SHA-256, in hexadecimal, of a text file's bytes, decompressed where it is a .gz.
+    """Compute the SHA-256, in hexadecimal, of a text file; a .gz file is decompressed first.
 
     Raises:
         DataError: no such file, or a damaged gzip file.
@@ -158,19 +158,19 @@ def text_digest(path: Path) -> str:
 
 
 def count_lines(path: str | Path) -> int:
-    """The number of lines of a text file, plain or gzip."""
+    """Count the lines of a text file, plain or gzip."""
     return sum(1 for _ in read(path))
 
 
 def write(rows: Iterable[tuple[str, ...]], *paths: str | Path) -> int:
-    """Write each row's items to one file each; all files appear only when all are whole.
+    """Write each column of ``rows`` to a file; the files appear only when all are complete.
 
     Returns:
-        the number of rows.
+        The number of rows.
     """
     count = 0
     with ExitStack() as stack:
-        # The names are given in the order left to right, and renamed right to left at the end.
+        # The files are created from left to right, and renamed from right to left at the end.
         targets = [stack.enter_context(atomic_path(path)) for path in paths]
         with ExitStack() as open_files:
             files: list[TextIO] = [
@@ -184,16 +184,16 @@ def write(rows: Iterable[tuple[str, ...]], *paths: str | Path) -> int:
 
 
 def write_lines(lines: Iterable[str], path: str | Path) -> int:
-    """Write one file, as `write` does.
+    """Write one file completely or not at all.
 
     Returns:
-        the number of lines.
+        The number of lines.
     """
     return write(((line,) for line in lines), path)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Copy the two sides of a parallel corpus into place, checked."""
+    """Check the two sides of a parallel corpus, and copy them."""
     parser = argparse.ArgumentParser(
         prog="python -m data_prep.lib.corpus",
         description="Read the two sides of a parallel corpus (plain or .gz), check that they are "

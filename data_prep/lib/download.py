@@ -1,9 +1,9 @@
-"""Downloads that go on where they were broken off, and are checked against checksums.
+"""Downloads that resume after an interruption and are verified by checksums.
 
-A file is fetched under the name ``NAME.part``; only when it is whole and its checksum is right does
-it get its name, and its SHA-256 a line in ``SHA256SUMS`` beside it (a file for ``sha256sum -c``).
-Later runs check it against that line. A file without a published checksum is read to its end if it
-is an archive, and refused if it is empty or a web page.
+A file is downloaded as ``NAME.part``. When it is complete and its checksum is right, it is renamed,
+and its SHA-256 is added to ``SHA256SUMS`` beside it (a file for ``sha256sum -c``). Later runs check
+the file against this line. If no checksum was published, an archive is read to its end, and an
+empty file or a web page is refused.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from headprune.files import write_text_atomically
 
 SUMS = "SHA256SUMS"
 _BLOCK = 1 << 18
-# statuses that may pass: too many requests, and errors of the server or of what stands before it
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
+# Temporary statuses: timeouts, too many requests, and errors of the server or of a gateway.
+_TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 _LONGEST_NAME = 255 - len(".rejected")
 _LONGEST_PAUSE = 3600.0
@@ -44,9 +44,12 @@ _WEB_PAGE = re.compile(
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to try: ``attempts`` in a row without a byte, with pauses that double.
+    """Limits on repeated attempts to download a file.
 
-    ``pause`` is the first pause and ``timeout`` the wait for an answer, both in seconds.
+    Attributes:
+        attempts: the number of consecutive attempts without progress after which to give up.
+        pause: seconds before the second attempt; each further pause is twice as long.
+        timeout: seconds to wait for an answer.
     """
 
     attempts: int = 5
@@ -56,7 +59,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class _Part:
-    """The beginning of a file, and what its server said of the whole."""
+    """A partly downloaded file, with notes on the server's description of the whole file."""
 
     path: Path
 
@@ -80,19 +83,19 @@ class _Part:
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
-    """A file's checksum in hexadecimal, by ``sha256`` or ``md5``."""
+    """Compute a file's checksum in hexadecimal, with ``sha256`` or ``md5``."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def algorithm_of(checksum: str) -> tuple[str, str]:
-    """The algorithm and the value of a checksum such as ``sha256:HEX``."""
+    """Split a checksum such as ``sha256:HEX`` into algorithm and value."""
     algorithm, value = checksum.split(":", 1)
     return algorithm, value
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """The checksums that are on record in a folder, by file name."""
+    """Read the recorded checksums of a folder, by file name."""
     path = folder / SUMS
     if not path.exists():
         return {}
@@ -113,12 +116,12 @@ def _record(folder: Path, name: str, value: str) -> None:
 
 
 def check_address(url: str) -> str:
-    """Check an address that is to be downloaded, and return the name of the file that it ends in.
+    """Check an address to download from, and return the file name at its end.
 
-    The name is decoded: ``%20`` is a space.
+    The name is decoded: ``%20`` becomes a space.
 
     Raises:
-        UsageError: the address is not one of http or https, or does not end in the name of a file.
+        UsageError: the address is not an http or https address, or does not end in a file name.
     """
     shown = printable(url)
     if not url.isascii():
@@ -153,7 +156,7 @@ def check_address(url: str) -> str:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Redirections to http and https only; urllib would follow one to ftp."""
+    """Follow redirections to http and https only; urllib would also follow them to ftp."""
 
     def redirect_request(
         self,
@@ -173,7 +176,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """An opener of http and https addresses, and of no others (no file:, ftp: or data:)."""
+    """Create an opener for http and https addresses only (not file:, ftp: or data:)."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -193,21 +196,21 @@ def _request(url: str, part: _Part) -> urllib.request.Request:
     size, notes = part.size(), part.notes()
     if size and notes.get("url") == url:
         request.add_header("Range", f"bytes={size}-")
-        # Without this, a file that changed on the server would be glued to its old beginning.
+        # Without this, a file that changed on the server would be appended to its old beginning.
         if notes.get("validator"):
             request.add_header("If-Range", notes["validator"])
     return request
 
 
 def _size(text: str, *, url: str) -> int:
-    """A number of bytes, as a server tells it."""
+    """Parse a number of bytes in a server's answer."""
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise DataError(f"{url}: the server sends an invalid length, {printable(text[:40])!r}")
     return int(text)
 
 
 def _receive(url: str, part: _Part, patience: Patience) -> bool:
-    """Fetch the missing part of a file, or some of it; True if the file is whole now."""
+    """Download the missing rest of a file, or a part of it; True if the file is complete."""
     with _opener().open(_request(url, part), timeout=patience.timeout) as answer:
         length = answer.headers.get("Content-Length")
         start = 0
@@ -245,7 +248,7 @@ def _receive(url: str, part: _Part, patience: Patience) -> bool:
                 leave=False,
             ) as bar,
         ):
-            # read1 hands over what has come even where the connection then breaks
+            # read1 returns the received bytes even if the connection breaks afterwards
             while block := answer.read1(_BLOCK):
                 file.write(block)
                 bar.update(len(block))
@@ -256,13 +259,13 @@ def _receive(url: str, part: _Part, patience: Patience) -> bool:
 
 
 def _fetch(url: str, part: _Part, patience: Patience) -> None:
-    """Fetch a file into its part.
+    """Download a file to its ``.part`` file, in several attempts if necessary.
 
     Raises:
         DataError: the server has no such file, or the connection broke too often.
     """
     failures = 0
-    # A part that is thrown away and fetched again is no progress.
+    # Downloading a deleted part again does not count as progress.
     largest = 0
     while True:
         before = part.size()
@@ -280,13 +283,13 @@ def _fetch(url: str, part: _Part, patience: Patience) -> None:
                 if sent_range and int(sent_range[1]) == before and announced in (None, before):
                     return
                 part.remove()
-            elif error.code not in _PASSING:
+            elif error.code not in _TEMPORARY:
                 raise DataError(
                     f"{url}: the server says {error.code} {printable(str(error.reason))}"
                 ) from None
             reason = f"the server says {error.code} {printable(str(error.reason))}"
         except ValueError as error:
-            # from the address of a redirection, or invalid headers
+            # an invalid address in a redirection, or invalid headers
             raise DataError(
                 f"{url}: the server's answer cannot be read ({printable(str(error))})"
             ) from None
@@ -298,14 +301,14 @@ def _fetch(url: str, part: _Part, patience: Patience) -> None:
         if failures >= patience.attempts:
             raise DataError(
                 f"{url}: {reason}, after {patience.attempts} attempts; {part.size()} bytes are "
-                "kept, run the same command again to go on"
+                "kept, run the same command again to resume"
             )
         print(f"{url}: {reason} at {part.size()} bytes; trying again", file=sys.stderr)
         time.sleep(min(patience.pause * 2 ** min(failures - 1, 20), _LONGEST_PAUSE))
 
 
 def _check_content(url: str, path: Path, name: str) -> None:
-    """Look into a file that has no published checksum.
+    """Check the content of a file without a published checksum.
 
     Raises:
         DataError: it is empty, a web page under another name, or a broken archive.
@@ -326,36 +329,36 @@ def _check_content(url: str, path: Path, name: str) -> None:
 def download(
     url: str, folder: Path, *, checksum: str | None = None, patience: Patience | None = None
 ) -> Path:
-    """Have a file in a folder, under the last part of its address.
+    """Download a file into a folder unless it is there, and verify its checksum.
 
     Args:
-        url: http or https.
-        folder: is made where it does not exist.
+        url: an http or https address; the file gets the name at its end.
+        folder: created if it does not exist.
         checksum: the published checksum, as ``sha256:HEX`` or ``md5:HEX``.
-        patience: with a server that does not answer well.
+        patience: limits on repeated attempts.
 
     Returns:
-        the path of the file.
+        The path of the file.
 
     Raises:
-        UsageError: the address is not one that can be downloaded from; see `check_address`.
-        DataError: there is no such file, the connection breaks too often, a checksum differs, or
-            the file is not what its name says (empty, a web page, a broken archive).
+        UsageError: an address that cannot be downloaded from; see `check_address`.
+        DataError: the file does not exist, the connection breaks too often, a checksum differs, or
+            the content does not match the name (empty, a web page, a damaged archive).
     """
     name = check_address(url)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     recorded = read_sums(folder).get(name)
     part = _Part(path.with_name(name + ".part"))
-    fresh = not path.exists()
-    if fresh:
+    is_new = not path.exists()
+    if is_new:
         print(f"download: {url}", file=sys.stderr)
         _fetch(url, part, patience or Patience())
-    candidate = part.path if fresh else path
-    found = digest(candidate)
+    candidate = part.path if is_new else path
+    sha256 = digest(candidate)
     if checksum:
         algorithm, expected = algorithm_of(checksum)
-        actual = found if algorithm == "sha256" else digest(candidate, algorithm)
+        actual = sha256 if algorithm == "sha256" else digest(candidate, algorithm)
         if actual != expected:
             rejected = path.with_name(name + ".rejected")
             candidate.replace(rejected)
@@ -364,11 +367,11 @@ def download(
                 f"{url}: {algorithm} is {actual}, but {expected} was published; "
                 f"the file is now {rejected}; --no-known-checksums takes it nevertheless"
             )
-    if recorded and recorded != found:
-        again = "" if fresh else "delete the file to download it again, or "
+    if recorded and recorded != sha256:
+        again = "" if is_new else "delete the file to download it again, or "
         part.remove()
         raise DataError(
-            f"{path}: SHA-256 is {found}, but {folder / SUMS} has {recorded} from the first "
+            f"{path}: SHA-256 is {sha256}, but {folder / SUMS} has {recorded} from the first "
             f"download; {again}delete that line if the change is meant"
         )
     if not recorded and not checksum:
@@ -377,13 +380,13 @@ def download(
         except DataError:
             part.remove()
             raise
-    if fresh:
+    if is_new:
         part.path.replace(path)
         part.remove()
     else:
         print(f"skip: {path} (there, checksum right)", file=sys.stderr)
     if not recorded:
-        _record(folder, name, found)
+        _record(folder, name, sha256)
     return path
 
 
@@ -399,7 +402,7 @@ def _seconds(text: str) -> float:
 
 
 def add_patience_options(parser: argparse.ArgumentParser) -> None:
-    """Options of a command that downloads."""
+    """Add the options of a command that downloads."""
     parser.add_argument("--attempts", type=positive, default=Patience.attempts)
     parser.add_argument(
         "--pause", type=_seconds, default=Patience.pause, help="seconds before the second attempt"
@@ -407,12 +410,12 @@ def add_patience_options(parser: argparse.ArgumentParser) -> None:
 
 
 def patience_of(options: argparse.Namespace) -> Patience:
-    """What the user asked for with `add_patience_options`."""
+    """Read the values of the options that `add_patience_options` adds."""
     return Patience(attempts=options.attempts, pause=options.pause)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Download files, and print where each one is."""
+    """Download files, and print the path of each."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.download", description=__doc__)
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")
     add_patience_options(parser)

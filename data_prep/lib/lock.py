@@ -1,7 +1,7 @@
-"""The lock of a preparation's folder, so that two preparations do not work in it at once.
+"""Lock of a preparation's folder, which keeps two preparations from working in it at once.
 
-The system holds it for as long as a process of the first preparation lives: one whose parent was
-killed is waited for, and one that was killed itself leaves nothing behind to clean up.
+The operating system holds the lock until all processes of the first preparation have ended, also
+those whose parent was killed. A killed preparation leaves no lock behind.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from data_prep.lib.cli import run
 
 
 def wait(descriptor: int, *, folder: Path) -> None:
-    """Lock an open file; where another process holds the lock, say so and wait for its end.
+    """Lock an open file; if another process holds the lock, print a note and wait.
 
     Args:
-        descriptor: of the file. The lock ends when the last process that has it open ends.
-        folder: what the message names.
+        descriptor: the file's descriptor. The lock ends with the last process that has it open.
+        folder: the folder, for messages.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,7 +37,7 @@ def wait(descriptor: int, *, folder: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Lock a file that the calling shell has open, for as long as the shell and its jobs live."""
+    """Lock a file that the calling shell has open, until the shell and its jobs have ended."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.lock", description=__doc__)
     parser.add_argument("descriptor", type=int)
     options = parser.parse_args(arguments)

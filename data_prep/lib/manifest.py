@@ -1,4 +1,7 @@
-"""prep.json: what was prepared, from what, how, and how to undo it in fairseq-generate."""
+"""prep.json: the sources, options, tools and results of a preparation.
+
+It also has the options with which fairseq-generate undoes the text processing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def _dictionary_size(path: Path) -> int:
 
 
 def describe(options: argparse.Namespace) -> dict[str, Any]:
-    """The contents of prep.json for the preparation in the current folder."""
+    """Collect the contents of prep.json for the preparation in the current folder."""
     moses = options.bpe == "subword-nmt"
     source, target = options.source_lang, options.target_lang
     undo = ["--tokenizer", "moses", "--remove-bpe"] if moses else ["--remove-bpe", "sentencepiece"]
@@ -70,8 +73,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--source", action="append", default=[], type=Path, metavar="FILE")
     parser.add_argument("--tool", action="append", default=[], metavar="PACKAGE")
-    described = describe(parser.parse_args(arguments))
-    write_text_atomically(MANIFEST, json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+    manifest = describe(parser.parse_args(arguments))
+    write_text_atomically(MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The files of Multi30k, task 1, as its authors publish them, and their checksums.
+"""Download the files of Multi30k, task 1, and verify their checksums.
 
-The MD5 are those that torchtext has published for these files (`torchtext.datasets.Multi30k`); the
-SHA-256 of the English and German files were computed from files with these MD5.
+The MD5 sums are those that torchtext publishes for these files (`torchtext.datasets.Multi30k`). The
+SHA-256 sums of the English and German files were computed from files with these MD5 sums.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ CHECKSUMS = {
 def main(arguments: Sequence[str]) -> None:
     """Download the files of two languages.
 
-    At the address of the authors a file with another checksum is an error. Another address may
-    have other files on purpose, so that there it is a note.
+    A file from the authors' address with a different checksum is an error. At another address the
+    files may differ on purpose, so only a note is printed.
     """
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.multi30k", description=__doc__)
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")

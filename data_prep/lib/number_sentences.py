@@ -1,7 +1,7 @@
-"""The sentences of the number corpus: what can be said, and the frames to say it in.
+"""The sentences of the number corpus: kinds of values, and sentence frames for them.
 
 A frame is one sentence in all languages, with the forms of a value (see `number_words`) in braces.
-Frames were chosen so that nothing but the forms of the value has to agree with it.
+The frames contain no other words that would have to agree with the value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ Frame = dict[str, str]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of sentence: how often, how to draw its value, how many values, and its frames."""
+    """A kind of sentence.
+
+    Attributes:
+        weight: the relative frequency of the kind.
+        draw: draws a value at random.
+        count_values: counts the different values.
+        frames: the sentences that a value can be put into.
+    """
 
     weight: int
     draw: Callable[[random.Random], Value]
@@ -41,7 +48,7 @@ class Kind:
     frames: tuple[Frame, ...]
 
     def count_sentences(self) -> int:
-        """The number of different sentences of this kind, the same in every language."""
+        """Count the different sentences of this kind; the number is the same in every language."""
         return self.count_values() * len(self.frames)
 
 
@@ -91,7 +98,7 @@ DAYS = 365 * 225
 
 
 def _number(rng: random.Random, *, digits: tuple[int, ...], counting: bool) -> int:
-    """A number with one of these numbers of digits, at least 2, that can be put into words."""
+    """Draw a number from 2, with one of these numbers of digits, that can be put into words."""
     while True:
         size = rng.choice(digits)
         number = rng.randrange(max(2, 10 ** (size - 1)), 10**size)
@@ -101,7 +108,7 @@ def _number(rng: random.Random, *, digits: tuple[int, ...], counting: bool) -> i
 
 @cache
 def _count_numbers(smallest: int, largest: int, *, counting: bool) -> int:
-    """The number of numbers between two, both included, that can be put into words."""
+    """Count the numbers from ``smallest`` to ``largest`` that can be put into words."""
     return sum(speakable(number, counting=counting) for number in range(smallest, largest + 1))
 
 
@@ -378,5 +385,5 @@ KINDS = (
 
 
 def count_sentences() -> int:
-    """The number of different sentences of all kinds, the same in every language."""
+    """Count the different sentences of all kinds; the number is the same in every language."""
     return sum(kind.count_sentences() for kind in KINDS)

@@ -1,9 +1,9 @@
 """Numbers, dates, times and amounts in English, German and Russian words.
 
-Each language turns the same value into the forms that its sentence frames ask for. Numbers come
-from num2words, names of months and days and the rules of plurals from Babel. Where num2words has a
-wrong form (German 101,000), or where a counted noun would need a form that it does not give (German
-"eins" before a noun), `speakable` says no, and the corpus does without that value.
+Each language turns a value into the forms that its sentence frames need. Numbers come from
+num2words; the names of months and days and the rules of plurals come from Babel. `speakable` is
+false for values that the corpus leaves out: num2words has a wrong form for some (German 101,000),
+and lacks a form that some counted nouns need (German "eins" before a noun).
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ Forms = dict[str, str]
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun to be counted: English and German plural; Russian gender and forms.
+    """A countable noun.
 
-    ``russian`` holds the nominative singular (21), the genitive singular (2), the genitive plural
-    (5) and the accusative singular (21, in "I see ...").
+    Attributes:
+        english, german: the plural.
+        gender: the Russian gender.
+        russian: the nominative singular (after 21), the genitive singular (2), the genitive plural
+            (5) and the accusative singular (21, in "I see ...").
     """
 
     english: str
@@ -42,7 +45,7 @@ class Currency:
 
 @dataclass(frozen=True)
 class Number:
-    """A number that counts nothing."""
+    """A number by itself, without a counted noun."""
 
     value: int
 
@@ -73,14 +76,14 @@ class Money:
 
 @dataclass(frozen=True)
 class Rank:
-    """A place in an order, from 1."""
+    """An ordinal number, from 1."""
 
     value: int
 
 
 @dataclass(frozen=True)
 class Pages:
-    """A range of ordinal numbers."""
+    """A range of page numbers."""
 
     first: int
     last: int
@@ -88,14 +91,14 @@ class Pages:
 
 @dataclass(frozen=True)
 class Year:
-    """A year from 1100 to 2099, which German and English read in hundreds."""
+    """A year from 1100 to 2099, which is read in hundreds in German and English."""
 
     value: int
 
 
 @dataclass(frozen=True)
 class Day:
-    """A date; with the year or with the day of the week."""
+    """A date, with the year or with the day of the week."""
 
     date: datetime.date
     with_year: bool
@@ -103,10 +106,10 @@ class Day:
 
 @dataclass(frozen=True)
 class Clock:
-    """A time of day.
+    """A time of day, as in a timetable or as spoken.
 
-    As read from a timetable (hour 1 to 23, any minute) or as spoken (hour 1 to 12, minute a
-    multiple of five).
+    In a timetable the hour is 1 to 23, with any minute. As spoken the hour is 1 to 12, and the
+    minute a multiple of five.
     """
 
     hour: int
@@ -118,14 +121,14 @@ Value = Number | Numbers | Count | Money | Rank | Pages | Year | Day | Clock
 
 
 class Language(Protocol):
-    """What the corpus needs of a language."""
+    """Protocol of a language: it puts values into words."""
 
     def forms(self, value: Value) -> Forms:
-        """The forms of a value, by the names that the frames of this language use."""
+        """Put a value into words, in all forms that the language's sentence frames refer to."""
 
 
 def speakable(value: int, *, counting: bool) -> bool:
-    """Whether the number's words are right in all languages, alone or before a noun."""
+    """Check that num2words gives the right words in all languages, alone or before a noun."""
     thousands = value // 1000
     if thousands > 1 and thousands % 100 == 1:
         return False
@@ -133,7 +136,7 @@ def speakable(value: int, *, counting: bool) -> bool:
 
 
 def _date_words(day: datetime.date, locale: str) -> tuple[str, str]:
-    """The names of the day of the week and of the month, as they stand in a date."""
+    """Return the names of the day of the week and of the month, in the forms used in dates."""
     names = Locale.parse(locale)
     return (
         str(names.days["format"]["wide"][day.weekday()]),
@@ -263,10 +266,10 @@ class German:
 class Russian:
     """Russian forms.
 
-    ``it`` is the nominative, or, of times, dates, years and pages, the words with the preposition
-    that goes with them. Besides: ``gen`` (genitive) of `Number`; ``acc`` (accusative) of `Count`
-    and, alone, of `Money`. `Numbers` has ``n0``, ``n1``, ...; `Rank` has case and gender:
-    ``nom_m``, ``acc_f``, ``prep_n`` and so on.
+    ``it`` is the nominative; for times, dates, years and pages it is the words with their
+    preposition. `Number` also has ``gen`` (genitive), `Count` also has ``acc`` (accusative).
+    `Money` has ``acc`` only. `Numbers` has ``n0``, ``n1``, ...; `Rank` has forms by case and
+    gender: ``nom_m``, ``acc_f``, ``prep_n`` and so on.
     """
 
     _HOUR = Noun("", "", "m", ("час", "часа", "часов", "час"))
@@ -298,7 +301,7 @@ class Russian:
                 }
             case Pages(first, last):
                 since, until = self._ordinal(first, "g", "f"), self._ordinal(last, "a", "f")
-                # The preposition gets a vowel before two consonants such as these.
+                # The preposition gets a vowel before consonant clusters such as these.
                 since = f"{'со' if since.startswith(('втор', 'сто ')) else 'с'} {since}"
                 return {"it": f"{since} по {until}"}
             case Year(year):
@@ -313,7 +316,7 @@ class Russian:
         return _words(number, "ru", to="ordinal", case=case, gender=gender, animate=False)
 
     def _count(self, number: int, noun: Noun, case: str) -> str:
-        """A number of things in the nominative ("n") or accusative ("a")."""
+        """Put a number of things into words, in the nominative ("n") or accusative ("a")."""
         words = _words(number, "ru", case=case, gender=noun.gender, animate=False)
         form = {"one": 3 if case == "a" else 0, "few": 1, "many": 2}[self._plural(number)]
         return f"{words} {noun.russian[form]}"

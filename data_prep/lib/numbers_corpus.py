@@ -1,8 +1,8 @@
-"""A parallel corpus of number expressions, made up from a seed.
+"""A parallel corpus of number expressions, generated from a seed.
 
-It is a small but real translation task: German says the units before the tens and puts verbs last,
-Russian inflects numbers, counted nouns, and ordinals. No sentence of either side occurs twice, so
-the three parts share none.
+It is a small but real translation task: German puts the units before the tens and verbs last,
+Russian inflects numbers, counted nouns and ordinals. No sentence occurs twice on either side, so
+the three sets share no sentence.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from data_prep.lib.number_words import LANGUAGES
 from headprune.errors import DataError, UsageError
 
 SPLITS = ("train", "valid", "test")
-# Sums of two numbers alone give this many pairs. To count the others takes a second or two.
+# Sums of two numbers alone give this number of pairs. Counting all kinds takes a second or two.
 _CERTAIN = 990_000
-# Draws in a row without a new sentence after which the rest is given up.
+# Number of consecutive draws without a new sentence after which the search ends.
 _LONGEST_SEARCH = 1_000_000
 
 
 def sentence_pairs(source: str, target: str, *, seed: int) -> Iterator[tuple[str, str]]:
-    """Different pairs in two of the languages ``en``, ``de``, ``ru``, until nearly all are used.
+    """Generate different pairs in two of the languages ``en``, ``de``, ``ru``.
 
-    No source sentence and no target sentence occurs twice. The same seed gives the same pairs.
+    No source sentence and no target sentence occurs twice. The same seed gives the same pairs. The
+    iterator ends when nearly all sentences have been used.
     """
     rng = random.Random(seed)
     weights = [kind.weight for kind in KINDS]
@@ -45,15 +46,15 @@ def sentence_pairs(source: str, target: str, *, seed: int) -> Iterator[tuple[str
             _first_capital(frame[language].format(**LANGUAGES[language].forms(value)))
             for language in (source, target)
         )
-        marks = set(zip((source, target), pair, strict=True))
-        if not marks & seen:
-            seen |= marks
+        sentences = set(zip((source, target), pair, strict=True))
+        if not sentences & seen:
+            seen |= sentences
             search = 0
             yield pair[0], pair[1]
 
 
 def _first_capital(sentence: str) -> str:
-    # A number alone, without a full stop, is no sentence.
+    # A number alone, without a full stop, is not a sentence.
     return sentence[0].upper() + sentence[1:] if sentence.endswith(".") else sentence
 
 
@@ -104,8 +105,8 @@ def main(arguments: Sequence[str]) -> None:
     languages = (options.source_lang, options.target_lang)
     pairs = sentence_pairs(*languages, seed=options.seed)
     for split in SPLITS:
-        some = progress(_take(pairs, getattr(options, split), split), what=split, unit=" pairs")
-        count = write(some, *(options.folder / f"{split}.{language}" for language in languages))
+        rows = progress(_take(pairs, getattr(options, split), split), what=split, unit=" pairs")
+        count = write(rows, *(options.folder / f"{split}.{language}" for language in languages))
         print(f"{options.folder / split}: {count} pairs", file=sys.stderr)
 
 

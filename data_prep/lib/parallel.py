@@ -1,4 +1,4 @@
-"""A map over lines on several cores: order kept, memory independent of the number of lines."""
+"""Apply a function to lines on several cores, in order and with constant use of memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 Chunk = list[str]
 
 LINES_PER_CHUNK = 2000
-# Starting processes costs about a second each; below so many chunks one process is quicker.
+# Starting a process takes about a second. Up to this number of chunks one process is faster.
 CHUNKS_FOR_ONE = 10
 
 _function: Callable[[Chunk], Any] | None = None
@@ -31,7 +31,7 @@ def _prepare(make: Callable[[], Callable[[Chunk], Any]]) -> None:
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot stop its workers, which wait for its next chunk."""
+    """End this worker when its parent ends; a killed parent cannot stop its workers."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -44,12 +44,12 @@ def _apply(chunk: Chunk) -> Any:
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use."""
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chunks(lines: Iterable[str], size: int) -> Iterator[Chunk]:
-    """The lines in lists of ``size``, the last one shorter."""
+    """Divide lines into lists of ``size`` lines; the last list may be shorter."""
     iterator = iter(lines)
     while chunk := list(islice(iterator, size)):
         yield chunk
@@ -62,14 +62,14 @@ def map_chunks(
     workers: int,
     size: int | None = None,
 ) -> Iterator[Result]:
-    """What a function gives for each chunk of lines, in the order of the lines.
+    """Apply a function to chunks of lines, and yield the results in the order of the lines.
 
     Args:
-        make: builds the function, once in every process. Must be picklable (a function of a
+        make: creates the function, once in every process. It must be picklable (a function of a
             module, or a ``functools.partial`` of one).
-        lines: read only as far ahead as keeps the processes busy.
-        workers: the number of processes. With 1, or few chunks, all happens in this process.
-        size: lines in a chunk (default: `LINES_PER_CHUNK`).
+        lines: the lines; they are read only so far ahead that all processes have work.
+        workers: the number of processes. With 1, or few chunks, this process does all the work.
+        size: the number of lines in a chunk (default: `LINES_PER_CHUNK`).
 
     Raises:
         DataError: a worker process was killed.
@@ -82,8 +82,8 @@ def map_chunks(
         yield from (function(part) for part in parts)
         return
 
-    # Processes are spawned, not forked: a fork of a process with threads (a progress bar has one)
-    # can hang.
+    # Processes are spawned, not forked: forking a process with threads (a progress bar has one) can
+    # hang.
     with ProcessPoolExecutor(
         workers,
         mp_context=multiprocessing.get_context("spawn"),
@@ -108,7 +108,7 @@ def map_chunks(
 
 
 class _EachLine:
-    """A function of one line made into a function of a chunk."""
+    """Apply a function of one line to each line of a chunk."""
 
     def __init__(self, make: Callable[[], Callable[[str], str]]) -> None:
         self.function = make()
@@ -132,6 +132,6 @@ def map_lines(
     workers: int,
     size: int | None = None,
 ) -> Iterator[str]:
-    """What a function gives for each line, in order; the arguments are those of `map_chunks`."""
+    """Apply a function to lines, and yield the results in order; see `map_chunks`."""
     for part in map_chunks(_MakeEachLine(make), lines, workers=workers, size=size):
         yield from part

@@ -1,10 +1,11 @@
-"""A random sample of the clean pairs of a corpus, in one pass to count them and one to draw.
+"""Draw a random sample of the clean pairs of a corpus, in one pass to count and one to draw.
 
-Clean is what Moses' ``clean-corpus-n.perl -ratio R corpus SRC TGT out 1 N`` keeps: both sides have
-1 to N tokens, and neither has more than R times as many as the other. Duplicates stay in, as in the
-recipe. Memory does not depend on the number of lines: the draw is Knuth's selection sampling
-(The Art of Computer Programming, volume 2, algorithm 3.4.2 S), which takes exactly the number that
-is asked for, every set of pairs with the same probability, in the order of the corpus.
+A pair is clean if Moses' ``clean-corpus-n.perl -ratio R corpus SRC TGT out 1 N`` keeps it: both
+sides have 1 to N tokens, and neither has more than R times as many as the other. Duplicates are
+kept, as in the recipe. The use of memory does not depend on the number of lines: the pairs are
+drawn by Knuth's selection sampling (The Art of Computer Programming, volume 2, algorithm 3.4.2 S).
+It draws exactly the requested number of pairs, every set of pairs with the same probability, in the
+order of the corpus.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Row = tuple[str, ...]
 
 
 def is_clean(source: str, target: str, *, ratio: float, longest: int) -> bool:
-    """Whether the lengths of a pair, in tokens, are plausible for a translation."""
+    """Check that the lengths of a pair, in tokens, are plausible for a translation."""
     lengths = (len(source.split()), len(target.split()))
     shorter, longer = min(lengths), max(lengths)
     return shorter >= 1 and longer <= longest and longer / shorter <= ratio
 
 
 def selection(wanted: int, total: int, *, seed: int) -> Iterator[bool]:
-    """For each of ``total`` items, whether it is among the ``wanted`` ones drawn."""
+    """Draw ``wanted`` of ``total`` items; yield for each item whether it is drawn."""
     rng = random.Random(seed)
     missing = wanted
     for left in range(total, 0, -1):
@@ -42,12 +43,12 @@ def selection(wanted: int, total: int, *, seed: int) -> Iterator[bool]:
 def clean_rows(
     corpora: Sequence[Sequence[Path]], *, ratio: float, longest: int, what: str
 ) -> Iterator[Row]:
-    """The rows of corpora one after the other of which the last two columns are a clean pair.
+    """Select the rows of corpora whose last two columns are a clean pair.
 
     Args:
-        corpora: for each corpus, its parallel files; the last two are measured.
-        ratio: the largest quotient of the lengths.
-        longest: the largest number of tokens of a side.
+        corpora: for each corpus, its parallel files; the last two decide whether a pair is clean.
+        ratio: the largest allowed ratio of the two lengths.
+        longest: the largest allowed number of tokens of a side.
         what: the name of the progress bar.
     """
     for files in corpora:
@@ -61,12 +62,16 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.sample", description=__doc__)
     parser.add_argument("--source-lang", required=True)
     parser.add_argument("--target-lang", required=True)
-    parser.add_argument("--pairs", required=True, help="how many, or all")
+    parser.add_argument("--pairs", required=True, help="the number of pairs to draw, or all")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--ratio", type=float, default=1.5)
     parser.add_argument("--max-length", type=positive, default=250)
     parser.add_argument("--raw-folder", type=Path, required=True)
-    parser.add_argument("--tok-folder", type=Path, help="measure and draw from these too")
+    parser.add_argument(
+        "--tok-folder",
+        type=Path,
+        help="tokenised texts; they decide which pairs are clean, and are sampled too",
+    )
     parser.add_argument("--out-raw", type=Path, required=True, metavar="PREFIX")
     parser.add_argument("--out-tok", type=Path, metavar="PREFIX")
     parser.add_argument("corpora", nargs="+", metavar="NAME")

@@ -1,4 +1,4 @@
-"""Joint byte-pair encoding with sentencepiece, on raw text: train a model, apply it."""
+"""Joint byte-pair encoding of raw text with sentencepiece: train a model, apply it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from data_prep.lib.parallel import available_cores, map_lines
 from headprune.errors import DataError
 from headprune.files import atomic_path
 
-# The trainer holds its sentences in memory: beyond this many it takes a random sample of them.
+# The trainer keeps its sentences in memory. From a larger text it takes a random sample.
 SENTENCES_AT_MOST = 5_000_000
 
 
 def _bound(message: str) -> str:
-    """What of the library's long message tells the user which size would do."""
+    """Extract the possible sizes from the library's long error message."""
     largest = re.search(r"to a value <= (\d+)", message)
     if largest:
         return f"give --merges of at most {largest[1]}"
@@ -32,10 +32,10 @@ def _bound(message: str) -> str:
 
 
 def train(inputs: Sequence[Path], *, size: int, model: Path, seed: int = 1) -> None:
-    """Train a joint model of ``size`` pieces and write ``model`` and, beside it, its ``.vocab``.
+    """Train a joint model of ``size`` pieces; write ``model`` and the ``.vocab`` file beside it.
 
     Raises:
-        DataError: the text is too small for so many pieces, or an input is missing.
+        DataError: the text is too small for this number of pieces, or an input is missing.
     """
     for path in inputs:
         if not path.is_file():
@@ -67,7 +67,7 @@ def train(inputs: Sequence[Path], *, size: int, model: Path, seed: int = 1) -> N
 
 
 def make_splitter(model: str) -> Callable[[str], str]:
-    """A function from a raw sentence to its pieces, with single spaces between them."""
+    """Create a function that splits a raw sentence into pieces, separated by single spaces."""
     processor = sentencepiece.SentencePieceProcessor(model_file=model)
 
     def split(sentence: str) -> str:
@@ -77,7 +77,7 @@ def make_splitter(model: str) -> Callable[[str], str]:
 
 
 def split_lines(lines: Iterable[str], *, model: Path, workers: int) -> Iterator[str]:
-    """The lines in pieces, in order."""
+    """Split lines into pieces; the order is kept."""
     return map_lines(partial(make_splitter, str(model)), lines, workers=workers)
 
 

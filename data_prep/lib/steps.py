@@ -1,9 +1,9 @@
-"""Run a step of a preparation once: skip it while its inputs, options and outputs are the same.
+"""Run a step of a preparation, or skip it if its inputs, options and outputs have not changed.
 
-A finished step leaves a stamp with its command (without the number of workers), the versions of
-the tools that shape its output, and the size and time of change of every input and output. The
-stamp is removed before the step starts and written when all of its outputs are in place, so a
-killed step is never taken for a finished one.
+A finished step leaves a stamp with its command (without the number of workers), the versions of the
+tools that affect its output, and the size and modification time of every input and output. The
+stamp is removed before the step starts, and written when all outputs are complete, so an
+interrupted step is never skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headprune.json_files import json_object
 STAMPS = Path(".steps")
 MANIFEST = Path("prep.json")
 
-# The tools whose version can change what a step writes.
+# The tools whose versions can change the output of a step.
 TOOLS = {
     "data_prep.lib.tokenise": ("sacremoses",),
     "data_prep.lib.bpe": ("subword-nmt",),
@@ -37,18 +37,18 @@ TOOLS = {
 
 
 def tool_versions(names: Iterable[str]) -> dict[str, str]:
-    """The installed versions of packages, by name; ``none`` for those not installed."""
-    found = {}
+    """Look up the installed versions of packages; ``none`` for packages that are not installed."""
+    versions = {}
     for name in names:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "none"
-    return found
+            versions[name] = "none"
+    return versions
 
 
 def _state(path: Path) -> Any:
-    """What tells that a file, or a folder's files, are unchanged; None where there is nothing."""
+    """Describe a file, or the files of a folder, by size and modification time; None if missing."""
     if path.is_dir():
         return {
             str(file.relative_to(path)): _state(file)
@@ -62,7 +62,7 @@ def _state(path: Path) -> Any:
 
 
 def _command_key(command: Sequence[str]) -> list[str]:
-    """The command without ``--workers N``, which changes no output."""
+    """Remove ``--workers N`` from a command, since it does not affect the output."""
     key = list(command)
     while "--workers" in key:
         position = key.index("--workers")
@@ -82,17 +82,17 @@ def _describe(command: Sequence[str], inputs: Sequence[Path], outputs: Sequence[
 def is_done(
     name: str, *, command: Sequence[str], inputs: Sequence[Path], outputs: Sequence[Path]
 ) -> bool:
-    """Whether the step's stamp says that running it again would change nothing."""
+    """Check by its stamp that a step is finished and up to date."""
     try:
         stamp = json_object(STAMPS / f"{name}.json")
-    except DataError:  # not there, or cut short
+    except DataError:  # missing or incomplete
         return False
     described = _describe(command, inputs, outputs)
     return bool(stamp == described and None not in described["outputs"].values())
 
 
 def _remove_leftovers(outputs: Sequence[Path]) -> None:
-    """Temporary files of a run that was killed; their names are those `atomic_path` gives."""
+    """Remove the temporary files of a killed run, which have names from `atomic_path`."""
     for output in outputs:
         for leftover in output.parent.glob(f".{output.name}.*tmp*"):
             if leftover.is_dir():
@@ -104,13 +104,13 @@ def _remove_leftovers(outputs: Sequence[Path]) -> None:
 def run_step(
     name: str, *, command: Sequence[str], inputs: Sequence[Path], outputs: Sequence[Path]
 ) -> None:
-    """Run a module's ``main`` as a step, or say that it is skipped.
+    """Run a module's ``main`` as a step, or print that it is skipped.
 
     Args:
-        name: of the stamp, unique in the folder.
+        name: the name of the stamp, unique in the folder.
         command: the module's name and its arguments.
-        inputs: the files the step reads.
-        outputs: the files or folders the step writes.
+        inputs: the files that the step reads.
+        outputs: the files or folders that the step writes.
 
     Raises:
         DataError: an input is missing, or the step fails.
@@ -123,7 +123,7 @@ def run_step(
             raise DataError(f"{path}: no such file")
     stamp = STAMPS / f"{name}.json"
     stamp.unlink(missing_ok=True)
-    # The manifest speaks of a finished preparation, which from here on this one is not.
+    # The manifest describes a finished preparation; from here on this one is unfinished.
     MANIFEST.unlink(missing_ok=True)
     _remove_leftovers(outputs)
     for path in outputs:

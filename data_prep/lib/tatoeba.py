@@ -1,9 +1,9 @@
-"""Training, validation and test sets from a list of translations in which sentences repeat.
+"""Divide a list of translations with repeated sentences into training, validation and test sets.
 
-Sentences are held out, not pairs: no sentence of the validation or test set, on either side, is in
-the training set or in the other of the two. Sentences are compared without regard to case and
-spacing. Who is held out is decided by a hash of the seed and the sentence, so the result does not
-depend on the order of the list, and memory not on its length.
+Sentences are held out, not pairs: no sentence of the validation or test set, on either side, occurs
+in another set. Sentences are compared without regard to case and spacing. A hash of the seed and
+the sentence decides which sentences are held out. The result therefore does not depend on the order
+of the list, and the use of memory not on its length.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from headprune.errors import DataError
 
 Pair = tuple[str, str]
 
-# Of deu.txt in the archive of 2018-05-13. The archive itself is replaced with every release, so
-# that no checksum of the download can be known beforehand.
+# Checksum of deu.txt in the archive of 2018-05-13. The archive is replaced with every release, so
+# its current checksum cannot be known beforehand.
 RELEASES = {"a79c90b3cd3102decffa49cc00fb6f20023974f2ae5c4782515bebe133fcc07b": "2018-05-13"}
 
 
 def read_list(path: Path, *, name: str | None = None) -> Iterator[Pair]:
-    """The pairs of a file of lines ``english<TAB>german``, with or without a third column.
+    """Read the pairs of a file of lines ``english<TAB>german``, with or without a third column.
 
     Raises:
         DataError: a line has no tab, or an empty side; the file is empty or cannot be read.
@@ -49,12 +49,12 @@ def read_list(path: Path, *, name: str | None = None) -> Iterator[Pair]:
 
 
 def check_release(path: Path, *, name: str, expected: str | None) -> str:
-    """A line that says which release of the list a file is.
+    """Identify the release of a list by its checksum, and describe it in one line.
 
     Args:
         path: the list, plain or .gz.
-        name: what messages call it.
-        expected: the SHA-256 of the list's text; None where any list will do.
+        name: its name in messages.
+        expected: the required SHA-256 of the list's text; None accepts every list.
 
     Raises:
         DataError: the checksum differs from the expected one.
@@ -91,14 +91,14 @@ def hold_out(
 
     Args:
         pairs: the whole list, to be read twice: two iterators over it.
-        sizes: of the sets.
-        seed: of the draw.
+        sizes: the sizes of the sets.
+        seed: the seed of the draw.
 
     Raises:
         DataError: there are too few different sentences.
     """
     wanted = sum(sizes)
-    # A few more than needed, for those whose translations are all taken.
+    # A few more than needed, because all translations of a sentence may be taken already.
     spare = wanted // 10 + 20
     ranks: set[tuple[bytes, str]] = set()
     heap: list[tuple[int, tuple[bytes, str]]] = []
@@ -106,7 +106,7 @@ def hold_out(
         rank = _rank(english, seed)
         if rank in ranks:
             continue
-        # a heap of the smallest ranks, the largest of them on top
+        # a heap of the smallest ranks, with the largest of them on top
         entry = (-int.from_bytes(rank[0]), rank)
         if len(heap) < wanted + spare:
             heapq.heappush(heap, entry)
@@ -124,7 +124,7 @@ def hold_out(
     drawn: list[Pair] = []
     taken: set[str] = set()
     for candidates in translations.values():
-        # Of several translations, again the one with the smallest rank.
+        # Of several translations, the one with the smallest rank is preferred.
         for pair in sorted(candidates, key=lambda pair: _rank(pair[1], seed)):
             if _key(pair[1]) not in taken and len(drawn) < wanted:
                 taken.add(_key(pair[1]))
@@ -142,7 +142,7 @@ def hold_out(
 
 
 def without(pairs: Iterable[Pair], held_out: Iterable[Pair]) -> Iterator[Pair]:
-    """The pairs of which neither sentence is held out."""
+    """Select the pairs of which neither sentence is held out."""
     held_out = list(held_out)
     english = {_key(pair[0]) for pair in held_out}
     german = {_key(pair[1]) for pair in held_out}
@@ -180,8 +180,8 @@ def main(arguments: Sequence[str]) -> None:
             (pairs("choose"), pairs("collect")), (options.valid, options.test), seed=options.seed
         )
         train = without(pairs("write"), [*valid, *test])
-        for split, some in (("train", train), ("valid", valid), ("test", test)):
-            count = write(some, *(options.folder / f"{split}.{language}" for language in languages))
+        for split, rows in (("train", train), ("valid", valid), ("test", test)):
+            count = write(rows, *(options.folder / f"{split}.{language}" for language in languages))
             if not count:
                 raise DataError(f"{name}: no pair is left for training")
             print(f"{options.folder / split}: {count} pairs", file=sys.stderr)

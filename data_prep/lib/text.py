@@ -1,4 +1,4 @@
-"""From raw text to a prepared model's tokens, and back, as the preparation and fairseq do it."""
+"""Text processing of a prepared corpus: from raw text to tokens, and back."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _FILES = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}
 
 @dataclass(frozen=True, kw_only=True)
 class TextProcessing:
-    """How text was prepared.
+    """Text processing with which a corpus was prepared.
 
     Attributes:
-        source_lang, target_lang: codes such as ``de``.
-        tokenizer: ``moses``, or None where the sub-words are made of raw text.
+        source_lang, target_lang: language codes such as ``de``.
+        tokenizer: ``moses``, or None if raw text was split into sub-words.
         bpe: ``subword_nmt`` or ``sentencepiece``.
-        file: BPE codes, or a sentencepiece model.
+        file: the file with the BPE codes or the sentencepiece model.
     """
 
     source_lang: str
@@ -46,12 +46,12 @@ class TextProcessing:
     def of_preparation(
         cls, data: Path, *, source_lang: str, target_lang: str
     ) -> TextProcessing | None:
-        """What prep.json says beside a binarised data folder; None where there is none.
+        """Read prep.json beside a binarised data folder; None if there is no such file.
 
-        The languages are those of the model: one preparation serves both directions.
+        The languages are those of the model, because one preparation serves both directions.
 
         Raises:
-            DataError: prep.json is broken, or names a file that is not there.
+            DataError: prep.json is damaged, or names a file that does not exist.
         """
         path = data.absolute().parent / _MANIFEST
         if not path.is_file():
@@ -69,10 +69,10 @@ class TextProcessing:
             raise DataError(f"{path}: not as data_prep writes it ({error!r})") from None
 
     def splitter(self) -> Callable[[str], list[str]]:
-        """A function from a raw sentence to tokens: normalised, tokenised, in sub-words.
+        """Create a function that normalises, tokenises and splits a raw sentence into sub-words.
 
         Raises:
-            DataError: the sub-words' file is not one of sentencepiece or subword-nmt.
+            DataError: the file is neither a sentencepiece model nor codes of subword-nmt.
         """
         split = self._subword_splitter()
         if self.tokenizer is None:
@@ -94,14 +94,17 @@ class TextProcessing:
 
         codes = "\n".join(read(self.file)) + "\n"
         try:
-            with redirect_stderr(io.StringIO()):  # subword-nmt prints what is wrong, and exits
+            with redirect_stderr(io.StringIO()):  # subword-nmt prints its errors, and exits
                 return make_bpe_splitter(codes)
         except (SystemExit, ValueError, IndexError):
             raise DataError(f"{self.file}: no codes of subword-nmt") from None
 
     def joiner(self) -> Callable[[Sequence[str]], str]:
-        """A function from tokens to text, as fairseq-generate's ``--remove-bpe`` and, where the
-        text was tokenised, ``--tokenizer moses`` make it."""
+        """Create a function that joins tokens to text.
+
+        It does the same as fairseq-generate's ``--remove-bpe`` and, for tokenised text,
+        ``--tokenizer moses``.
+        """
         if self.bpe == "sentencepiece":
             return lambda tokens: "".join(tokens).replace("\u2581", " ").strip()
         if self.tokenizer is None:

@@ -1,8 +1,8 @@
-"""Punctuation normalisation and tokenisation as Moses does them, on several cores.
+"""Moses punctuation normalisation and tokenisation, on several cores.
 
-The tokens are those that fairseq's ``--tokenizer moses`` would make of the normalised sentence
-(dashes split, ``&`` and its like escaped), so that the same option of ``fairseq-generate`` undoes
-them.
+The tokens are those of fairseq's ``--tokenizer moses`` for the normalised sentence (dashes are
+split, characters such as ``&`` are escaped), so this option of ``fairseq-generate`` restores the
+text.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from data_prep.lib.parallel import available_cores, map_lines
 
 
 def make_tokeniser(language: str) -> Callable[[str], str]:
-    """A function from a raw sentence to its tokens, with single spaces between them.
+    """Create a function that splits a raw sentence into tokens, separated by single spaces.
 
     Args:
-        language: a code such as ``de``; English rules are used for those sacremoses does not know.
+        language: a code such as ``de``. Languages unknown to sacremoses get the English rules.
     """
     normaliser = MosesPunctNormalizer(lang=language)
     tokeniser = MosesTokenizer(lang=language)
@@ -37,7 +37,7 @@ def make_tokeniser(language: str) -> Callable[[str], str]:
 
 
 def tokenise_lines(lines: Iterable[str], *, language: str, workers: int) -> Iterator[str]:
-    """The lines tokenised, in order."""
+    """Tokenise lines; the order is kept."""
     return map_lines(partial(make_tokeniser, language), lines, workers=workers)
 
 

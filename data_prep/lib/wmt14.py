@@ -1,8 +1,8 @@
-"""The sources of WMT'14 EN-DE and EN-RU, as statmt.org publishes them, and how to read each.
+"""The sources of WMT'14 EN-DE and EN-RU, as published at statmt.org: find, download, read them.
 
-The checksums are those that others published: the SHA-256 of the training archives in the checksum
-list of TensorFlow Datasets (wmt14_translate), the MD5 of test-full.tgz in sacreBLEU (wmt14/full),
-the MD5 of dev.tgz in sockeye (autopilot). wiki-titles.tgz has none.
+The checksums were published by other projects: the SHA-256 sums of the training archives in the
+checksum list of TensorFlow Datasets (wmt14_translate), the MD5 sum of test-full.tgz in sacreBLEU
+(wmt14/full), the MD5 sum of dev.tgz in sockeye (autopilot). There is none for wiki-titles.tgz.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ MIRROR = "https://www.statmt.org"
 class Source:
     """A published archive.
 
-    ``name`` is what the corpus is called here; ``files`` are groups of files of the archive to
-    take, in order of preference, each the two sides, English first, or one file with both.
+    Attributes:
+        name: the name of the corpus in the prepared folder.
+        path: the path of the archive on the server.
+        checksum: the published checksum, if there is one.
+        files: groups of files in the archive, in order of preference. A group is the two sides,
+            English first, or one file with both.
     """
 
     name: str
@@ -38,7 +42,7 @@ class Source:
 
     @property
     def archive(self) -> str:
-        """The archive's file name."""
+        """File name of the archive."""
         return self.path.rsplit("/", 1)[-1]
 
 
@@ -47,7 +51,7 @@ def _plain(prefix: str, target: str) -> tuple[str, str]:
 
 
 def training_sources(target: str) -> list[Source]:
-    """The training data from English into ``de`` or ``ru`` that can be downloaded."""
+    """List the downloadable training data from English into ``de`` or ``ru``."""
     both = f"{target}-en"
     europarl = Source(
         "europarl-v7",
@@ -74,12 +78,12 @@ def training_sources(target: str) -> list[Source]:
 
 
 def yandex_source() -> Source:
-    """The Yandex corpus, which is never downloaded: its licence asks for a form."""
+    """Describe the Yandex corpus. It is never downloaded, since its licence requires a form."""
     return Source("yandex", "1mcorpus.zip", None, (("corpus.en_ru.1m.en", "corpus.en_ru.1m.ru"),))
 
 
 def held_out_source(split: str, target: str) -> Source:
-    """newstest2013 for ``valid``, newstest2014 for ``test``."""
+    """Describe newstest2013 for the split ``valid``, newstest2014 for ``test``."""
     if split == "valid":
         return Source(
             "valid",
@@ -101,15 +105,15 @@ def held_out_source(split: str, target: str) -> Source:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A source that is there: an archive, or two parallel files."""
+class LocalSource:
+    """A source on this machine: an archive, or two parallel files."""
 
     name: str
     files: tuple[Path, ...]
 
 
 def _either(folder: Path, name: str) -> Path | None:
-    """A file, plain or .gz."""
+    """Return the path of a file, plain or .gz; None if there is neither."""
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
@@ -121,8 +125,8 @@ def _pair(folder: Path, source: str, target: str) -> tuple[Path, Path] | None:
     return (sides[0], sides[1]) if sides[0] and sides[1] else None
 
 
-def find_held_out(folder: Path, split: str, target: str) -> Found:
-    """The validation or test set in a folder of the user's.
+def find_held_out(folder: Path, split: str, target: str) -> LocalSource:
+    """Find the validation or test set in the user's folder.
 
     Raises:
         DataError: there is none.
@@ -134,9 +138,9 @@ def find_held_out(folder: Path, split: str, target: str) -> Found:
     for name in names:
         pair = _pair(folder, name[0], name[1])
         if pair:
-            return Found(split, pair)
+            return LocalSource(split, pair)
     if (folder / source.archive).is_file():
-        return Found(split, (folder / source.archive,))
+        return LocalSource(split, (folder / source.archive,))
     raise DataError(
         f"{folder}: no {split} set, neither {source.archive} nor {year}.en nor {split}.en "
         f"with its .{target} (plain or .gz)"
@@ -147,16 +151,16 @@ def _is_held_out(name: str) -> bool:
     return name.startswith("newstest") or name in ("valid", "test", "dev", "val")
 
 
-def find_training(folder: Path, target: str) -> list[Found]:
-    """The training sources in a folder of the user's: published archives and plain pairs.
+def find_training(folder: Path, target: str) -> list[LocalSource]:
+    """Find the training sources in the user's folder: published archives and plain pairs.
 
     Raises:
         DataError: there are none.
     """
-    found = []
+    sources = []
     for source in training_sources(target):
         if (folder / source.archive).is_file():
-            found.append(Found(source.name, (folder / source.archive,)))
+            sources.append(LocalSource(source.name, (folder / source.archive,)))
     names = {
         path.name.removesuffix(".gz").removesuffix(".en")
         for path in folder.glob("*.en*")
@@ -165,17 +169,17 @@ def find_training(folder: Path, target: str) -> list[Found]:
     for name in sorted(name for name in names if not _is_held_out(name)):
         pair = _pair(folder, *_plain(name, target))
         if pair is None:
-            # It may have another language: no mistake, but nothing to be silent about.
+            # It may belong to another pair of languages, so this is not an error.
             print(f"note: {name}.en has no {name}.{target}, left out", file=sys.stderr)
         else:
-            found.append(Found(f"plain-{name}", pair))
-    if not found:
+            sources.append(LocalSource(f"plain-{name}", pair))
+    if not sources:
         archives = ", ".join(source.archive for source in training_sources(target))
         raise DataError(
             f"{folder}: no training data, neither {archives} nor a NAME.en with its "
             f"NAME.{target} (plain or .gz)"
         )
-    return found
+    return sources
 
 
 def _sentences(path: Path, name: str) -> Iterator[str]:
@@ -184,7 +188,7 @@ def _sentences(path: Path, name: str) -> Iterator[str]:
 
 
 def _both_sides(path: Path, name: str) -> Iterator[tuple[str, str]]:
-    """A file of lines ``foreign ||| English``, as English and foreign."""
+    """Read a file of lines ``foreign ||| English``; yield the English side first."""
     for number, line in enumerate(read(path, name=name), start=1):
         sides = line.split("|||")
         if len(sides) != 2:
@@ -195,11 +199,11 @@ def _both_sides(path: Path, name: str) -> Iterator[tuple[str, str]]:
 def read_source(
     files: Sequence[Path], name: str, *, target: str, scratch: Path
 ) -> Iterator[tuple[str, ...]]:
-    """The pairs of a source, English first.
+    """Read the pairs of a source, English first.
 
     Args:
         files: an archive, or the English and the other side.
-        name: what the source is called; says what to take from an archive.
+        name: the name of the source, which decides the files to extract from an archive.
         target: ``de`` or ``ru``.
         scratch: an empty folder to unpack into.
     """
@@ -220,33 +224,34 @@ def read_source(
 
 
 def _list_command(options: argparse.Namespace) -> None:
-    """Print a line for each source: its name and its files, with tabs between them."""
+    """Print a line for each source: its name and its files, separated by tabs."""
     target = options.target
     if options.folder:
         training = find_training(options.folder, target)
         held_out = [find_held_out(options.folder, split, target) for split in ("valid", "test")]
-        there = {path.name for item in training for path in item.files}
+        file_names = {path.name for item in training for path in item.files}
         for source in training_sources(target):
-            if source.archive not in there:
+            if source.archive not in file_names:
                 print(f"note: {options.folder} has no {source.archive}", file=sys.stderr)
-        found = [*training, *held_out]
+        local_sources = [*training, *held_out]
     else:
-        found = []
-        sources = training_sources(target)
-        for source in [*sources, *(held_out_source(split, target) for split in ("valid", "test"))]:
+        local_sources = []
+        published = training_sources(target)
+        published += [held_out_source(split, target) for split in ("valid", "test")]
+        for source in published:
             address = f"{options.mirror.rstrip('/')}/{source.path}"
             known = None if options.no_known_checksums else source.checksum
             path = download(address, options.to, checksum=known, patience=patience_of(options))
-            found.append(Found(source.name, (path,)))
+            local_sources.append(LocalSource(source.name, (path,)))
     if options.yandex:
         if not options.yandex.is_file():
             raise DataError(f"{options.yandex}: no such file")
-        found.insert(-2, Found("yandex", (options.yandex,)))
-    for item in found:
+        local_sources.insert(-2, LocalSource("yandex", (options.yandex,)))
+    for item in local_sources:
         for part in (item.name, *map(str, item.files)):
             if "\t" in part or "\n" in part:
                 raise DataError(f"{printable(part)}: a name with a tab or line break; rename it")
-    for item in found:
+    for item in local_sources:
         print(item.name, *item.files, sep="\t")
 
 
@@ -268,9 +273,9 @@ def main(arguments: Sequence[str]) -> None:
     """Find or download the sources, or turn one into two plain files."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.wmt14", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("list", help="name all sources, after downloading them")
+    command = commands.add_parser("list", help="list all sources; download missing ones")
     command.add_argument("--target", choices=["de", "ru"], required=True)
-    command.add_argument("--folder", type=Path, help="look here, and download nothing")
+    command.add_argument("--folder", type=Path, help="use the files in this folder, no downloads")
     command.add_argument("--mirror", default=MIRROR)
     command.add_argument("--to", type=Path, default=Path("download"), metavar="FOLDER")
     command.add_argument("--yandex", type=Path)

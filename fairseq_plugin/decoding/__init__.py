@@ -1,1 +1,1 @@
-"""What makes translating fast, with the same hypotheses and scores."""
+"""Faster decoding that gives the same hypotheses and scores as fairseq's own."""

@@ -1,4 +1,4 @@
-"""Which hypotheses of the last step go on, in which order."""
+"""The selection and order of the hypotheses that a beam search continues."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 class BeamOrder:
-    """What a beam search selects: row i of the batch continues what was row ``rows[i]``.
+    """Selection of hypotheses for the next step: its row i continues row ``rows[i]``.
 
     Attributes:
-        rows: numbers of rows of the last step.
+        rows: row indices of the previous step.
     """
 
     def __init__(self, rows: Tensor) -> None:
@@ -20,7 +20,7 @@ class BeamOrder:
         self._sentences: dict[int, Tensor | None] = {}
 
     def keeps(self, rows: int) -> bool:
-        """Whether all of ``rows`` rows stay where they are."""
+        """Check that all of the ``rows`` rows keep their places."""
         return len(self.rows) == rows and self._is_range
 
     @cached_property
@@ -28,16 +28,16 @@ class BeamOrder:
         return _is_range(self.rows)
 
     def sentences(self, beam: int) -> Tensor | None:
-        """The sentences that go on, where each has ``beam`` rows side by side.
+        """Return, for each block of ``beam`` rows, the index of the sentence that it continues.
 
-        None if sentences do not stay together: then there is no order of sentences.
+        None if a block continues rows of several sentences.
         """
         if beam not in self._sentences:
             self._sentences[beam] = self._find_sentences(beam)
         return self._sentences[beam]
 
     def keeps_sentences(self, number: int, beam: int) -> bool:
-        """Whether all of ``number`` sentences of ``beam`` rows each stay where they are."""
+        """Check that all ``number`` sentences, with ``beam`` rows each, keep their places."""
         sentences = self.sentences(beam)
         return sentences is not None and len(sentences) == number and _is_range(sentences)
 

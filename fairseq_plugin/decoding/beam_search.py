@@ -1,7 +1,7 @@
-"""Beam search's choice of hypotheses, without looking for the best among all words at once.
+"""Beam search that looks for the best continuations in a small part of the vocabulary.
 
-fairseq adds each hypothesis's score to those of all words and searches the sums, of beam x V words
-for every sentence, which on a CPU takes a tenth of the time that is spent in translating.
+fairseq adds the score of each hypothesis to the scores of all words and searches the beam x V sums
+of a sentence. On a CPU this takes a tenth of the time of a translation.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from fairseq_plugin.scripting import Scriptable
 from headprune.errors import UsageError
 
 _BLOCK = 128
-"""Words of which only the best counts at first; as many as make both searches short."""
+"""Block size in words. The first search compares the maxima of blocks, the second the words of the
+best blocks; with this size both are short."""
 
 
 def use_with(kind: type[nn.Module]) -> None:
-    """Let fairseq's generators use QuickBeamSearch where one of their models is of this kind.
+    """Let fairseq's generators use QuickBeamSearch for models of the class ``kind``.
 
-    Other strategies (sampling, diverse beams) stay what they are, and so do other models' searches.
-    A generator that shall print alignments raises a UsageError where no model has a head to align
-    by.
+    Other strategies (sampling, diverse beams) and the searches of other models do not change. A
+    generator with ``--print-alignment`` raises a UsageError if no model has a cross-attention head
+    left to take alignments from.
     """
     build = SequenceGenerator.__init__
 
@@ -53,7 +54,7 @@ def _require_alignment(models: list[Any], kind: type[nn.Module]) -> None:
 
 
 class QuickBeamSearch(BeamSearch, Scriptable):  # type: ignore[misc]  # fairseq has no types
-    """fairseq's BeamSearch, shown only the words that it can choose: each hypothesis's own best."""
+    """fairseq's BeamSearch, applied to the best words of each hypothesis alone."""
 
     stock_class = BeamSearch
 
@@ -66,27 +67,30 @@ class QuickBeamSearch(BeamSearch, Scriptable):  # type: ignore[misc]  # fairseq 
         original_batch_idxs: Tensor | None = None,
         candidate_multiple: int = 2,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The best continuations of all hypotheses of a sentence: scores, words and hypotheses.
+        """Select the best continuations of each sentence: their scores, words and hypotheses.
 
         Args:
             lprobs: B x beam x V, log-probabilities of words.
-            scores: B x beam x steps, of the hypotheses so far.
+            scores: B x beam x steps, scores of the hypotheses so far.
         """
-        # One more than it may choose: it leaves out one of all that it is shown.
+        # One more than fairseq selects, because it never selects all of the given words.
         number = candidate_multiple * lprobs.size(1) + 1
         rest = (prev_output_tokens, original_batch_idxs, candidate_multiple)
         if lprobs.device.type != "cpu" or lprobs.size(-1) < number * _BLOCK:
-            found: tuple[Tensor, Tensor, Tensor] = super().step(step, lprobs, scores, *rest)
-            return found
+            selected: tuple[Tensor, Tensor, Tensor] = super().step(step, lprobs, scores, *rest)
+            return selected
         values, words = best_words(lprobs, number)  # B x beam x number
         best, places, beams = super().step(step, values, scores, *rest)  # B x candidates
         return best, words.flatten(1).gather(1, beams * number + places), beams
 
 
 def best_words(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """``scores.topk(number)`` over the last dimension, V: values and indices, ... x number.
+    """Compute ``scores.topk(number)`` over the last dimension, V.
 
-    Only blocks of words with the highest maxima can hold any of them.
+    The best words are in the blocks with the highest maxima, so only these are searched.
+
+    Returns:
+        values and indices, each ... x number.
     """
     blocks = scores.size(-1) // _BLOCK
     whole = scores[..., : blocks * _BLOCK].unflatten(-1, (blocks, _BLOCK))  # ... x blocks x block
@@ -94,9 +98,9 @@ def best_words(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     inside = whole.gather(-2, chosen.unsqueeze(-1).expand(*chosen.shape, _BLOCK)).flatten(-2)
     rest = scores[..., blocks * _BLOCK :]  # ... x fewer than a block
     values, places = torch.cat([inside, rest], -1).topk(number)
-    first = number * _BLOCK  # of the rest
+    in_blocks = number * _BLOCK  # places from here on are in the rest
     block = chosen.gather(-1, (places // _BLOCK).clamp(max=number - 1))
     words = torch.where(
-        places < first, block * _BLOCK + places % _BLOCK, places - first + blocks * _BLOCK
+        places < in_blocks, block * _BLOCK + places % _BLOCK, places - in_blocks + blocks * _BLOCK
     )
     return values, words

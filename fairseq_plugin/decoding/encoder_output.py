@@ -1,4 +1,4 @@
-"""The encoder's output, put into the order of the hypotheses only if someone looks."""
+"""Encoder output that is reordered for the hypotheses only when it is read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ EncoderOutput = Mapping[str, list[Any]]
 
 
 class OrderedEncoderOutput(Mapping[str, list[Any]]):
-    """What an encoder returned, with rows chosen and repeated: each hypothesis has its source.
+    """Encoder output with one row for each hypothesis, copied lazily.
 
-    fairseq's beam search reorders it before every step, and a decoder that remembers keys and
-    values looks at it before the first one only. So the copy is made when an entry is read.
+    fairseq's beam search reorders the output before every step, but a decoder that caches keys and
+    values reads it in the first step only. The copy is therefore made when an entry is read.
 
     Attributes:
-        source: the encoder's output as it was.
-        rows: for each hypothesis the row of ``source`` that it is of.
+        source: the encoder's output, with one row for each sentence.
+        rows: for each hypothesis, the row of its sentence in ``source``.
     """
 
     def __init__(
@@ -35,12 +35,15 @@ class OrderedEncoderOutput(Mapping[str, list[Any]]):
         self._copied: EncoderOutput | None = None
 
     def reordered(self, order: Tensor) -> OrderedEncoderOutput:
-        """The output of the hypotheses ``order`` of these."""
+        """Select and reorder hypotheses; ``order`` contains their indices."""
         rows = self.rows.index_select(0, order)
         return OrderedEncoderOutput(self.source, rows, copy=self._copy)
 
     def by_sentence(self) -> EncoderOutput:
-        """One row a sentence if each has equally many hypotheses side by side, else all rows."""
+        """Return one row for each sentence if each has the same number of adjacent hypotheses.
+
+        Otherwise return one row for each hypothesis.
+        """
         encoded = self.source["encoder_out"]
         if encoded:
             sentences = encoded[0].size(1)  # S x B x C

@@ -1,4 +1,4 @@
-"""The keys and values that an attention keeps from step to step."""
+"""Cache of the keys and values of an attention during incremental decoding."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _LEAST_CAPACITY = 16
 class KeyValueCache(dict[str, Tensor | None]):
     """fairseq's saved state of an attention, which grows without being copied.
 
-    Its entries are fairseq's: ``prev_key`` and ``prev_value``, B' x H' x S x d, and
+    Its entries are those of fairseq: ``prev_key`` and ``prev_value``, B' x H' x S x d, and
     ``prev_key_padding_mask``, B' x S. Keys and values are the filled part of a larger tensor, so
-    that a step writes only what is new. Reordering copies the filled part into memory that an
-    earlier step of the search has done with.
+    that a step writes only the new positions. Reordering copies the filled part into memory that an
+    earlier step of the search no longer uses.
 
-    With gradients every step makes new tensors, as backward needs the old ones.
+    When gradients are computed, every step creates new tensors, since the backward pass needs the
+    old ones.
 
     Attributes:
-        beam: rows of queries side by side that share one row of keys and values.
+        beam: the number of adjacent rows of queries that share one row of keys and values.
     """
 
     def __init__(self, entries: dict[str, Tensor | None] | None = None, *, beam: int = 1) -> None:
@@ -33,14 +34,14 @@ class KeyValueCache(dict[str, Tensor | None]):
 
     @classmethod
     def of(cls, entries: dict[str, Tensor | None]) -> KeyValueCache:
-        """The cache itself, or one with the entries that other code has set."""
+        """Return ``entries`` if it is a cache, else a cache with these entries."""
         return entries if isinstance(entries, cls) else cls(entries)
 
     def append(self, name: str, new: Tensor, recycler: Recycler) -> Tensor:
-        """Write ``new``, B' x H' x T x d, behind what is there; all of it, B' x H' x S+T x d."""
+        """Append ``new``, B' x H' x T x d, to an entry; return the entry, B' x H' x S+T x d."""
         old = self.get(name)
         if old is None:
-            # Each head's positions side by side: they are read at every step.
+            # The positions of a head are adjacent in memory, because every step reads them.
             result = new.contiguous()
         elif torch.is_grad_enabled():
             result = torch.cat([old, new], dim=2)
@@ -53,7 +54,7 @@ class KeyValueCache(dict[str, Tensor | None]):
         return result
 
     def reorder(self, order: BeamOrder, recycler: Recycler) -> None:
-        """Keep the rows of the hypotheses that go on."""
+        """Select the rows of the hypotheses that are continued."""
         keys = self.get("prev_key")
         if keys is None:
             return
@@ -83,10 +84,10 @@ class KeyValueCache(dict[str, Tensor | None]):
 
 
 class _Store:
-    """A tensor B' x H' x S x d with room for more positions.
+    """A tensor B' x H' x S x d with free capacity for more positions.
 
     Attributes:
-        filled: the part in use.
+        filled: the used part.
     """
 
     def __init__(self, filled: Tensor) -> None:
@@ -94,7 +95,7 @@ class _Store:
         self._whole: Tensor | None = None  # B' x H' x capacity x d
 
     def append(self, new: Tensor, recycler: Recycler) -> Tensor:
-        """Write B' x H' x T x d behind the filled part; the filled part."""
+        """Append ``new``, B' x H' x T x d, to the filled part, and return the filled part."""
         rows, heads, before, width = self.filled.shape
         after = before + new.size(2)
         if self._whole is None or self._whole.size(2) < after:
@@ -108,7 +109,7 @@ class _Store:
         return self.filled
 
     def select(self, rows: Tensor, recycler: Recycler) -> Tensor:
-        """Take ``rows`` in this order; the filled part."""
+        """Select ``rows`` in this order, and return the filled part."""
         assert self._whole is not None
         shape = torch.Size((len(rows), *self._whole.shape[1:]))
         whole = recycler.take(shape, like=self._whole)

@@ -1,9 +1,9 @@
-"""Linear layers by the faster library, where no gradient is asked for on a CPU.
+"""Linear layers that use the faster library for inference on a CPU.
 
-PyTorch multiplies float32 matrices on CPUs by MKL, which is made for Intel's processors and leaves
-more than half of the speed of some others (AMD's with AVX-512) unused; oneDNN, that PyTorch also
-comes with, does not. It takes the weights as they are: there is no second copy of them that could
-grow old.
+PyTorch multiplies float32 matrices on CPUs with MKL, which is optimised for Intel processors and
+reaches less than half of the speed of some others (AMD's with AVX-512). oneDNN, which PyTorch
+includes too, reaches it. It reads the original weights, so no second copy has to be kept up to
+date.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def _is_intel() -> bool:
 _MKL_IS_FASTER = _is_intel()
 
 _LEAST_PRODUCTS = 2**21
-"""Of numbers; for fewer, calling oneDNN takes as long as MKL's computation."""
+"""Number of multiplications below which calling oneDNN takes as long as MKL's computation."""
 
 
 class InferenceLinear(nn.Linear, Scriptable):
-    """nn.Linear in all but speed."""
+    """Faster replacement of nn.Linear with the same results."""
 
     stock_class = nn.Linear
 
@@ -58,21 +58,21 @@ class InferenceLinear(nn.Linear, Scriptable):
 
 
 class Bfloat16Weights:
-    """Copies of weights in bfloat16, made when they are first multiplied by.
+    """Copies of weights in bfloat16, created when they are first used.
 
-    Where oneDNN can, in the order that it reads them: processors with matrix units (AMX) multiply
-    faster than they could put them in that order again at every step.
+    Where oneDNN supports it, copies are stored in its memory layout. Converting them at every step
+    would take longer than the multiplication on processors with matrix units (AMX).
     """
 
     def __init__(self) -> None:
         self._copies: dict[Tensor, Tensor] = {}
 
     def multiply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """x W^T + b in bfloat16: rows x C -> rows x D."""
+        """Compute x W^T + b in bfloat16: rows x C -> rows x D."""
         rows = pad_rows(x.bfloat16())
         half = None if bias is None else self._copy(bias)
-        by = multiply if _multiplies_bfloat16(weight) else F.linear
-        return by(rows, self._copy(weight), half)[: len(x)]
+        linear = multiply if _multiplies_bfloat16(weight) else F.linear
+        return linear(rows, self._copy(weight), half)[: len(x)]
 
     def _copy(self, weight: Tensor) -> Tensor:
         if weight not in self._copies:  # by identity
@@ -87,7 +87,7 @@ def _multiplies_bfloat16(weight: Tensor) -> bool:
     return bool(
         _AVAILABLE
         and weight.device.type == "cpu"
-        and weight.numel()  # of layers without heads
+        and weight.numel()  # 0 in layers without heads
         and torch.backends.mkldnn.enabled
         and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     )
@@ -97,13 +97,13 @@ _bfloat16_weights: ContextVar[Bfloat16Weights | None] = ContextVar("weights", de
 
 
 def bfloat16_weights() -> Bfloat16Weights | None:
-    """What to multiply by in place of weights; None outside of `linears_in_bfloat16`."""
+    """Return the bfloat16 copies to use; None outside of `linears_in_bfloat16`."""
     return None if torch.is_grad_enabled() else _bfloat16_weights.get()
 
 
 @contextmanager
 def linears_in_bfloat16(weights: Bfloat16Weights) -> Iterator[None]:
-    """Let every InferenceLinear multiply in bfloat16, by these copies, unless for gradients."""
+    """Let every InferenceLinear use these bfloat16 copies, unless gradients are computed."""
     token = _bfloat16_weights.set(weights)
     try:
         yield
@@ -112,23 +112,23 @@ def linears_in_bfloat16(weights: Bfloat16Weights) -> Iterator[None]:
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W^T + b by oneDNN: rows x C -> rows x D."""
+    """Compute x W^T + b with oneDNN: rows x C -> rows x D."""
     out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return out
 
 
 def pad_rows(x: Tensor) -> Tensor:
-    """Rows x C with rows of zeros behind, so that few numbers of rows occur.
+    """Append rows of zeros to ``x``, rows x C, so that few different numbers of rows occur.
 
-    oneDNN compiles a program for each size, which takes as long as to run it several times; and in
-    a beam search the number of hypotheses changes whenever a sentence is finished.
+    oneDNN compiles a kernel for each size, which takes as long as running it several times, and the
+    number of hypotheses in a beam search changes whenever a sentence is finished.
     """
     rows = _rounded_up(len(x))
     return x if rows == len(x) else F.pad(x, (0, 0, 0, rows - len(x)))
 
 
 def _rounded_up(rows: int) -> int:
-    """At most an eighth more, but for few rows."""
+    """Round up by at most an eighth, except for small numbers."""
     power: int = 1 << (rows - 1).bit_length()  # the next power of two
     step = min(power, max(8, power // 8))
     return -(-rows // step) * step
@@ -137,7 +137,7 @@ def _rounded_up(rows: int) -> int:
 def speed_up_linears(model: nn.Module) -> None:
     """Make each nn.Linear in ``model`` an InferenceLinear.
 
-    Its class is changed, not the module: parameters, their names and hooks stay.
+    Only the class of the module changes: parameters, their names and hooks stay.
     """
     for module in model.modules():
         if type(module) is nn.Linear:
@@ -145,7 +145,7 @@ def speed_up_linears(model: nn.Module) -> None:
 
 
 def by_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether x W^T is for oneDNN."""
+    """Check whether oneDNN can compute x W^T, and is expected to be faster."""
     return bool(
         not _MKL_IS_FASTER
         and x.numel() * weight.size(0) >= _LEAST_PRODUCTS
@@ -156,7 +156,7 @@ def by_onednn(x: Tensor, weight: Tensor) -> bool:
         and x.dim() > 1
         and torch.backends.mkldnn.enabled
         and not torch.is_autocast_enabled("cpu")
-        # Exported programs are to consist of operators that other programs know.
+        # Exported programs have to consist of operators that other programs know.
         and not torch.jit.is_tracing()  # type: ignore[attr-defined]
         and not torch.compiler.is_compiling()
     )

@@ -1,4 +1,4 @@
-"""The scores of all words, in memory that is used again."""
+"""Projection to the vocabulary in reused memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from fairseq_plugin.decoding.linear import bfloat16_weights, by_onednn, multiply
 from fairseq_plugin.decoding.recycling import Recycler
 
 _AT_ONCE = 2**17
-"""Numbers worked out at once: half a megabyte, which stays in a core's cache until it is copied."""
+"""Number of scores that are computed at a time: half a megabyte, which stays in a core's cache
+until it is copied."""
 
 
 def project(linear: nn.Module, x: Tensor, recycler: Recycler) -> Tensor:
-    """``linear(x)``, ... x V, for many words V.
+    """Compute ``linear(x)``, ... x V, for a large vocabulary V.
 
-    oneDNN cannot write where it is told to. So it makes some columns at a time, which are copied
-    to memory of the search's last step. Products in bfloat16 take half of the memory, and are
-    copied at once.
+    oneDNN cannot write into an existing tensor. It therefore computes some columns at a time, which
+    are copied into memory of the previous step. Products in bfloat16 take half of the memory, and
+    are copied as a whole.
     """
     halves = bfloat16_weights()
     if (

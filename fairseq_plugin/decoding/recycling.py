@@ -1,4 +1,4 @@
-"""Tensors of a search's steps in memory that is used again."""
+"""Reuse of memory between the steps of a search."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _use_count = getattr(torch._C, "_storage_Use_Count", None)
 
 
 class Recycler:
-    """Memory of one search, for tensors that are made anew at each of its steps.
+    """Memory of one search for tensors that are created at each of its steps.
 
-    The scores of all words for all hypotheses are megabytes, and so are keys and values. What is
-    freed goes back to the operating system, and to get it from there again costs more than the
+    The scores of all words for all hypotheses take megabytes, and so do keys and values. Memory
+    that is freed goes back to the operating system, and requesting it again takes longer than the
     computation that fills it.
     """
 
@@ -26,17 +26,17 @@ class Recycler:
 
     @classmethod
     def of(cls, incremental_state: dict[str, Any]) -> Recycler:
-        """The one of a search, which is made at its first step."""
+        """Return the recycler of a search; it is created in the first step."""
         recycler: Recycler = incremental_state.setdefault(_KEY, {_KEY: cls()})[_KEY]
         return recycler
 
     @staticmethod
     def known(incremental_state: dict[str, Any] | None) -> bool:
-        """Whether the search has begun."""
+        """Check whether the search has a recycler, which means that it has begun."""
         return incremental_state is not None and _KEY in incremental_state
 
     def lend(self, shape: torch.Size, *, device: torch.device) -> Tensor:
-        """Float32 with anything in it, in memory that nobody holds a tensor in any more."""
+        """Return an uninitialised float32 tensor, in lent memory that is no longer used if any."""
         size = shape.numel()
         for buffer in self._lent:
             if buffer.numel() >= size and buffer.device == device and not _in_use(buffer):
@@ -47,7 +47,7 @@ class Recycler:
         return buffer.view(shape)
 
     def take(self, shape: torch.Size, *, like: Tensor) -> Tensor:
-        """A tensor with anything in it, in memory that was given back if there is any."""
+        """Return an uninitialised tensor, in memory that was given back if possible."""
         size = shape.numel()
         fitting = [
             i
@@ -62,12 +62,12 @@ class Recycler:
         return self._spare.pop(smallest)[:size].view(shape)
 
     def give_back(self, tensor: Tensor) -> None:
-        """Take back what ``take`` returned; no one may use it any more."""
+        """Return the memory of a tensor from ``take``; the tensor must not be used afterwards."""
         size = tensor.untyped_storage().nbytes() // tensor.itemsize
         self._spare.append(tensor.as_strided((size,), (1,), 0))
 
 
 def _in_use(buffer: Tensor) -> bool:
     storage = buffer.untyped_storage()
-    # Two are the buffer's own: of the tensor and of the name here.
+    # Two references belong to the buffer: its tensor and the local name ``storage``.
     return bool(_use_count(storage._cdata) > 2)  # type: ignore[misc]

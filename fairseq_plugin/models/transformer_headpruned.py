@@ -1,10 +1,12 @@
-"""The architecture ``transformer_headpruned``: fairseq's Transformer with heads pruned."""
+"""The architecture ``transformer_headpruned``: fairseq's Transformer, pruned.
+
+Heads, feed-forward neurons and whole layers can be pruned.
+"""
 
 from __future__ import annotations
 
 import logging
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -28,21 +30,29 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from fairseq_plugin import autocast
+from fairseq_plugin.checkpoint_check import split_fused
 from fairseq_plugin.decoding.beam_order import BeamOrder
 from fairseq_plugin.decoding.encoder_output import EncoderOutput, OrderedEncoderOutput
 from fairseq_plugin.decoding.linear import speed_up_linears
 from fairseq_plugin.decoding.projection import project
 from fairseq_plugin.decoding.recycling import Recycler
-from fairseq_plugin.layers import SIDES, keep_layers, layers_to_keep
+from fairseq_plugin.fitting import fit_weights
+from fairseq_plugin.modules.feed_forward import prune_neurons, remove_masked_neurons
 from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention, IncrementalState
+from fairseq_plugin.modules.stack import drop_layers, remove_masked_layers
 from fairseq_plugin.options import (
+    PLAN_OPTIONS,
     HeadPrunedTransformerConfig,
     check_types,
     resolve_plan,
     store_plan,
+    stored_plan,
 )
+from fairseq_plugin.plan_transport import take_plan
 from fairseq_plugin.scripting import Scriptable
-from headprune import DataError, HeadPlan
+from fairseq_plugin.shape import complete_plan, unit_sizes
+from headprune import DataError, PruningPlan
+from headprune.components import HEADS
 
 logger = logging.getLogger(__name__)
 
@@ -53,28 +63,34 @@ RECYCLER = "recycler"
 
 
 class HeadPrunedEncoderLayer(TransformerEncoderLayerBase, Scriptable):
-    """fairseq's encoder layer with some heads of its self-attention (ES) pruned."""
+    """fairseq's encoder layer with heads (ES) and neurons (EF) pruned."""
 
     stock_class = TransformerEncoderLayerBase
 
     def __init__(self, cfg: Config, *, layer: int, return_fc: bool = False) -> None:
         self.layer = layer
         super().__init__(cfg, return_fc=return_fc)
+        _prune_neurons(self, cfg, "EF")
 
     def build_self_attention(self, embed_dim: int, cfg: Config) -> HeadPrunedAttention:
         return _attention(
             embed_dim, cfg.encoder.attention_heads, cfg, "ES", self.layer, self_attention=True
         )
 
+    def become_stock(self) -> None:
+        remove_masked_neurons(self)
+        super().become_stock()
+
 
 class HeadPrunedDecoderLayer(TransformerDecoderLayerBase, Scriptable):
-    """fairseq's decoder layer with some heads of its DS and ED pruned."""
+    """fairseq's decoder layer with heads (DS and ED) and neurons (DF) pruned."""
 
     stock_class = TransformerDecoderLayerBase
 
     def __init__(self, cfg: Config, *, layer: int, no_encoder_attn: bool = False) -> None:
         self.layer = layer
         super().__init__(cfg, no_encoder_attn)
+        _prune_neurons(self, cfg, "DF")
 
     def build_self_attention(
         self, embed_dim: int, cfg: Config, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -110,11 +126,19 @@ class HeadPrunedDecoderLayer(TransformerDecoderLayerBase, Scriptable):
             weights = weights[kept] if len(kept) else None
         return x, weights, state
 
+    def become_stock(self) -> None:
+        remove_masked_neurons(self)
+        super().become_stock()
+
 
 class HeadPrunedEncoder(TransformerEncoderBase, Scriptable):
-    """fairseq's Transformer encoder, each layer with its own heads."""
+    """fairseq's Transformer encoder, each layer with its own heads and neurons."""
 
     stock_class = TransformerEncoderBase
+
+    def __init__(self, cfg: Config, dictionary: Any, embed_tokens: nn.Module) -> None:
+        super().__init__(cfg, dictionary, embed_tokens)
+        _drop_layers(self, cfg, "EL")
 
     def build_encoder_layer(self, cfg: Config) -> nn.Module:
         layer = HeadPrunedEncoderLayer(cfg, layer=_next_layer(self), return_fc=self.return_fc)
@@ -130,11 +154,23 @@ class HeadPrunedEncoder(TransformerEncoderBase, Scriptable):
             return encoder_out.reordered(new_order)
         return OrderedEncoderOutput(encoder_out, new_order, copy=super().reorder_encoder_out)
 
+    def become_stock(self) -> None:
+        remove_masked_layers(self)
+        super().become_stock()
+
 
 class HeadPrunedDecoder(TransformerDecoderBase, Scriptable):
-    """fairseq's Transformer decoder, each layer with its own heads."""
+    """fairseq's Transformer decoder, each layer with its own heads and neurons."""
 
     stock_class = TransformerDecoderBase
+
+    def __init__(
+        self, cfg: Config, dictionary: Any, embed_tokens: nn.Module, no_encoder_attn: bool = False
+    ) -> None:
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
+        _drop_layers(self, cfg, "DL")
+        if not self.layers:
+            self.register_forward_hook(_depend_on_the_encoder, with_kwargs=True)
 
     def build_decoder_layer(self, cfg: Config, no_encoder_attn: bool = False) -> nn.Module:
         layer = HeadPrunedDecoderLayer(
@@ -197,17 +233,21 @@ class HeadPrunedDecoder(TransformerDecoderBase, Scriptable):
         # Found once: fairseq's own way looks through all modules at every step.
         return tuple(m for m in self.modules() if isinstance(m, HeadPrunedAttention))
 
+    def become_stock(self) -> None:
+        remove_masked_layers(self)
+        self._forward_hooks.clear()
+        super().become_stock()
+
 
 @register_model("transformer_headpruned")
 class HeadPrunedTransformerModel(TransformerModel, Scriptable):
-    """fairseq's Transformer with any heads of any layer pruned.
+    """fairseq's Transformer with any heads, neurons and layers pruned.
 
-    It reads checkpoints of ``transformer`` as its own, cutting heads as the plan says, and its
-    own checkpoints hold the plan.
+    It reads checkpoints of ``transformer`` as its own, cutting their weights as the plan says, and
+    its own checkpoints hold the plan.
     """
 
     stock_class = TransformerModel
-    kept_layers: Mapping[str, Sequence[int] | None] = {}  # of encoder and decoder; None for all
 
     @classmethod
     def hub_models(cls) -> dict[str, Any]:
@@ -222,13 +262,11 @@ class HeadPrunedTransformerModel(TransformerModel, Scriptable):
         if isinstance(args, Namespace):
             transformer_headpruned(args)  # what older checkpoints and other programs leave open
         check_types(args)
-        kept_layers = {side: layers_to_keep(args, side) for side in SIDES}
         plan = resolve_plan(args)
         store_plan(args, plan)
-        logger.info(f"heads kept: {plan} ({plan.percent_pruned:.1f}% pruned)")
+        logger.info(_summary(plan))
         # fairseq's own from_namespace would drop the plan from a hydra config.
         model: HeadPrunedTransformerModel = super().build_model(Config.from_namespace(args), task)
-        model.kept_layers = kept_layers
         speed_up_linears(model)
         _name_dropouts(model)
         return model
@@ -268,9 +306,16 @@ class HeadPrunedTransformerModel(TransformerModel, Scriptable):
         return cast(HeadPrunedTransformerModel, super().bfloat16())
 
     @property
-    def head_plan(self) -> HeadPlan:
+    def plan(self) -> PruningPlan:
+        """The units that this model keeps; without neurons and layers if none is pruned."""
+        return stored_plan(self.args)
+
+    @property
+    def head_plan(self) -> PruningPlan:
         """The heads that this model keeps, in the unpruned model's numbering."""
-        return HeadPlan.from_json(self.args.head_plan)
+        plan = self.plan.part(HEADS)
+        assert plan is not None
+        return plan
 
     def load_state_dict(
         self,
@@ -279,26 +324,46 @@ class HeadPrunedTransformerModel(TransformerModel, Scriptable):
         model_cfg: Any = None,
         args: Any = None,
     ) -> Any:
-        # Before heads are fitted: the heads of this model are those of the layers that it keeps.
-        state_dict = keep_layers(state_dict, self.kept_layers)
+        weights = dict(state_dict)
+        stored = take_plan(weights)
+        split_fused(weights)
         try:
-            return super().load_state_dict(state_dict, strict)
+            fit_weights(
+                weights,
+                kept=complete_plan(self.plan, self.args),
+                stored=stored,
+                form="mask" if str(self.cfg.head_form) == "mask" else "remove",
+                unit_sizes=unit_sizes(self.args),
+            )
+        except DataError as error:
+            logger.error(str(error))  # fairseq's trainer replaces the message by a general one
+            raise
+        try:
+            return super().load_state_dict(weights, strict)
         except RuntimeError as error:
-            mistake = _describe_misfit(self, state_dict)
+            mistake = _describe_misfit(self, weights)
             if mistake is None:
                 raise
             logger.error(mistake)
             raise DataError(mistake) from error
 
 
+def _summary(plan: PruningPlan) -> str:
+    """One line for the log."""
+    heads = plan.part(HEADS)
+    assert heads is not None
+    text = f"heads kept: {heads} ({heads.percent_pruned:.1f}% pruned)"
+    others = plan.part(name for name in plan.units if name not in HEADS)
+    return text if others is None else f"{text}; neurons and layers kept: {others}"
+
+
 def _attention(
     embed_dim: int, num_heads: int, cfg: Config, component: str, layer: int, **options: Any
 ) -> HeadPrunedAttention:
-    plan = HeadPlan.from_json(cfg.head_plan or "")
     return HeadPrunedAttention(
         embed_dim,
         num_heads,
-        kept=plan.kept[component][layer],
+        kept=stored_plan(cfg).kept[component][layer],
         form=str(cfg.head_form),  # type: ignore[arg-type]  # an enum's member, or its text
         name=f"{component}: layer {layer}",
         dropout=cfg.attention_dropout,
@@ -308,8 +373,38 @@ def _attention(
     )
 
 
+def _prune_neurons(layer: Any, cfg: Config, component: str) -> None:
+    kept = stored_plan(cfg).kept.get(component)
+    if kept is not None:
+        name = f"{component}: layer {layer.layer}"
+        form: Any = str(cfg.head_form)
+        prune_neurons(layer, kept[layer.layer], form=form, name=name)
+
+
+def _drop_layers(stack: Any, cfg: Config, component: str) -> None:
+    units = stored_plan(cfg).kept.get(component)
+    if units is not None:
+        kept = [layer for layer, unit in enumerate(units) if unit]
+        form: Any = str(cfg.head_form)
+        drop_layers(stack, kept, form=form, component=component)
+
+
+def _depend_on_the_encoder(
+    decoder: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Any
+) -> Any:
+    """Give the encoder's weights a zero gradient if the decoder has no layers.
+
+    Distributed training waits for a gradient of every parameter.
+    """
+    encoder_out = options.get("encoder_out") or (inputs[1] if len(inputs) > 1 else None)
+    if not torch.is_grad_enabled() or not encoder_out or not encoder_out["encoder_out"]:
+        return output
+    x, extra = output
+    return x + encoder_out["encoder_out"][0][:0].sum(), extra
+
+
 def _name_dropouts(model: nn.Module) -> None:
-    """Give dropout modules the names that ``--retain-dropout-modules`` knows them by in fairseq.
+    """Give dropout modules the names that ``--retain-dropout-modules`` expects.
 
     fairseq names them after the class that they are in.
     """
@@ -328,14 +423,14 @@ _DROPOUT_NAMES = {
 
 
 def _next_layer(stack: HeadPrunedEncoder | HeadPrunedDecoder) -> int:
-    """Counts the layers of a stack while fairseq builds them, which does not tell their index."""
+    """Count the layers of a stack while fairseq builds them; it does not pass their index."""
     layer: int = getattr(stack, "layers_built", 0)
     stack.layers_built = layer + 1
     return layer
 
 
 def _wrap(layer: nn.Module, cfg: Config) -> nn.Module:
-    """What fairseq wraps its own layers in: activation checkpointing and FSDP."""
+    """Wrap a layer as fairseq wraps its own, for activation checkpointing and FSDP."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     # With checkpointing, FSDP must wrap the layer whatever its size is.
@@ -379,7 +474,7 @@ def _describe_misfit(model: nn.Module, state: dict[str, Tensor]) -> str | None:
 @register_model_architecture("transformer_headpruned", "transformer_headpruned")
 def transformer_headpruned(args: Any) -> None:
     """Transformer-Base (Vaswani et al. 2017): 6 + 6 layers, 512, 2048, 8 heads."""
-    for option in ("es_heads", "ed_heads", "ds_heads", "head_plan"):
+    for option in PLAN_OPTIONS:
         _default(args, option, None)
     _default(args, "head_seed", 1)
     _default(args, "head_form", "remove")
@@ -404,7 +499,7 @@ def transformer_headpruned_big(args: Any) -> None:
 
 @register_model_architecture("transformer_headpruned", "transformer_headpruned_t2t")
 def transformer_headpruned_t2t(args: Any) -> None:
-    """Transformer-Base as tensor2tensor has it, the paper's code base: layer norm comes first."""
+    """Transformer-Base as in tensor2tensor, the paper's code base, with layer norm first."""
     _normalize_before(args)
     _default(args, "attention_dropout", 0.1)
     _default(args, "activation_dropout", 0.1)
@@ -413,7 +508,7 @@ def transformer_headpruned_t2t(args: Any) -> None:
 
 @register_model_architecture("transformer_headpruned", "transformer_headpruned_small")
 def transformer_headpruned_small(args: Any) -> None:
-    """For small corpora: 6 + 6 layers, 128, 256, 8 heads of 16, layer norm first."""
+    """Sizes for small corpora: 6 + 6 layers, 128, 256, 8 heads of 16, layer norm first."""
     _sizes(args, layers=6, width=128, heads=8, feed_forward=256)
     _normalize_before(args)
     transformer_headpruned(args)
@@ -421,7 +516,7 @@ def transformer_headpruned_small(args: Any) -> None:
 
 @register_model_architecture("transformer_headpruned", "transformer_headpruned_tiny")
 def transformer_headpruned_tiny(args: Any) -> None:
-    """For tests: 2 + 2 layers, 32, 64, 4 heads of 8."""
+    """Sizes for tests: 2 + 2 layers, 32, 64, 4 heads of 8."""
     _sizes(args, layers=2, width=32, heads=4, feed_forward=64)
     transformer_headpruned(args)
 

@@ -1,4 +1,4 @@
-"""Multi-head attention of which some heads are pruned.
+"""Multi-head attention with pruned heads.
 
 Budhraja et al. 2020, equation 2, for an attention with H heads:
 
@@ -11,7 +11,6 @@ where xi_h = 0, and gives the same output. With no head left, both give b_o at e
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -23,18 +22,16 @@ from torch import Tensor, nn
 from fairseq_plugin.decoding.beam_order import BeamOrder
 from fairseq_plugin.decoding.key_value_cache import KeyValueCache
 from fairseq_plugin.decoding.recycling import Recycler
-from fairseq_plugin.fitting import HEAD_DIMENSION, HeadForm, fit_attention
+from fairseq_plugin.fitting import HEAD_DIMENSION, HeadForm
 from fairseq_plugin.scripting import Scriptable
-from headprune.errors import DataError, UsageError
+from headprune.errors import UsageError
 from headprune.surgery import cut
-
-logger = logging.getLogger(__name__)
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
 _NOT_ADAPRUNE = (
     "fairseq's --mha-heads-to-keep (AdaPrune) does not know which heads are pruned already; "
-    "give --head-plan or prune the checkpoint with `headprune prune`"
+    "give --head-plan, or prune the checkpoint with `headprune prune`"
 )
 
 
@@ -43,8 +40,7 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
 
     The weights start as those of the unpruned attention would from the same random state: the
     full matrices are drawn, then cut. ``num_heads`` and ``head_dim`` stay those of the unpruned
-    attention; ``kept_heads`` holds the numbers of the heads that are left, and goes into the
-    checkpoint, so that heads are matched by number when weights are loaded, never by position.
+    attention; ``kept_heads`` holds the numbers of the heads that are left.
 
     Args:
         embed_dim: C, the width of the queries and of the output.
@@ -80,7 +76,8 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
         super().__init__(embed_dim, num_heads, **options)
         self.form = form
         self.name = name
-        self.register_buffer("kept_heads", torch.tensor(tuple(kept), dtype=torch.long))
+        numbers = torch.tensor(tuple(kept), dtype=torch.long)
+        self.register_buffer("kept_heads", numbers, persistent=False)
         self.register_buffer("xi", None)
         if form == "mask":
             if len(kept) < num_heads:
@@ -92,7 +89,7 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
 
     @property
     def heads_computed(self) -> int:
-        """How many heads the forward pass works out: all in form mask, the kept in remove."""
+        """The number of heads that are computed: all in form mask, the kept ones in remove."""
         return self.num_heads if self.form == "mask" else len(self.kept_heads)
 
     def _remove_heads(self, kept: Sequence[int]) -> None:
@@ -107,7 +104,7 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
             if linear is None or getattr(linear, attribute) is None:
                 continue
             weight = getattr(linear, attribute).detach()
-            part = nn.Parameter(cut(weight, kept, heads=self.num_heads, dim=dim))
+            part = nn.Parameter(cut(weight, kept, units=self.num_heads, dim=dim))
             setattr(linear, attribute, part)
             linear.out_features, linear.in_features = linear.weight.shape
 
@@ -295,7 +292,7 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
         return incremental_state
 
     def reorder_cache(self, incremental_state: IncrementalState, order: BeamOrder) -> None:
-        """The same, with what was found out about the order for other attentions."""
+        """The same, for an order that attentions share so that it is analysed only once."""
         cache = self._cache(incremental_state)
         if cache:
             cache.reorder(order, Recycler.of(incremental_state))
@@ -337,36 +334,6 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
 
     def _adaptive_prune_heads(self, reserve_head_index: list[tuple[int, int]]) -> NoReturn:
         raise UsageError(_NOT_ADAPRUNE)
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Fit a checkpoint's weights to the heads kept here, matching heads by number.
-
-        Takes full weights (fairseq's own checkpoints too) and weights pruned less than these.
-        fairseq calls this in training and in generation, for some layers twice: what fits
-        already stays as it is.
-
-        Raises:
-            DataError: a head is kept here that the checkpoint has lost, or the checkpoint's
-                sizes belong to another architecture. It is logged as well, since fairseq's
-                trainer replaces the message by a general one.
-        """
-        super().upgrade_state_dict_named(state_dict, name)
-        prefix = f"{name}." if name else ""
-        if f"{prefix}out_proj.weight" not in state_dict:
-            return  # the strict loading that follows names what is missing
-        try:
-            fit_attention(
-                state_dict,
-                prefix,
-                kept=self.kept_heads.tolist(),
-                num_heads=self.num_heads,
-                head_dim=self.head_dim,
-                form=self.form,
-                name=self.name,
-            )
-        except DataError as error:
-            logger.error(str(error))
-            raise
 
 
 def _score_bias(attn_mask: Tensor | None, padding: Tensor | None, *, like: Tensor) -> Tensor | None:

@@ -5,18 +5,17 @@ The encoder's outputs are kept for masks of the decoder, which have no influence
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from headprune.errors import DataError
+from headprune.gates import gated
 from headprune.scores.ablation import Ablation, cases_of, in_place
 from headprune.scores.compute import Watch
-from headprune.scores.scored_model import Attention
 
 LEAST_TRIALS = 10_000
 TRIALS_PER_TEST = 50
@@ -34,11 +33,10 @@ class Translator:
     """Beam search with fairseq's generator.
 
     Args:
-        model: to translate with.
-        generator: of ``task.build_generator``.
-        dictionary: the target's.
-        join: makes text of its tokens.
-        target_lang: the language of that text.
+        model: the model to translate with.
+        generator: the result of ``task.build_generator``.
+        dictionary: the dictionary of the target language.
+        join: function that joins target tokens to text.
     """
 
     def __init__(
@@ -48,19 +46,17 @@ class Translator:
         generator: Any,
         dictionary: Any,
         join: Join,
-        target_lang: str = "",
     ) -> None:
         self.model = model
         self.generator = generator
         self.dictionary = dictionary
         self.join = join
-        self.target_lang = target_lang
 
     @torch.no_grad()
     def translate(self, batch: Batch) -> list[str]:
         """The best hypothesis of each sentence, as text."""
-        found = self.generator.generate([self.model.model], batch)
-        return [self.text(hypotheses[0]["tokens"]) for hypotheses in found]
+        hypotheses_by_sentence = self.generator.generate([self.model.model], batch)
+        return [self.text(hypotheses[0]["tokens"]) for hypotheses in hypotheses_by_sentence]
 
     def text(self, tokens: Tensor) -> str:
         """Text of token numbers, without </s> and padding."""
@@ -68,7 +64,7 @@ class Translator:
         return self.join([self.dictionary[n] for n in tokens.tolist() if n not in special])
 
     def reference(self, tokens: Tensor) -> str:
-        """The same of a reference, in which an unknown word is like no other."""
+        """The same for a reference, in which an unknown word matches no other word."""
         known = [n for n in tokens.tolist() if n != self.dictionary.pad()]
         words = [_UNKNOWN if n == self.dictionary.unk() else self.dictionary[n] for n in known]
         return self.join([word for word in words if word != self.dictionary.eos_word])
@@ -83,13 +79,13 @@ def bleu_ablation(
 ) -> dict[str, Ablation]:
     """Measure the drop in BLEU for each mask, tested by paired approximate randomisation.
 
-    BLEU is of detokenised text, against the data's own target sides.
+    BLEU is computed on detokenised text, with the data's target sides as references.
 
     Args:
-        translator: its model is evaluated without dropout.
-        batches: with targets.
-        kinds: of ``headprune.scores.names.ABLATIONS``.
-        watch: wraps the masks, for a progress bar; it is given their number.
+        translator: the beam search; its model is evaluated without dropout.
+        batches: batches with targets.
+        kinds: some of ``headprune.scores.names.ABLATIONS``.
+        watch: function that wraps the masks, given their number, for a progress bar.
 
     Raises:
         DataError: no data.
@@ -107,8 +103,9 @@ def bleu_ablation(
             masks = [(place, mask) for place, each in cases.items() for mask in each]
             translations = []
             for (component, layer), mask in watch(iter(masks), len(masks), f"{kind} by BLEU"):
-                attention = scored.attentions[component][layer]
-                with masked(attention, mask):
+                attention = scored.sublayers[component][layer]
+                on = torch.tensor([float(head in mask) for head in range(attention.units)])
+                with gated([(attention, on)]):
                     translations.append(
                         [
                             text
@@ -124,22 +121,6 @@ def bleu_ablation(
     return result
 
 
-@contextmanager
-def masked(attention: Attention, mask: frozenset[int]) -> Iterator[None]:
-    """Within this context only the heads of ``mask`` are on."""
-    on = torch.tensor([float(head in mask) for head in attention.present])
-
-    def gate(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        x = inputs[0]  # T x B x H'd
-        return (x * on.to(x).repeat_interleave(attention.head_size),)
-
-    hook = attention.output.register_forward_pre_hook(gate)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
 class _Encoded:
     """The encoder's outputs, by batch."""
 
@@ -148,7 +129,7 @@ class _Encoded:
         self.outputs: dict[int, Any] = {}
 
     def during(self, translator: Translator, batch: Batch) -> list[str]:
-        """Translate; the encoder runs the first time that a batch is seen only."""
+        """Translate; the encoder output of a batch is computed only once."""
         run = self.encoder.forward
 
         def forward(*inputs: Any, **options: Any) -> Any:
@@ -170,7 +151,7 @@ def _compare(
     references: list[str],
     cases: Mapping[tuple[str, int], Sequence[frozenset[int]]],
 ) -> Ablation:
-    from headprune.stats import paired_randomisation
+    from headprune.results.stats import paired_randomisation
 
     trials = max(LEAST_TRIALS, TRIALS_PER_TEST * len(translations))
     test = paired_randomisation(base, translations, references, trials=trials)

@@ -1,4 +1,4 @@
-"""A fairseq Transformer as the scores of headprune see it."""
+"""Implementation of ``headprune.model.RunnableModel`` for fairseq Transformers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase, TransformerModel
 from torch import Tensor, nn
 
+from fairseq_plugin.modules.feed_forward import FeedForward
 from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention
-from headprune.scores import scored_model
-from headprune.scores.scored_model import Outcome, See, evaluating
+from fairseq_plugin.shape import ATTENTIONS, complete_plan, layers_present, unit_sizes
+from headprune import model as protocols
+from headprune.components import HEADS, LAYERS, side_of
+from headprune.model import Outcome, See, evaluating
 
 Batch = Mapping[str, Any]
 """A sample of fairseq's LanguagePairDataset."""
@@ -21,7 +24,7 @@ Batch = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention of the model; implements ``headprune.scores.scored_model.Attention``."""
+    """One attention of the model; implements ``headprune.model.PrunableSublayer``."""
 
     module: HeadPrunedAttention
 
@@ -32,12 +35,12 @@ class Attention:
         return projection
 
     @property
-    def head_size(self) -> int:
+    def unit_size(self) -> int:
         """d, the width of one head."""
         return int(self.module.head_dim)
 
     @property
-    def heads(self) -> int:
+    def units(self) -> int:
         """H of the unpruned attention."""
         return int(self.module.num_heads)
 
@@ -48,10 +51,10 @@ class Attention:
 
     @property
     def present(self) -> tuple[int, ...]:
-        """The heads that are computed: masked ones too."""
-        return tuple(range(self.heads)) if self.module.form == "mask" else self.kept
+        """The heads that are computed, masked ones included."""
+        return tuple(range(self.units)) if self.module.form == "mask" else self.kept
 
-    def weights_by_head(self) -> Iterator[Tensor]:
+    def weights_by_unit(self) -> Iterator[Tensor]:
         """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each."""
         heads = len(self.present)
         for projection in (self.module.q_proj, self.module.k_proj, self.module.v_proj):
@@ -59,8 +62,56 @@ class Attention:
         yield self.output.weight.unflatten(1, (heads, -1)).transpose(0, 1).flatten(1)
 
 
+@dataclass(frozen=True)
+class AbsentSublayer:
+    """A sub-layer of a removed layer; it has no units and no weights."""
+
+    units: int
+    unit_size: int
+    kept: tuple[int, ...] = ()
+    present: tuple[int, ...] = ()
+
+    @property
+    def module(self) -> nn.Module:
+        """There is none."""
+        raise LookupError("the layer is not in the model")
+
+    @property
+    def output(self) -> nn.Linear:
+        """There is none."""
+        raise LookupError("the layer is not in the model")
+
+    def weights_by_unit(self) -> Iterator[Tensor]:
+        """No weights."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer; implements ``headprune.model.PrunableLayer``.
+
+    Attributes:
+        block: the layer itself; None where it was removed.
+        is_kept: whether its output is passed on.
+    """
+
+    block: nn.Module | None
+    is_kept: bool
+
+    @property
+    def module(self) -> nn.Module:
+        """The layer itself."""
+        if self.block is None:
+            raise LookupError("the layer is not in the model")
+        return self.block
+
+
+_BEFORE = {"ES": (), "DS": (), "ED": ("DS",), "EF": ("ES",), "DF": ("DS", "ED")}
+"""For each component, the attentions that run before its sub-layer in the same layer."""
+
+
 class FairseqModel:
-    """Implements ``headprune.scores.scored_model.ScoredModel``.
+    """Implements ``headprune.model.RunnableModel``.
 
     The loss of a sentence is the mean over its target's tokens, </s> among them, of the negative
     log-probability, without label smoothing.
@@ -74,12 +125,35 @@ class FairseqModel:
     def __init__(self, model: TransformerModel) -> None:
         self.model = model
         self._padding = model.encoder.padding_idx
-        encoder, decoder = model.encoder.layers, model.decoder.layers
-        self.attentions: Mapping[str, Sequence[scored_model.Attention]] = {
-            "ES": [Attention(layer.self_attn) for layer in encoder],
-            "ED": [Attention(layer.encoder_attn) for layer in decoder],
-            "DS": [Attention(layer.self_attn) for layer in decoder],
+        self._plan = complete_plan(model.plan, model.args)
+        self.sublayers: Mapping[str, Sequence[protocols.PrunableSublayer]] = {
+            component: [self._sublayer(component, layer) for layer in range(len(units))]
+            for component, units in self._plan.units.items()
+            if component not in LAYERS
         }
+        self.layers: Mapping[str, Sequence[protocols.PrunableLayer]] = {
+            component: [
+                Layer(self._layers(component).get(layer), is_kept=bool(units))
+                for layer, units in enumerate(self._plan.kept[component])
+            ]
+            for component in LAYERS
+        }
+
+    def _sublayer(self, component: str, layer: int) -> protocols.PrunableSublayer:
+        """A sub-layer by the number of its layer in the unpruned model."""
+        module, units = self._layers(component).get(layer), self._plan.units[component][layer]
+        if module is None:
+            return AbsentSublayer(units, unit_sizes(self.model.args)[component])
+        if component in HEADS:
+            return Attention(getattr(module, ATTENTIONS[component][1]))
+        form = str(self.model.cfg.head_form)
+        return FeedForward(module, units, tuple(self._plan.kept[component][layer]), form)
+
+    def _layers(self, component: str) -> dict[int, nn.Module]:
+        """The layers of a stack that the model has, by their numbers in the unpruned model."""
+        stack = getattr(self.model, side_of(component))
+        present = layers_present(self._plan, component, str(self.model.cfg.head_form))
+        return dict(zip(present, list(stack.layers), strict=True))
 
     @property
     def special_tokens(self) -> frozenset[int]:
@@ -92,7 +166,7 @@ class FairseqModel:
         return evaluating(self.model)
 
     def outcome(self, batch: Batch) -> Outcome:
-        """Each sentence's loss, its translation being given."""
+        """The loss of each sentence's reference translation."""
         logits = self.model(**batch["net_input"])[0]  # B x T x V
         target = batch["target"]  # B x T
         losses = nn.functional.cross_entropy(
@@ -105,13 +179,14 @@ class FairseqModel:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """Nothing is to be done: the attention works weights out when asked for them."""
+        """An empty context: the attention always computes weights when requested."""
         yield
 
     def attend(self, batch: Batch, see: See) -> None:
         """Run the model and show the weights of every attention that has heads."""
         with ExitStack() as hooks:
-            for component, layers in self.attentions.items():
+            attentions = {name: self.sublayers[name] for name in HEADS if name in self.sublayers}
+            for component, layers in attentions.items():
                 for layer, attention in enumerate(layers):
                     if attention.present:
                         module = attention.module
@@ -122,8 +197,8 @@ class FairseqModel:
             self.model(**batch["net_input"])
 
     def queries(self, component: str, batch: Batch) -> Tensor:
-        """Which positions are real tokens, on the side of the component's queries: B x T, bool."""
-        return self._tokens(decoder=component != "ES", batch=batch).ne(self._padding)
+        """Mask of the component's queries: B x T, bool; true for real tokens, false for padding."""
+        return self._tokens(decoder=side_of(component) == "decoder", batch=batch).ne(self._padding)
 
     def keys(self, component: str, batch: Batch) -> Tensor:
         """Token numbers of the component's keys, B x S; -1 where there is padding."""
@@ -135,27 +210,37 @@ class FairseqModel:
         return tokens
 
     def skipped(self, component: str, layer: int) -> Sequence[nn.Module]:
-        """All layers below the one below."""
-        return self._layers(component)[: max(layer - 1, 0)]
+        """All layers below the next lower one, whose output is recorded."""
+        layers, below = self._layers(component), self._layer_below(component, layer)
+        return [module for number, module in layers.items() if below is not None and number < below]
 
     def reused(self, component: str, layer: int) -> Sequence[nn.Module]:
-        """The layer below; for the decoder the encoder, for ED the self-attention before it."""
-        modules = self._layers(component)[max(layer - 1, 0) : layer]
-        if component != "ES":
+        """The layer below, for the decoder the encoder, and the attentions before the sub-layer."""
+        below = self._layer_below(component, layer)
+        modules = [] if below is None else [self._layers(component)[below]]
+        if side_of(component) == "decoder":
             modules.append(self.model.encoder)
-        if component == "ED":
-            modules.append(self.attentions["DS"][layer].module)
+        modules += [
+            self.sublayers[name][layer].module
+            for name in _BEFORE[component]
+            if name in self.sublayers
+        ]
         return modules
 
-    def _layers(self, component: str) -> list[nn.Module]:
-        return list((self.model.encoder if component == "ES" else self.model.decoder).layers)
+    def _layer_below(self, component: str, layer: int) -> int | None:
+        """The number of the next layer below that is kept; masked layers only pass on its output.
+
+        None if this is the lowest kept layer.
+        """
+        kept = layers_present(self._plan, component, "remove")
+        return max((number for number in kept if number < layer), default=None)
 
     def last_mixing(self) -> nn.Module | None:
-        """None: the loss is of all tokens."""
+        """None, as the loss depends on all tokens."""
         return None
 
     def repeat_batch(self, batch: Batch, times: int) -> Batch:
-        """The batch that holds ``batch`` so many times, one after the other."""
+        """The batch that holds ``batch`` ``times`` times, one copy after the other."""
         net_input = {
             name: tensor.repeat(times, *[1] * (tensor.dim() - 1))
             for name, tensor in batch["net_input"].items()
@@ -163,7 +248,7 @@ class FairseqModel:
         return {"net_input": net_input, "target": batch["target"].repeat(times, 1)}
 
     def repeat_output(self, module: nn.Module, output: Any, times: int) -> Any:
-        """The like for the output of an encoder, a layer or an attention, without its weights."""
+        """The same for the output of an encoder, layer or attention, without attention weights."""
         if module is self.model.encoder:
             batch = output["encoder_out"][0].size(1)
             order = torch.arange(batch, device=output["encoder_out"][0].device).repeat(times)

@@ -13,6 +13,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.transformer import TransformerModel
 from fairseq.utils import move_to_cuda
 
+from data_prep.lib.prepared import PreparedCorpus
 from data_prep.lib.text import TextProcessing
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, load_model, load_split, trained_on
@@ -23,22 +24,19 @@ from headprune.plan import HeadPlan
 from headprune.scores.ablation import Ablation
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
-    ABLATION,
     Origin,
     Watch,
     compute_scores,
-    needs_data,
     syntactic_scores,
 )
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import require_known
+from headprune.scores.parts import PARTS, in_parts, parts_of
+from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
 
 METRICS = ("loss", "bleu")
 SUBSET_SEED = 1
-PARTS = ("scoring", "ablation")
-FEWEST = 2
-"""Sentence pairs that each part needs at least: ablation tests differences over them."""
 
 
 def score_heads(
@@ -52,24 +50,26 @@ def score_heads(
     seed: int = 1,
     metric: str = "loss",
     beam: int = 5,
+    components: Sequence[str] | None = None,
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``scores`` of a checkpoint, stock fairseq's or head-pruned.
 
-    Of the valid set, one half is for scores and the other for the ablation that judges them.
+    Scores are computed on one half of the valid set, ablation on the other half.
 
     Args:
         path: the checkpoint.
         scores: see ``headprune.scores.names``.
         data: the binarised data folder; default: the one that the checkpoint was trained on.
-        split: of the data.
+        split: the split of the data.
         max_examples: a random subset of this size, the same every time.
-        seed: of the score ``random``.
-        metric: of ablations: ``loss``, the translation being given, or ``bleu``, by beam search.
-        beam: of that search.
-        weights: of the combination.
-        watch: for a progress bar.
+        seed: the seed of the score ``random``.
+        metric: the metric of ablations: ``loss`` on the references, or ``bleu`` of a beam search.
+        beam: the width of the beam search.
+        components: those whose units are scored (default: all attention).
+        weights: the weights of the combination.
+        watch: function that wraps iterators, for a progress bar.
 
     Raises:
         UsageError: no such score or metric, or a model of another task.
@@ -85,15 +85,16 @@ def score_heads(
         batches: dict[str, list[Batch]] = dict.fromkeys(PARTS, [])
         fingerprint = checkpoint.fingerprint
         origins = dict.fromkeys(PARTS, Origin(model=str(path), fingerprint=fingerprint))
-        if needs_data(scores):
-            in_parts = split == "valid"
-            for part in PARTS:
+        needed = parts_of(scores, weights)
+        if needed:
+            divided = split == "valid"
+            for part in needed:
                 items = load_items(
                     task,
                     split,
                     folder,
                     max_examples=max_examples,
-                    part=part if in_parts else None,
+                    part=part if divided else None,
                 )
                 batches[part] = batches_of(items, model, size=batch_size)
                 origins[part] = Origin(
@@ -102,28 +103,29 @@ def score_heads(
                     data=f"{data_name(folder)}.{split}[{len(items)}]",
                     settings={
                         **({"subset_seed": SUBSET_SEED} if max_examples is not None else {}),
-                        **({"part": part} if in_parts else {}),
+                        **({"part": part} if divided else {}),
                         **({"beam": beam} if metric == "bleu" else {}),
                     },
                 )
         scored = FairseqModel(model)
 
         def ablate(kinds: Sequence[str]) -> Mapping[str, Ablation]:
-            made = translator(scored, task, folder, beam=beam)
-            return bleu_ablation(made, batches["ablation"], kinds=kinds, watch=watch)
+            translator = beam_search(scored, task, folder, beam=beam)
+            return bleu_ablation(translator, batches[ABLATION], kinds=kinds, watch=watch)
 
         def pass_over(purpose: str) -> Iterator[Batch]:
-            data = batches["ablation" if purpose == ABLATION else "scoring"]
+            data = batches[ABLATION if purpose == ABLATION else SCORING]
             return watch(iter(data), len(data), purpose)
 
         return compute_scores(
             scored,
             scores,
             batches=pass_over,
-            origin=origins["scoring"],
-            ablation_origin=origins["ablation"],
+            origin=origins[SCORING],
+            ablation_origin=origins[ABLATION],
             metric=metric,
             seed=seed,
+            components=components,
             weights=weights,
             ablate=ablate if metric == "bleu" else None,
         )
@@ -142,7 +144,7 @@ def score_syntax(
     Args:
         path: the checkpoint.
         parses: the sentences.
-        file_name: of the file that they come from, for the signature.
+        file_name: the name of their file, for the signature.
         data: the binarised data folder, prepared by data_prep; default: the one that the
             checkpoint was trained on.
 
@@ -200,17 +202,21 @@ def _parsed_batch(
     by_id = dict(zip((item["id"] for item, _ in part), zip(part, parses, strict=True), strict=True))
     ordered = [by_id[number] for number in batch["id"].tolist()]
     words = [[*words, *[-1] * (length - len(words))] for (_, words), _ in ordered]
-    found = torch.tensor(words, device=batch["net_input"]["src_tokens"].device)
-    return ParsedBatch(batch, found, [parse for _, parse in ordered])
+    word_numbers = torch.tensor(words, device=batch["net_input"]["src_tokens"].device)
+    return ParsedBatch(batch, word_numbers, [parse for _, parse in ordered])
 
 
 def data_name(folder: Path) -> str:
-    """What signatures call a binarised data folder."""
-    return ".".join(folder.absolute().parts[-2:])
+    """The name of binarised data in signatures: the corpus's, such as ``multi30k.en-de``.
+
+    Where nothing describes the corpus, it is the last two parts of the folder's path.
+    """
+    corpus = PreparedCorpus.of_binarised(folder)
+    return (corpus and corpus.name) or ".".join(folder.absolute().parts[-2:])
 
 
 def load_scored(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, Any]:
-    """The model with attention of this plugin, whoever's it is, and its task."""
+    """Load a model, stock or pruned, with the attention modules of this plugin, and its task."""
     if checkpoint.form is None:
         checkpoint = checkpoint.prune(HeadPlan.full(checkpoint.shape))
     model, task = load_model(checkpoint, data)
@@ -218,7 +224,7 @@ def load_scored(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, A
 
 
 def on_device(sample: Batch) -> Batch:
-    """A sample where models are scored: on a GPU where there is one."""
+    """The sample on the device for scoring: a GPU if available."""
     moved: Batch = move_to_cuda(sample) if torch.cuda.is_available() else sample
     return moved
 
@@ -234,10 +240,9 @@ def load_items(
 
     def choose(size: int) -> list[int]:
         numbers = list(range(size))
-        if part is not None and len(numbers) >= 2 * FEWEST:
+        if part is not None:
             order = random.Random(SUBSET_SEED).sample(numbers, len(numbers))
-            half = (len(order) + 1) // 2
-            numbers = sorted(order[:half] if part == PARTS[0] else order[half:])
+            numbers = sorted(in_parts(order)[part])
         if max_examples is not None and max_examples < len(numbers):
             numbers = sorted(random.Random(SUBSET_SEED).sample(numbers, max_examples))
         return numbers
@@ -254,7 +259,7 @@ def load_items(
 def batches_of(
     items: Sequence[dict[str, Any]], model: TransformerModel, *, size: int
 ) -> list[Batch]:
-    """Sentence pairs, those of like length together.
+    """Batches of sentence pairs of similar length.
 
     Raises:
         DataError: a sentence that is too long for the model.
@@ -275,20 +280,20 @@ def batches_of(
     ]
 
 
-def translator(
+def beam_search(
     scored: FairseqModel, task: Any, folder: Path, *, beam: int, length: int | None = None
 ) -> Translator:
-    """Beam search that ends in text, as the data preparation and fairseq undo their steps.
+    """Make a beam search that returns detokenised text.
 
     Args:
         scored: the model to translate with.
-        task: that it was loaded with.
+        task: the task that it was loaded with.
         folder: the binarised data.
-        beam: hypotheses at a time.
-        length: make every translation so many tokens long, for equal work.
+        beam: the width of the beam search.
+        length: the exact number of tokens of every translation, for equal run times.
 
     Raises:
-        UsageError: nothing says how the data's text was prepared.
+        UsageError: the preparation of the data's text is not known.
     """
     prepared = _prepared(task, folder, use="BLEU cannot be computed; give --metric loss")
     search = GenerationConfig(beam=beam)
@@ -299,7 +304,6 @@ def translator(
         generator=task.build_generator([scored.model], search),
         dictionary=task.target_dictionary,
         join=prepared.joiner(),
-        target_lang=prepared.target_lang,
     )
 
 

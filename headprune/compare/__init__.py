@@ -1,1 +1,1 @@
-"""Comparing scores: how well each says which heads can be pruned."""
+"""Comparison of scores by the quality of the models that are pruned with them."""

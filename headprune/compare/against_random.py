@@ -1,15 +1,15 @@
 """Tests of scores against random choice.
 
-The question is whether a score chooses better heads than chance does. A score chooses one plan,
-and random choice is known by a few plans, so under the null hypothesis the score's value is one
-more draw from the distribution that random's values come from. A new draw differs from the mean of
-n others by a t-distributed amount with n - 1 degrees of freedom and the scale sd * sqrt(1 + 1/n)
-(the prediction interval), which is what is tested here, two-sided.
+The test asks whether a score chooses better heads than random choice. The score gives one plan,
+random choice gives n plans. Under the null hypothesis the score's value comes from the same
+distribution as the n random values. Its difference to their mean, divided by
+sd * sqrt(1 + 1/n), then has a t-distribution with n - 1 degrees of freedom (the prediction
+interval for a new observation). The test is two-sided.
 
-After fine-tuning a score's value is the mean over the seeds of its fine-tuning. All of them
-fine-tune the same plan, so they do not count as further draws: a t-test that took them for such
-would call good luck in one plan significant. The mean varies no more than a single fine-tuning
-does, so the test holds its level there too, and is conservative.
+After fine-tuning, a score's value is the mean over the seeds of the fine-tuning. These seeds share
+one plan, so they are not independent observations of the score: a t-test that treated them as
+such would report a lucky plan as significant. The mean varies no more than a single fine-tuning,
+so the test keeps its level and is conservative.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as t_distribution
 
-from headprune.significance import holm
-from headprune.stats import Spread
+from headprune.results.significance import holm
+from headprune.results.stats import Spread
 
 LEVEL = 0.05
 """Probability of calling any score of a cell different from random if none is."""
@@ -33,9 +33,9 @@ class ScoreTest:
     """One score against random choice.
 
     Attributes:
-        difference: its value less the mean of random's.
-        p_value: of the two-sided test.
-        adjusted: the p-value by Holm's method, for all scores of the cell.
+        difference: the score's value minus the mean of the random values.
+        p_value: the p-value of the two-sided test.
+        adjusted: the p-value after Holm's correction for all scores of the cell.
     """
 
     difference: float
@@ -67,11 +67,11 @@ def compare_with_random(random: Spread, values: Mapping[str, float]) -> CellTest
     """Test the scores' values against random's.
 
     Args:
-        random: of two draws or more.
-        values: by score, each of one plan.
+        random: the values of two or more random plans.
+        values: the value of each score's plan, by the score's name.
 
     Returns:
-        None where nothing can be tested: no score, one draw, or draws that are all the same.
+        None if no test is possible: no score, a single random value, or equal random values.
     """
     if not values or not random.sd:
         return None

@@ -1,4 +1,4 @@
-"""Folders that belong to one set of settings: numbers of another are never mixed in."""
+"""Folders that belong to one set of settings, so that results of other settings never mix in."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from headprune.locks import NAME as LOCK
 
 
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write what the folder is for, if nothing says so yet, or nothing else is in it.
+    """Write the settings to the folder if it has none, or if it contains nothing else.
 
     Raises:
-        UsageError: it is for something else.
+        UsageError: it is for other settings.
     """
     path = folder / "settings.json"
     wanted = json.loads(json.dumps(dict(settings)))
     if not path.exists() or all(each.name in (path.name, LOCK) for each in folder.iterdir()):
         write_text_atomically(path, json.dumps(wanted, indent=1) + "\n")
         return
-    there = json_object(path)
-    if there != wanted:
-        differing = sorted(n for n in {*there, *wanted} if there.get(n) != wanted.get(n))
+    written = json_object(path)
+    if written != wanted:
+        names = {*written, *wanted}
+        differing = sorted(n for n in names if written.get(n) != wanted.get(n))
         raise UsageError(
             f"{folder}: holds results of other settings ({', '.join(differing)}); choose another "
             "folder or delete this one"

@@ -1,4 +1,4 @@
-"""Rank correlations of scores with what ablation measures, and among each other."""
+"""Rank correlations of scores with the drops by ablation, and with each other."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's rank correlation over heads, with a bootstrap interval.
+    """Spearman's rank correlation over units, with a bootstrap interval.
 
     Attributes:
         value: NaN where one of the two scores is the same for all heads.
-        low, high: the interval that holds 95% of the values of resampled heads.
-        heads: how many heads both scores have.
+        low, high: the interval that holds 95% of the values of resampled units.
+        heads: the number of units that both scores have.
     """
 
     value: float
@@ -34,10 +34,10 @@ class Correlation:
 
 
 def correlation(one: HeadScores, other: HeadScores, *, seed: int = 1) -> Correlation:
-    """How alike two scores rank the heads that both have.
+    """Correlate two scores over the units that both have.
 
-    A score of which low numbers are good (``names.keep_of``) is turned round first, so that
-    scores that want the same heads kept correlate positively.
+    The sign of a score whose low numbers are good (``names.keep_of``) is reversed first, so that
+    scores that keep the same units correlate positively.
     """
     a, b = _oriented(one), _oriented(other)
     places = sorted(a.keys() & b.keys())
@@ -73,7 +73,7 @@ def _oriented(scores: HeadScores) -> dict[tuple[str, int, int], float]:
 
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's correlation of ranks, equal values sharing the mean of theirs."""
+    """Pearson's correlation of ranks; equal values get the mean of their ranks."""
     a, b = rankdata(x), rankdata(y)
     a, b = a - a.mean(), b - b.mean()
     norm = float(np.sqrt((a * a).sum() * (b * b).sum()))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headprune.compare.correlations import Correlation
-from headprune.compare.rows import CONTROL, cell
+from headprune.compare.records import Outcomes
+from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
-from headprune.report.drawing import BLUE, DARK, draw_level, save_drawing
-from headprune.stats import Spread
+from headprune.report.drawing import BLUE, DARK, draw_level
+from headprune.results.stats import Spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,40 +19,20 @@ if TYPE_CHECKING:
 _MARKERS = "osD^vPX<>*"
 
 
-def save_curves(comparison: Comparison, *, title: str, png: Path, svg: Path) -> None:
-    """The metric against percent, a line a score, before and after fine-tuning."""
-    save_drawing(lambda: _curves(comparison, title), png=png, svg=svg)
-
-
-def save_correlations(
-    with_ablation: Mapping[str, Correlation],
-    names: Sequence[str],
-    among: Sequence[Sequence[float]],
-    *,
-    title: str,
-    png: Path,
-    svg: Path,
-) -> None:
-    """Each score's correlation with ablation with its interval, and of all with one another."""
-    save_drawing(lambda: _correlations(with_ablation, names, among, title), png=png, svg=svg)
-
-
-def _curves(comparison: Comparison, title: str) -> Figure:
+def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Figure:
+    """Plot the metric against the percentage, one line per score, before and after fine-tuning."""
     from matplotlib import pyplot
 
-    rows = comparison.rows
-    tuned = any(row.after is not None for row in rows)
     panels = [("right after pruning", "before")]
-    if tuned:
+    if outcomes.is_finetuned:
         panels.insert(0, ("after fine-tuning", "after"))
     figure, places = pyplot.subplots(
         1, len(panels), figsize=(1.5 + 5.5 * len(panels), 6), squeeze=False, layout="constrained"
     )
     for axes, (heading, when) in zip(places.flat, panels, strict=True):
-        _panel(axes, comparison, when)
+        _panel(axes, comparison, outcomes, when)
         axes.set_title(heading)
-        heads = f"heads of {comparison.component}" if comparison.component else "attention heads"
-        axes.set_xlabel(f"{heads} pruned (%)")
+        axes.set_xlabel(f"{_pruned_quantity(comparison)} pruned (%)")
     places.flat[0].set_ylabel(comparison.metric)
     handles, labels = places.flat[-1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4, fontsize=11)
@@ -60,26 +40,33 @@ def _curves(comparison: Comparison, title: str) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
+def _pruned_quantity(comparison: Comparison) -> str:
+    """The quantity that percentages are shares of, such as ``heads of ED``."""
+    units = "attention heads"
+    if comparison.components is not None:
+        units = f"{comparison.unit_names} of {', '.join(comparison.components)}"
+    return units if comparison.measure == "units" else f"{comparison.quantity} of {units}"
+
+
+def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) -> None:
     from matplotlib import pyplot
 
-    rows = comparison.rows
-    names = [name for name in dict.fromkeys(row.score for row in rows) if name != CONTROL]
-    percents = sorted({row.percent for row in rows if row.score != CONTROL})
+    percents = sorted(outcomes.percents)
     axes.set_xticks(percents, [f"{percent:g}" for percent in percents])
     if when == "before":
         level: Spread | None = Spread(comparison.base, None, 1)
     else:
-        level = cell(rows, CONTROL, 0.0).after
+        control = outcomes.cell(CONTROL, 0.0, when)
+        level = None if control is None else control.value
     if level is not None:
         # Its mean alone: the band is random's.
         mean = Spread(level.mean, None, level.n)
         draw_level(axes, mean, label="not pruned", linestyle="--")
     colours = pyplot.colormaps["tab10"]
-    others = [name for name in names if name != "random"]
+    others = [name for name in outcomes.scores if name != "random"]
     for number, name in enumerate(others):
-        values = [getattr(cell(rows, name, percent), when) for percent in percents]
-        if None in values:  # a score whose models were not fine-tuned
+        values = _values(outcomes, name, percents, when)
+        if not values:  # a score whose models were not fine-tuned
             continue
         # Side by side, so that bars of the same percentage can be told apart.
         shift = 0.8 * (number - (len(others) - 1) / 2)
@@ -93,14 +80,19 @@ def _panel(axes: Axes, comparison: Comparison, when: str) -> None:
             capsize=2,
             label=name,
         )
-    if "random" in names:
-        _draw_random(
-            axes, percents, [getattr(cell(rows, "random", percent), when) for percent in percents]
-        )
+    if random := _values(outcomes, "random", percents, when):
+        _draw_random(axes, percents, random)
+
+
+def _values(outcomes: Outcomes, score: str, percents: Sequence[float], when: str) -> list[Spread]:
+    """The values of a score at all percentages; empty if one was not measured."""
+    cells = [outcomes.cell(score, percent, when) for percent in percents]
+    values = [cell.value for cell in cells if cell is not None]
+    return values if len(values) == len(percents) else []
 
 
 def _draw_random(axes: Axes, percents: Sequence[float], values: Sequence[Spread]) -> None:
-    """A standard deviation about the mean of random heads: a band, or at one percentage a bar.
+    """Draw mean and standard deviation of random heads: a band, or a bar for one percentage.
 
     Neither of one seed.
     """
@@ -133,12 +125,14 @@ def _draw_random(axes: Axes, percents: Sequence[float], values: Sequence[Spread]
         )
 
 
-def _correlations(
+def draw_correlations(
     with_ablation: Mapping[str, Correlation],
     names: Sequence[str],
     among: Sequence[Sequence[float]],
+    *,
     title: str,
 ) -> Figure:
+    """Draw the correlations of scores with ablation, with intervals, and with each other."""
     import numpy as np
     from matplotlib import pyplot
 

@@ -1,29 +1,36 @@
-"""Iterative pruning: prune some heads, score again, prune further (Michel et al. 2019, section 4).
+"""Iterative pruning: prune some units, score again, prune further (Michel et al. 2019, section 4).
 
-A head's score depends on which others are left. Each step prunes an equal share of the unpruned
-model's heads; with fine-tuning, the model recovers between the steps.
+A unit's score depends on which others are left. Each step prunes an equal share of the unpruned
+model's units; with fine-tuning, the model recovers between the steps.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headprune.budget import Budget
 from headprune.compare.claimed_folder import claim
-from headprune.compare.subject import Subject, is_resumed
+from headprune.compare.competition import Competition, component_settings
+from headprune.compare.interruptions import is_resumed
+from headprune.compare.measured import Measured, timed
+from headprune.compare.records import record_of
+from headprune.cost import forward_flops
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
 from headprune.json_files import json_object, known_values
-from headprune.plan import HeadPlan
+from headprune.plan import HeadPlan, PruningPlan
+from headprune.results.marks import CONSTANT, RESUMED
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import keep_of, require_known
-from headprune.select.random import at_random
 from headprune.select.score import by_score
+from headprune.select.steps import budgets_of_steps, percent_of_budget
+from headprune.task_model import TaskModel
 
 _RECORD = "step.json"
 
@@ -34,8 +41,8 @@ class Step:
 
     Attributes:
         number: from 1.
-        percent: share of the unpruned model's heads that is gone after it.
-        plan: the heads kept, as JSON.
+        percent: share of the unpruned model's units (parameters, FLOPs) that is gone after it.
+        plan: the units kept, as JSON.
         before: the metric right after pruning.
         after: the metric after fine-tuning; None without one.
         resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
@@ -60,111 +67,183 @@ class Step:
 
 
 def iterate(
-    subject: Subject,
+    model: TaskModel,
     *,
     score: str,
     percent: float,
     steps: int,
     folder: Path,
-    resume: Callable[[Path], Subject],
+    resume: Callable[[Path], TaskModel],
     seed: int = 1,
     at_least: int = 1,
+    components: Sequence[str] | None = None,
+    measure: str = "units",
     say: Callable[[Step], None] = lambda _: None,
 ) -> list[Step]:
-    """Prune to ``percent`` in so many steps, each by new scores.
+    """Prune to ``percent`` in several steps, and compute new scores for each step.
 
-    Each step's model stays in ``folder/stepN``, with step.json when it is whole; what is there is
-    not done again.
+    Each step's model is kept in ``folder/stepN``, with a step.json once it is complete. Complete
+    steps are not repeated. ``folder/records`` gets a record of each measurement.
 
     Args:
-        subject: the model to begin with; where it can be fine-tuned, it is after each step.
+        model: the model to begin with; where it can be fine-tuned, it is after each step.
         score: name of the score.
-        percent: share of the unpruned model's heads to prune in the end.
-        steps: how many.
-        folder: for the models.
-        resume: gives the subject of a model that an earlier run left.
-        seed: of fine-tuning, and of the score ``random``.
-        at_least: heads that every layer keeps.
-        say: told of each step that is done.
+        percent: share of the unpruned model's units of ``components`` to prune in the end.
+        steps: the number of steps.
+        folder: the folder for the models.
+        resume: function that opens a model of an earlier run again.
+        seed: the seed of fine-tuning, and of the score ``random``.
+        at_least: units that every layer keeps.
+        components: prune units of these components only. Default: all attention.
+        measure: the quantity that ``percent`` is a share of; see ``Budget``.
+        say: function that is called with a message after each step.
 
     Raises:
-        UsageError: no step, no such score, more heads than can be pruned, or a folder of another
+        UsageError: no step, no such score, more units than can be pruned, or a folder of another
             run.
         DataError: files in ``folder`` that cannot be read, or numbers that are not finite.
     """
     require_known([score])
     if steps < 1:
         raise UsageError(f"{steps} steps: give one or more")
-    start = subject.plan.percent_pruned
+    competition = Competition.of(model.model, components, measure=measure, at_least=at_least)
+    start = percent_of_budget(competition.pool, of=measure, cost=competition.cost)
     if not start < percent <= 100:
         raise UsageError(
-            f"percent {percent:g}: {subject.name} has {start:.1f}% pruned; give more, up to 100"
+            f"percent {percent:g}: {model.model.path} has {start:.1f}% pruned; give more, up to 100"
         )
-    # Found out now, not after hours: can so many heads go?
-    now = subject.plan
-    at_random(now.heads, seed=1, percent=percent, at_least=at_least, within=now)
+    # Now, not after hours.
+    competition.require_possible([] if components is None else [score], [percent])
     claim(
         folder,
         {
-            **subject.settings,
+            **model.settings,
             **{"score": score, "percent": percent, "steps": steps},
             **{"seed": seed, "at_least": at_least},
+            **component_settings(components),
+            **({} if measure == "units" else {"measure": measure}),
         },
     )
-    done = []
-    for number in range(1, steps + 1):
-        place = folder / f"step{number}"
-        record = place / _RECORD
+    writer = _Writer(
+        competition=competition, score=score, steps=steps, seed=seed, source=str(model.model.path)
+    )
+    goal = Budget(percent, measure)
+    complete = []
+    for number, budget in enumerate(budgets_of_steps(start, goal, steps=steps), 1):
+        step_folder = folder / f"step{number}"
+        record = step_folder / _RECORD
         if not record.exists():
-            goal = start + (percent - start) * number / steps
-            _step(subject, number, score, goal, place=place, seed=seed, at_least=at_least)
+            writer.write(model, number, budget, folder=step_folder)
         values = json_object(record)
         source = f"{record}: not a step of iterative pruning"
         step = Step(**known_values(Step, values, source=source))
-        subject = resume(place)
-        done.append(step)
+        model = resume(step_folder)
+        complete.append(step)
         say(step)
-    return done
+    return complete
 
 
-def _step(
-    subject: Subject,
-    number: int,
-    score: str,
-    percent: float,
-    *,
-    place: Path,
-    seed: int,
-    at_least: int,
-) -> None:
-    """Leave the step's model, and its record, in ``place``."""
-    path = place.parent / "scores" / f"step{number}.json"
-    if not path.exists():
-        subject.scores([score], seed=seed)[score].save(path)
-    scores = HeadScores.load(path)
-    plan = by_score(scores, percent=percent, keep=keep_of(score), at_least=at_least)
-    with scratch_folder(place.parent) as work:
-        pruned = subject.pruned(plan, work)
-        before = pruned.measure()
+@dataclass(frozen=True, kw_only=True)
+class _Writer:
+    """Prunes, measures and writes the model of a step.
+
+    Attributes:
+        source: the model to begin with, as records name it.
+    """
+
+    competition: Competition
+    score: str
+    steps: int
+    seed: int
+    source: str
+
+    def write(self, model: TaskModel, number: int, budget: Budget, *, folder: Path) -> None:
+        """Write the step's model and step.json to ``folder``, and its records beside it."""
+        part = self._choose(model, number, budget, folder=folder)
+        plan = model.model.plan.replaced_by(part).without_units_of_dropped_layers()
+        before = timed(
+            lambda: Measured.of(model.measure(plan)), metric=model.metric, where=f"step {number}"
+        )
+        self._save_record(model, number, plan, before, kind="before-finetune", folder=folder)
         step = Step(
             number=number,
-            percent=plan.percent_pruned,
+            percent=percent_of_budget(part, of=budget.of, cost=self.competition.cost),
             plan=json.loads(plan.to_json()),
             before=before.value,
             after=None,
             constant=before.constant,
             constant_before=before.constant,
         )
-        if not subject.can_finetune:
-            # The record first: what lies in the model's folder was copied from the step before.
-            _write(step, work)
-            shutil.rmtree(place, ignore_errors=True)
-            work.rename(place)
+        if not model.can_finetune:
+            with scratch_folder(folder.parent) as work:
+                model.pruned(plan, work)
+                # Write step.json now: the copied folder still has that of the previous step.
+                _write(step, work)
+                shutil.rmtree(folder, ignore_errors=True)
+                work.rename(folder)
             return
-    resumed = is_resumed(place)
-    after = subject.finetuned(plan, seed=seed, folder=place).measure()
-    tuned = replace(step, after=after.value, resumed=resumed, constant=after.constant)
-    _write(tuned, place)
+        resumed = is_resumed(folder)
+
+        def finetune_and_measure() -> Measured:
+            tuned = model.finetuned(plan, seed=self.seed, folder=folder)
+            return Measured.of(tuned.measure(), resumed=resumed)
+
+        after = timed(finetune_and_measure, metric=model.metric, where=f"step {number}")
+        self._save_record(model, number, plan, after, kind="pruned", folder=folder)
+        _write(
+            replace(step, after=after.value, resumed=resumed, constant=after.constant),
+            folder,
+        )
+
+    def _choose(
+        self, model: TaskModel, number: int, budget: Budget, *, folder: Path
+    ) -> PruningPlan:
+        """The units that the step keeps, of the components that are pruned."""
+        path = folder.parent / "scores" / f"step{number}.json"
+        components = self.competition.components
+        if not path.exists():
+            scores = model.scores([self.score], seed=self.seed, components=components)
+            scores[self.score].save(path)
+        return by_score(
+            HeadScores.load(path).of_components(components),
+            budget=budget,
+            cost=self.competition.cost,
+            keep=keep_of(self.score),
+            at_least=self.competition.at_least,
+        )
+
+    def _save_record(
+        self,
+        model: TaskModel,
+        number: int,
+        plan: PruningPlan,
+        measured: Measured,
+        *,
+        kind: str,
+        folder: Path,
+    ) -> None:
+        facts = {
+            "parameters": model.model.parameters_with(plan),
+            "flops": forward_flops(plan, model.model.sizes),
+            RESUMED: measured.resumed,
+            CONSTANT: measured.constant,
+        }
+        record = record_of(
+            model,
+            plan,
+            model=self.source,
+            value=measured.value,
+            kind=kind,
+            row=f"{self.score}, step {number} of {self.steps}",
+            method=self.score,
+            requested_percent=None,
+            seed=self.seed,
+            environment=measured.environment,
+            metric_signature=measured.signature,
+            fingerprint=measured.fingerprint,
+            training=facts,
+        )
+        record.save(folder.parent / "records" / kind / f"step{number}.json")
 
 
 def _write(step: Step, folder: Path) -> None:

@@ -1,283 +1,332 @@
-"""A comparison as Markdown, CSV, JSON and figures."""
+"""The report of a comparison: its records, tests and correlations as a document."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headprune.compare import figures
-from headprune.compare.against_random import LEVEL
-from headprune.compare.claims import MOMENTS, cells_of, claims, tested
+from headprune.budget import percent_text
+from headprune.compare.against_random import LEVEL, CellTest
 from headprune.compare.correlations import Correlation, correlation, matrix
-from headprune.compare.rows import CONTROL, Cell, cell
+from headprune.compare.figures import draw_correlations, draw_curves
+from headprune.compare.findings import MOMENTS, findings, tested
+from headprune.compare.records import Outcomes
+from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
-from headprune.files import write_text_atomically
-from headprune.plan import HeadPlan
-from headprune.report.markdown import markdown_rows
-from headprune.report.marks import CONSTANT_MARK
-from headprune.report.signature import common_part, signature
+from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
+from headprune.report.render import markdown, save
+from headprune.report.shown import Decimals, Marked, millions, percentage, signed
+from headprune.report.table import Cell
+from headprune.results.marks import CONSTANT_MARK
+from headprune.results.signature import common_part
+from headprune.results.stats import Spread
+
+_QUARTILES = "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})"
+_SHEET = ("score", "percent", "pruned", "seed", "before", "after", "parameters", "flops")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A comparison with what follows from it.
+    """A comparison and the statistics derived from it.
 
     Attributes:
-        correlations: of each score with what ablation measures.
-        among: names, and the correlations of all scores with one another.
-        claims: what the numbers say.
+        correlations: the correlation of each score with the drop that ablation measures; empty
+            without ablation.
+        among: the names of the scores and the correlations between them.
+        findings: sentences on the outcome.
     """
 
     comparison: Comparison
     correlations: Mapping[str, Correlation]
     among: tuple[list[str], list[list[float]]]
-    claims: list[str]
+    findings: list[str]
 
     @classmethod
     def of(cls, comparison: Comparison) -> Report:
-        """Work out what follows."""
-        component = comparison.component
+        """Compute correlations and tests, and write the sentences on them."""
+        components = comparison.components
         scores = {
-            name: made if component is None else made.of_component(component)
-            for name, made in comparison.scores.items()
+            name: each if components is None else each.of_components(components)
+            for name, each in comparison.scores.items()
         }
+        ablation = scores.get("ablation")
         correlations = {
-            name: correlation(made, scores["ablation"])
-            for name, made in scores.items()
-            if name != "ablation"
+            name: correlation(each, ablation)
+            for name, each in scores.items()
+            if ablation is not None and name != "ablation"
         }
         return cls(
             comparison=comparison,
             correlations=correlations,
             among=(list(scores), matrix(scores)),
-            claims=claims(comparison.rows, correlations, metric=comparison.metric),
+            findings=findings(
+                Outcomes.of(comparison),
+                correlations,
+                metric=comparison.metric,
+                measure=comparison.measure,
+            ),
         )
 
     def save(self, folder: Path, *, title: str) -> None:
         """Write compare.md, .csv and .json, curves.png and .svg, correlations.png and .svg."""
-        write_text_atomically(folder / "compare.md", self.markdown(title=title))
-        write_text_atomically(folder / "compare.csv", self._csv())
-        content = json.dumps(self._json(title), indent=1, ensure_ascii=False)
-        write_text_atomically(folder / "compare.json", content + "\n")
-        names = {kind: folder / kind for kind in ("curves", "correlations")}
-        figures.save_curves(
-            self.comparison,
-            title=title,
-            png=names["curves"].with_suffix(".png"),
-            svg=names["curves"].with_suffix(".svg"),
-        )
-        figures.save_correlations(
-            self.correlations,
-            *self.among,
-            title=title,
-            png=names["correlations"].with_suffix(".png"),
-            svg=names["correlations"].with_suffix(".svg"),
-        )
+        save(self.document(title=title), folder, name="compare")
 
     def markdown(self, *, title: str) -> str:
-        """Tables and sentences."""
-        parts = [f"# {title}", ""]
-        parts += [f"- {sentence}" for sentence in self.claims]
-        for when, header in (
-            ("after", "after fine-tuning"),
-            ("before", "right after pruning"),
-        ):
-            rows = self._table(when)
-            if rows:
-                parts += ["", f"{self.comparison.metric} {header}:", "", *markdown_rows(rows)]
-        if len(tests := self._test_rows()) > 1:
-            parts += ["", "Difference to the mean of random plans:", "", *markdown_rows(tests)]
-        parts += ["", "What pruning saves:", "", *markdown_rows(self._costs())]
-        parts += ["", "Rank correlation with the drop that ablation measures:", ""]
-        parts += markdown_rows(self._correlation_rows())
-        parts += ["", *self._notes(), "", "Signatures:", "", "```"]
-        parts += [made.signature for made in self.comparison.scores.values()]
-        parts += [common_part(mine) for mine in self._row_signatures().values()]
-        return "\n".join([*parts, "```", ""])
+        """The document as Markdown."""
+        return markdown.render(self.document(title=title))
 
-    @property
-    def _names(self) -> list[str]:
-        rows = self.comparison.rows
-        return list(dict.fromkeys(row.score for row in rows if row.score != CONTROL))
-
-    @property
-    def _percents(self) -> list[float]:
-        return list(
-            dict.fromkeys(row.percent for row in self.comparison.rows if row.score != CONTROL)
+    def document(self, *, title: str) -> Document:
+        """Sentences, tables, notes and figures."""
+        blocks: list[Block] = [Notes(self.findings)]
+        if self._outcomes.is_finetuned:
+            blocks.append(self._values_table("after", "after fine-tuning"))
+        blocks.append(self._values_table("before", "right after pruning"))
+        if self._tests:
+            blocks.append(self._tests_table())
+        blocks.append(self._costs_table())
+        if self.correlations:
+            blocks.append(self._correlations_table())
+        blocks.append(Notes(self._notes()))
+        blocks.append(
+            Signatures(
+                [
+                    *(score.signature for score in self.comparison.scores.values()),
+                    *(
+                        common_part([record.signature for record in self._outcomes.last(score)])
+                        for score in dict.fromkeys(row.score for row in self.comparison.rows)
+                    ),
+                    *self._metric_signatures(),
+                ]
+            )
+        )
+        figures = [
+            Figure(
+                name="curves",
+                draw=lambda: draw_curves(self.comparison, self._outcomes, title=title),
+                alt=f"{self.comparison.metric} against the share of {self._pruned}, one line a "
+                f"score: {', '.join(self._outcomes.scores)}. The tables have the values.",
+            )
+        ]
+        if self.correlations:
+            figures.append(
+                Figure(
+                    name="correlations",
+                    draw=lambda: draw_correlations(self.correlations, *self.among, title=title),
+                    alt="Rank correlations of the scores with the drop by ablation, with "
+                    "intervals, and with each other.",
+                )
+            )
+        return Document(
+            title=title,
+            blocks=blocks,
+            sheet=Table(
+                columns=[Column(name) for name in _SHEET],
+                rows=[[getattr(row, name) for name in _SHEET] for row in self.comparison.rows],
+            ),
+            values=self._values(title),
+            figures=figures,
         )
 
-    def _cell(self, name: str, percent: float) -> Cell:
-        return cell(self.comparison.rows, name, percent)
+    def _metric_signatures(self) -> list[str]:
+        """sacreBLEU's signature, where the metric has one."""
+        signature = self.comparison.metric_signature
+        return [] if signature is None else [f"{self.comparison.metric}|{signature}"]
 
-    def _table(self, when: str) -> list[list[str]]:
-        percents = self._percents
-        if when == "after" and not any(row.after is not None for row in self.comparison.rows):
-            return []
-        rows = [["score", *(f"{percent:g}%" for percent in percents)]]
-        if when == "after":
-            control = _marked(self._cell(CONTROL, 0.0), when)
-        else:
-            control = f"{self.comparison.base:.2f}"
-            if self.comparison.constant:
-                control += f" {CONSTANT_MARK}"
-        rows.append(["not pruned", *[control] * len(percents)])
-        for name in self._names:
-            cells = [self._cell(name, percent) for percent in percents]
-            if any(getattr(each, when) for each in cells):
-                rows.append([name, *(_marked(each, when) for each in cells)])
-        return rows
+    @cached_property
+    def _outcomes(self) -> Outcomes:
+        return Outcomes.of(self.comparison)
 
-    def _costs(self) -> list[list[str]]:
-        rows = [["heads pruned", "parameters", "FLOPs", "speed, x unpruned (quartiles)"]]
-        for percent in self._percents:
-            mine = [
+    @cached_property
+    def _tests(self) -> list[tuple[str, float, CellTest]]:
+        """The tests against random choice, by moment and percentage."""
+        return [
+            (when, percent, test)
+            for when, percent, cells in self._outcomes.cells()
+            if (test := tested(cells)) is not None
+        ]
+
+    def _values_table(self, when: str, words: str) -> Table:
+        percents = self._outcomes.percents
+        rows: list[list[object]] = [["not pruned", *[self._unpruned(when)] * len(percents)]]
+        for name in self._outcomes.scores:
+            cells = [self._outcomes.cell(name, percent, when) for percent in percents]
+            if any(cells):
+                rows.append([name, *map(_marked, cells)])
+        return Table(
+            caption=f"{self.comparison.metric} {words}:",
+            columns=[Column("score"), *(Column(percentage(percent)) for percent in percents)],
+            rows=rows,
+        )
+
+    @property
+    def _pruned(self) -> str:
+        """The heading of the requested percentages."""
+        return f"{self.comparison.quantity} pruned"
+
+    def _unpruned(self, when: str) -> Marked | None:
+        if when == "before":
+            base = Spread(self.comparison.base, None, 1)
+            return Marked(base, bool(self.comparison.constant))
+        return _marked(self._outcomes.cell(CONTROL, 0.0, when))
+
+    def _tests_table(self) -> Table:
+        return Table(
+            caption="Difference to the mean of random plans:",
+            columns=[
+                *(Column("when"), Column(self._pruned, percentage), Column("score")),
+                *(Column("difference", signed), Column("p", Decimals(3))),
+                *(Column("p (Holm)", Decimals(3)), Column("random plans")),
+            ],
+            rows=[
+                [
+                    *(MOMENTS[when].lower(), percent, name),
+                    *(each.difference, each.p_value, each.adjusted, test.random.n),
+                ]
+                for when, percent, test in self._tests
+                for name, each in test.scores.items()
+            ],
+        )
+
+    def _costs_table(self) -> Table:
+        rows = []
+        for percent in self._outcomes.percents:
+            first = next(
                 row
                 for row in self.comparison.rows
                 if row.percent == percent and row.score == "random"
-            ]
-            speed = self.comparison.speedups.get(percent)
-            rows.append(
-                [
-                    f"{percent:g}%",
-                    f"{mine[0].parameters / 1e6:.2f}M",
-                    f"{mine[0].flops / 1e6:.1f}M",
-                    f"{speed[0]:.2f} ({speed[1]:.2f} to {speed[2]:.2f})" if speed else "",
-                ]
             )
-        return rows
+            speed = self.comparison.speedups.get(percent)
+            rows.append([percent, first.parameters, first.flops, speed])
+        return Table(
+            caption="What pruning saves:",
+            columns=[
+                *(Column(self._pruned, percentage), Column("parameters", millions)),
+                Column("FLOPs", lambda value: f"{value / 1e6:.1f}M"),
+                Column(
+                    "speed, x unpruned (quartiles)", "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})".format
+                ),
+            ],
+            rows=rows,
+        )
 
-    def _tests(self) -> list[dict[str, Any]]:
-        """The tests against random choice, a cell each, as JSON values."""
-        return [
-            {
-                "when": when,
-                "percent": percent,
-                "random": asdict(test.random),
-                "level": LEVEL,
-                "smallest_difference": test.smallest,
-                "scores": {
-                    name: {
-                        "difference": each.difference,
-                        "p_value": each.p_value,
-                        "holm": each.adjusted,
-                    }
-                    for name, each in test.scores.items()
-                },
-            }
-            for when, percent, cells in cells_of(self.comparison.rows)
-            if (test := tested(cells, when=when)) is not None
-        ]
-
-    def _test_rows(self) -> list[list[str]]:
-        rows = [["when", "heads pruned", "score", "difference", "p", "p (Holm)", "random plans"]]
-        for cell_test in self._tests():
-            for name, each in cell_test["scores"].items():
-                rows.append(
-                    [
-                        MOMENTS[cell_test["when"]].lower(),
-                        f"{cell_test['percent']:g}%",
-                        name,
-                        f"{each['difference']:+.2f}",
-                        f"{each['p_value']:.3f}",
-                        f"{each['holm']:.3f}",
-                        f"{cell_test['random']['n']}",
-                    ]
-                )
-        return rows
-
-    def _correlation_rows(self) -> list[list[str]]:
-        rows = [["score", "Spearman", "95% interval", "heads"]]
-        for name, each in self.correlations.items():
-            numbers = ["", ""]  # of a score that is the same for all heads
-            if each.value == each.value:
-                numbers = [f"{each.value:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}"]
-            rows.append([name, *numbers, f"{each.heads}"])
-        return rows
+    def _correlations_table(self) -> Table:
+        known = {name: each.value == each.value for name, each in self.correlations.items()}
+        return Table(
+            caption="Rank correlation with the drop that ablation measures:",
+            columns=[
+                *(Column("score"), Column("Spearman", signed)),
+                Column("95% interval", "{0[0]:+.2f} to {0[1]:+.2f}".format),
+                Column(self.comparison.unit_names),
+            ],
+            rows=[
+                # A score that is the same for all heads correlates with nothing.
+                [name, each.value, (each.low, each.high), each.heads]
+                if known[name]
+                else [name, None, None, each.heads]
+                for name, each in self.correlations.items()
+            ],
+        )
 
     def _notes(self) -> list[str]:
-        draws = len({row.seed for row in self.comparison.rows if row.score == "random"})
-        seeds = len({row.seed for row in self.comparison.rows if row.score != "random"}) or draws
-        ablation = self.comparison.scores["ablation"].settings.get("metric")
-        component = self.comparison.component
+        rows = self.comparison.rows
+        draws = len({row.seed for row in rows if row.score == "random"})
+        seeds = len({row.seed for row in rows if row.score != "random"}) or draws
+        units = self.comparison.unit_names
+        notes = []
+        others = "heads" if units == "heads" else "units"
+        components = self.comparison.components
+        pruned = units if components is None else f"{units} of {', '.join(components)}"
+        if self.comparison.measure != "units":
+            notes.append(
+                f"Percentages are of the {self.comparison.quantity} that pruning all {pruned} "
+                f"would save; correlations are over these {units}; all other {others} stay."
+            )
+        elif components is not None:
+            notes.append(
+                f"Percentages are of the {pruned}, and so are correlations; all other {others} "
+                "stay."
+            )
+        if self.comparison.constant or any(row.constant or row.constant_before for row in rows):
+            notes.append(
+                f"{CONSTANT_MARK}: the model of one seed or more gives the same output for every "
+                f"example: its figure does not say how well the {units} were chosen."
+            )
         fair = ""
-        if any(row.after is not None for row in self.comparison.rows):
+        if self._outcomes.is_finetuned:
             fair = "; after fine-tuning, what is fine-tuned for as long as the pruned ones"
-        which = (
-            f"- Percentages are of the heads of {component}, and so are correlations; all other "
-            "heads stay."
-        )
-        constant = self.comparison.constant or any(
-            row.constant or row.constant_before for row in self.comparison.rows
-        )
-        mark = (
-            f"- {CONSTANT_MARK}: the model of one seed or more gives the same output for every "
-            "example: its figure does not say how well the heads were chosen."
-        )
         return [
-            *([] if component is None else [which]),
-            *([mark] if constant else []),
-            f"- Mean ± sample standard deviation over {seeds} seeds"
-            f"{f' ({draws} of random)' if draws != seeds else ''}. A seed draws the random heads "
-            "and the fine-tuning's chances; the heads of the other scores are the same for every "
-            "seed, so right after pruning they have one value.",
-            f"- not pruned: the model as it was given{fair}.",
-            "- Tests against random choice: a score chooses one plan, so its value (the mean where "
+            *notes,
+            f"Mean ± sample standard deviation over {seeds} seeds"
+            f"{f' ({draws} of random)' if draws != seeds else ''}. A seed draws the random {units} "
+            f"and the fine-tuning's chances; the {units} of the other scores are the same for "
+            "every seed, so right after pruning they have one value.",
+            f"not pruned: the model as it was given{fair}.",
+            "Tests against random choice: a score chooses one plan, so its value (the mean where "
             "it was fine-tuned) is tested as one more draw from the distribution of random's "
             f"{draws} values: t with {draws - 1} degrees of freedom, scale sd x sqrt(1 + 1/n), "
             "two-sided. Holm's correction is for the scores of one percentage at one moment. If no "
             f"score differed from random, any would be called different in at most {LEVEL:.0%} of "
             "such cells.",
-            f"- ablation: drop of the {ablation}, measured on other examples than the other scores "
-            "are computed on (part:ablation, part:scoring). Low numbers of entropy and alone are "
-            "the good ones; their signs are turned round in correlations. Intervals by bootstrap "
-            "over heads.",
-            "- FLOPs: of a forward pass over 30 tokens, random heads of the first seed; speed: "
+            *self._ablation_note(),
+            f"FLOPs: of a forward pass over 30 tokens, random {units} of the first seed; speed: "
             "medians of rounds in which the models take turns.",
         ]
 
-    def _row_signatures(self) -> dict[str, list[str]]:
-        """For each score, the signatures of its models."""
-        found: dict[str, list[str]] = {}
-        for row in self.comparison.rows:
-            plan = HeadPlan.from_json(json.dumps(row.plan))
-            line = signature(
-                plan,
-                select="none" if row.score == CONTROL else row.score,
-                seed=row.seed,
-                form="none" if plan.is_full else "remove",
-                finetune="none" if row.after is None else self.comparison.finetune_name,
-                data=self.comparison.data_name,
-            )
-            found.setdefault(row.score, []).append(line)
-        return found
+    def _task_values(self) -> dict[str, Any]:
+        """The task, the model and the names in signatures; None where they are not known."""
+        comparison = self.comparison
+        plan = None if comparison.plan is None else json.loads(comparison.plan.to_json())
+        return {
+            "task": comparison.task,
+            "data_name": comparison.data_name,
+            "finetune_name": comparison.finetune_name,
+            "metric_signature": comparison.metric_signature,
+            "score_signatures": [score.signature for score in comparison.scores.values()],
+            "model": comparison.model,
+            "fingerprint": comparison.fingerprint,
+            "plan": plan,
+            "at_least": comparison.at_least,
+        }
 
-    def _csv(self) -> str:
-        text = io.StringIO()
-        columns = ("score", "percent", "pruned", "seed", "before", "after", "parameters", "flops")
-        writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        for row in self.comparison.rows:
-            writer.writerow(row.as_json())
-        return text.getvalue()
+    def _pruned_values(self) -> dict[str, Any]:
+        """The components and the measure; ``component`` is the only one, or null."""
+        components = self.comparison.components or ()
+        values: dict[str, Any] = {"component": components[0] if len(components) == 1 else None}
+        if len(components) > 1:
+            values["components"] = list(components)
+        if self.comparison.measure != "units":
+            values["measure"] = self.comparison.measure
+        return values
 
-    def _json(self, title: str) -> dict[str, Any]:
+    def _ablation_note(self) -> list[str]:
+        ablation = self.comparison.scores.get("ablation")
+        if ablation is None:
+            return []
+        return [
+            f"ablation: drop of the {ablation.settings.get('metric')}, measured on other examples "
+            "than the other scores are computed on (part:ablation, part:scoring). Low numbers of "
+            "entropy and alone are the good ones; their signs are turned round in correlations. "
+            f"Intervals by bootstrap over {self.comparison.unit_names}."
+        ]
+
+    def _values(self, title: str) -> dict[str, Any]:
         names, values = self.among
         return {
             "title": title,
             "metric": self.comparison.metric,
-            "component": self.comparison.component,
+            **self._task_values(),
+            **self._pruned_values(),
             "base": self.comparison.base,
             "constant": self.comparison.constant,
             "settings": self.comparison.settings,
-            "claims": self.claims,
-            "tests": self._tests(),
+            "claims": self.findings,
+            "tests": [_test_values(when, percent, test) for when, percent, test in self._tests],
             "rows": [row.as_json() for row in self.comparison.rows],
-            "speedups": {f"{p:g}": list(v) for p, v in self.comparison.speedups.items()},
+            "speedups": {percent_text(p): list(v) for p, v in self.comparison.speedups.items()},
             "correlations": {
                 name: {
                     "spearman": _number(each.value),
@@ -293,12 +342,24 @@ class Report:
         }
 
 
-def _marked(values: Cell, when: str) -> str:
-    """The cell of the table of the figures ``before`` or ``after``."""
-    text = str(getattr(values, when))
-    return f"{text} {CONSTANT_MARK}" if when in values.constant else text
+def _marked(cell: Cell | None) -> Marked | None:
+    return None if cell is None else Marked(cell.value, cell.constant > 0)
+
+
+def _test_values(when: str, percent: float, test: CellTest) -> dict[str, Any]:
+    return {
+        "when": when,
+        "percent": percent,
+        "random": asdict(test.random),
+        "level": LEVEL,
+        "smallest_difference": test.smallest,
+        "scores": {
+            name: {"difference": each.difference, "p_value": each.p_value, "holm": each.adjusted}
+            for name, each in test.scores.items()
+        },
+    }
 
 
 def _number(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Replace NaN, which JSON does not have."""
     return None if value != value else value

@@ -1,12 +1,14 @@
-"""What was measured of one plan."""
+"""The figures of one plan and one seed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import json
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
-from headprune.stats import Spread, spread
+from headprune.plan import PruningPlan
+from headprune.results.environment import Environment
 
 CONTROL = "control"
 """The score of rows in which nothing is pruned, and the model only fine-tuned."""
@@ -17,11 +19,11 @@ class Row:
     """One plan and one seed.
 
     Attributes:
-        score: what ranked the heads, or ``control``.
-        percent: share of heads that was to be pruned.
-        pruned: share of heads that is pruned.
+        score: the score that ranked the units, or ``control``.
+        percent: the requested percentage.
+        pruned: the percentage of units that are pruned.
         seed: of the fine-tuning, and of the draw where the score is ``random``.
-        plan: the heads kept, as JSON.
+        plan: the units kept, as JSON.
         before: the metric right after pruning.
         after: the metric after fine-tuning; None without one.
         parameters, flops: of the pruned model.
@@ -29,6 +31,10 @@ class Row:
         constant: whether the model of the last figure (``after``, or ``before`` without a
             fine-tuning) gives the same output for every example; None where it is not known.
         constant_before: the same of ``before``.
+        environment_before, environment_after: where the two were measured; None where it is not
+            known, or there was no fine-tuning.
+        fingerprint_before, fingerprint_after: the fingerprints of the weights that were measured;
+            None likewise.
     """
 
     score: str
@@ -43,42 +49,21 @@ class Row:
     resumed: bool | None = None
     constant: bool | None = None
     constant_before: bool | None = None
+    environment_before: Environment | None = None
+    environment_after: Environment | None = None
+    fingerprint_before: str | None = None
+    fingerprint_after: str | None = None
+
+    @cached_property
+    def head_plan(self) -> PruningPlan:
+        """The plan, read."""
+        return PruningPlan.from_json(json.dumps(self.plan), source=f"plan of {self.score}")
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A score at a percentage, over seeds.
-
-    Attributes:
-        before, after: the metric right after pruning, and after fine-tuning.
-        constant: which of ``before`` and ``after`` are of a model, in one seed or more, that gives
-            the same output for every example.
-    """
-
-    before: Spread
-    after: Spread | None
-    constant: frozenset[str] = frozenset()
-
-
-def cell(rows: Sequence[Row], score: str, percent: float) -> Cell:
-    """Mean and standard deviation over seeds.
-
-    A plan that is the same for all seeds has one value before fine-tuning, and no spread there.
-    """
-    mine = [row for row in rows if row.score == score and row.percent == percent]
-    plans = {str(row.plan) for row in mine}
-    before = [row.before for row in mine]
-    after = [row.after for row in mine if row.after is not None]
-    constant = {
-        *("before" for row in mine if row.constant_before),
-        *("after" for row in mine if row.after is not None and row.constant),
-    }
-    return Cell(
-        before=spread(before if len(plans) > 1 else before[:1]),
-        after=spread(after) if after else None,
-        constant=frozenset(constant),
-    )
+        """The figures as JSON values; all else is in the records alone."""
+        values = {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if not item.name.startswith(("environment", "fingerprint"))
+        }
+        return {**values, "plan": json.loads(self.head_plan.to_json(with_origin=False))}

@@ -1,73 +1,101 @@
 """The comparison: scores, percentages and seeds, each measured before and after fine-tuning.
 
-Every number is written as soon as it is there, so that a comparison that was killed goes on where
-it was. Plans that are the same, by whatever score, are measured once.
+Every number is written as soon as it is measured, so that an interrupted comparison can resume.
+Equal plans of different scores are measured once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headprune.budget import Budget, percent_text
 from headprune.compare.claimed_folder import claim
+from headprune.compare.competition import Competition, component_settings
+from headprune.compare.interruptions import is_resumed
+from headprune.compare.measured import Measured, timed
+from headprune.compare.records import save_records
 from headprune.compare.rows import CONTROL, Row
-from headprune.compare.subject import Measurement, Subject, is_resumed
 from headprune.compare.turns import speedup
+from headprune.components import HEADS, NEURONS, unit_names
+from headprune.cost import forward_flops
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
-from headprune.folders import scratch_folder
 from headprune.json_files import json_object, known_values
-from headprune.plan import HeadPlan
+from headprune.methods.method import Method, Request
+from headprune.methods.registry import method_named
+from headprune.plan import PruningPlan
+from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
-from headprune.scores.names import ABLATIONS, ROLES, WITHOUT_DATA, keep_of, require_known
-from headprune.scores.roles import roles_of
-from headprune.select.random import at_random
-from headprune.select.score import by_score
+from headprune.scores.names import ABLATIONS, needs_data
+from headprune.task_model import TaskModel
 
 Say = Callable[[str, int, int], None]
-"""Takes what is being done, how many steps are done and how many there are."""
+"""A callback for the current step, the number of complete steps and the number of all steps."""
 
 ROUNDS = 7
-"""How often each model's time is taken."""
+"""The number of times that each model is timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """All that was measured.
+    """The measurements of a comparison.
 
     Attributes:
+        task, metric, data_name, finetune_name: see ``TaskModel``.
+        model, plan, environment: the name of the model as it was given, the units that it kept,
+            and where it was measured; None where it is not known.
         base: the metric of the model as it was given.
-        component: the one that was pruned; None for all.
+        components: those that were pruned; None for all attention.
+        measure: the quantity that percentages are shares of; see ``Budget``.
         scores: by name.
         rows: see ``Row``.
         speedups: for each percentage, the median of the unpruned model's time over that of the
             model with random heads, and the quartiles; empty where time was not taken.
-        settings: of the subject.
+        settings: see ``TaskModel``.
         constant: whether the model as it was given gives the same output for every example; None
             where it is not known.
+        metric_signature, fingerprint: of the model as it was given; see ``Measurement``.
+        at_least: units that every layer keeps; None where it is not known.
     """
 
     metric: str
     data_name: str
     finetune_name: str
-    component: str | None
+    components: tuple[str, ...] | None
     base: float
     scores: dict[str, HeadScores]
     rows: tuple[Row, ...]
     speedups: dict[float, tuple[float, float, float]]
     settings: dict[str, Any]
     constant: bool | None = None
+    task: str = ""
+    model: str | None = None
+    plan: PruningPlan | None = None
+    environment: Environment | None = None
+    metric_signature: str | None = None
+    fingerprint: str | None = None
+    measure: str = "units"
+    at_least: int | None = None
+
+    @property
+    def unit_names(self) -> str:
+        """The plural of the name of the units that compete: ``heads``, ``neurons``, ..."""
+        return unit_names(self.components or HEADS)
+
+    @property
+    def quantity(self) -> str:
+        """The quantity that percentages are shares of, in words."""
+        return {"units": self.unit_names, "flops": "FLOPs"}.get(self.measure, self.measure)
 
 
 def compare(
-    subject: Subject,
+    model: TaskModel,
     *,
     scores: Sequence[str],
     percents: Sequence[float],
@@ -76,70 +104,76 @@ def compare(
     random_seeds: Sequence[int] | None = None,
     tuned: Sequence[str] | None = None,
     at_least: int = 1,
-    component: str | None = None,
+    components: Sequence[str] | None = None,
+    measure: str = "units",
     rounds: int = ROUNDS,
     say: Say = lambda *_: None,
 ) -> Comparison:
     """Compare scores on one model.
 
     Args:
-        subject: the model, unpruned or not.
-        scores: names; ``random`` is always there too, as is ``ablation``, by which the others are
-            judged.
-        percents: shares of all heads to prune.
-        seeds: of fine-tunings and random draws.
-        folder: for the numbers.
-        random_seeds: of random draws, if others than ``seeds``; the more there are, the smaller
-            the differences to random choice that can be found.
+        model: the model, unpruned or not, with its data.
+        scores: names of scores and of other methods. ``random`` is always compared, and so is
+            ``ablation``, by which the others are judged; but ablation of single neurons takes so
+            long that it is computed where it is named only.
+        percents: shares to prune of all units of ``components``.
+        seeds: the seeds of fine-tunings and random plans.
+        folder: the folder for the measured numbers.
+        random_seeds: the seeds of random plans, if they differ from ``seeds``. More random plans
+            make smaller differences to random choice significant.
         tuned: fine-tune the models of these scores (and of ``random``) only; default: of all.
-        at_least: heads that every layer keeps, by any score.
-        component: prune this component alone; the percentages are of its heads then. Scores that
-            other components do not have can be compared only so.
-        rounds: how often times are taken; 0 for not at all.
-        say: told of each step.
+        at_least: units that every layer keeps, by any score.
+        components: prune units of these components only; percentages then refer to their units.
+            They are required for scores that other components do not have. Default: all attention.
+        measure: the quantity that percentages are shares of; see ``Budget``.
+        rounds: the number of times that each model is timed; 0 disables timing.
+        say: function that is called with a message on each step.
 
     Raises:
-        UsageError: no such score, a percentage that cannot be had, or a folder of another
+        UsageError: no such score, a percentage that cannot be reached, or a folder of another
             comparison.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
-    require_known(scores)
+    methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
     for name in tuned or ():
         if name not in (*scores, "random"):
             raise UsageError(f"{name} is to be fine-tuned, but is not among the scores compared")
     tuned = [*(scores if tuned is None else tuned), CONTROL, "random"]
-    names = list(dict.fromkeys([*scores, "ablation", "random"]))
-    full = subject.plan
-    if component is not None and component not in full.heads:
-        raise UsageError(f"{subject.name} has no {component}; it has {', '.join(full.heads)}")
-    _require_possible(full, scores, percents, component=component, at_least=at_least)
-    of_one = {} if component is None else {"component": component}
-    claim(folder, {**subject.settings, "at_least": at_least, **of_one})
-    store = _Store(folder, subject)
+    needed = [score for method in methods.values() for score in method.needs_scores]
+    competition = Competition.of(model.model, components, measure=measure, at_least=at_least)
+    full = competition.full
+    judges = [] if set(competition.components) & {*NEURONS} else ["ablation"]
+    names = list(dict.fromkeys([*needed, *judges, "random"]))
+    competition.require_possible(needed, percents)
+    claim(folder, {**model.settings, "at_least": at_least, **component_settings(components)})
+    store = _Store(folder, model, competition)
     base = store.before(full)  # first, as it shows whether there are data to measure on
-    found = store.scores(names)
-    plans: list[tuple[str, float, int, HeadPlan]] = []
-    choose = partial(_plan, full=full, at_least=at_least, component=component)
-    if subject.can_finetune:
+    scores_by_name = store.scores(names)
+    plans: list[tuple[str, float, int, PruningPlan]] = []
+
+    def choose(name: str, percent: float, seed: int) -> PruningPlan:
+        budget = Budget(percent, measure)
+        return store.chosen(methods[name], scores_by_name, budget=budget, seed=seed)
+
+    if model.can_finetune:
         plans += [(CONTROL, 0.0, seed, full) for seed in seeds]
-    compared = [name for name in names if name in (*scores, "random")]
     for percent in percents:
-        for name in compared:
+        for name in methods:
             drawn = random_seeds if name == "random" and random_seeds is not None else seeds
             for seed in drawn:
-                plans.append((name, percent, seed, choose(found[name], percent, seed)))
+                plans.append((name, percent, seed, choose(name, percent, seed)))
     rows = []
+    sizes = model.model.sizes
     for number, (name, percent, seed, plan) in enumerate(plans):
         say(f"{name} {percent:g}% seed {seed}", number, len(plans))
-        cost = subject.cost(plan)
-        tuned_here = subject.can_finetune and name in tuned
+        tuned_here = model.can_finetune and name in tuned
         before = store.before(plan)
         after = store.after(plan, seed) if tuned_here else None
         rows.append(
             Row(
                 score=name,
                 percent=percent,
-                pruned=plan.percent_pruned,
+                pruned=competition.percent_pruned(plan),
                 seed=seed,
                 plan=json.loads(plan.to_json()),
                 before=before.value,
@@ -147,156 +181,142 @@ def compare(
                 resumed=None if after is None else after.resumed,
                 constant=(after or before).constant,
                 constant_before=before.constant,
-                parameters=cost.parameters,
-                flops=cost.flops,
+                parameters=model.model.parameters_with(plan),
+                flops=forward_flops(plan, sizes),
+                environment_before=before.environment,
+                environment_after=None if after is None else after.environment,
+                fingerprint_before=before.fingerprint,
+                fingerprint_after=None if after is None else after.fingerprint,
             )
         )
     say("time", len(plans), len(plans))
     speedups = {}
     if rounds:
-        timed = [choose(found["random"], percent, seeds[0]) for percent in percents]
-        speedups = dict(zip(percents, store.speedups([full, *timed], rounds), strict=True))
-    return Comparison(
-        metric=subject.metric,
-        data_name=subject.data_name,
-        finetune_name=subject.finetune_name,
-        component=component,
+        pruned = [choose("random", percent, seeds[0]) for percent in percents]
+        speedups = dict(zip(percents, store.speedups([full, *pruned], rounds), strict=True))
+    comparison = Comparison(
+        task=model.task,
+        model=str(model.model.path),
+        plan=full,
+        metric=model.metric,
+        data_name=model.data_name,
+        finetune_name=model.finetune_name,
+        components=None if components is None else competition.components,
         base=base.value,
-        scores=found,
+        scores=scores_by_name,
         rows=tuple(rows),
         speedups=speedups,
-        settings=dict(subject.settings),
+        settings=dict(model.settings),
         constant=base.constant,
+        environment=base.environment,
+        metric_signature=base.signature,
+        fingerprint=base.fingerprint,
+        measure=measure,
+        at_least=at_least,
     )
-
-
-def _require_possible(
-    full: HeadPlan,
-    scores: Sequence[str],
-    percents: Sequence[float],
-    *,
-    component: str | None,
-    at_least: int,
-) -> None:
-    """Raise a UsageError for what would be found out after hours."""
-    pruned = [component] if component else list(full.heads)
-    for name in scores:
-        lacking = [c for c in pruned if name in ROLES and name not in roles_of(c)]
-        if lacking:
-            raise UsageError(
-                f"{name} is no score of {', '.join(lacking)}; compare it with --component"
-            )
-    part = HeadPlan(
-        kept={c: full.kept[c] for c in pruned}, heads={c: full.heads[c] for c in pruned}
-    )
-    for percent in percents:
-        at_random(part.heads, seed=1, percent=percent, at_least=at_least, within=part)
-
-
-def _plan(
-    scores: HeadScores,
-    percent: float,
-    seed: int,
-    *,
-    full: HeadPlan,
-    at_least: int,
-    component: str | None,
-) -> HeadPlan:
-    if component is not None:
-        part = scores.of_component(component)
-        chosen = _plan(part, percent, seed, full=full, at_least=at_least, component=None)
-        return HeadPlan(kept={**full.kept, component: chosen.kept[component]}, heads=full.heads)
-    if scores.name == "random":
-        return at_random(
-            scores.heads, seed=seed, percent=percent, at_least=at_least, within=scores.scored
-        )
-    return by_score(scores, percent=percent, keep=keep_of(scores.name), at_least=at_least)
+    save_records(comparison, folder / "records")
+    return comparison
 
 
 class _Store:
-    """The numbers in a comparison's folder; those that are not there are measured."""
+    """The numbers in a comparison's folder; missing ones are measured."""
 
-    def __init__(self, folder: Path, subject: Subject) -> None:
+    def __init__(self, folder: Path, model: TaskModel, competition: Competition) -> None:
         self.folder = folder
-        self.subject = subject
+        self.model = model
+        self.competition = competition
 
     def scores(self, names: Sequence[str]) -> dict[str, HeadScores]:
-        """Scores by name; those that need no data are made anew, as they cost nothing."""
+        """Scores by name; those that need no data are computed again, as that is fast."""
         paths = {name: self.folder / "scores" / f"{name}.json" for name in names}
-        missing = [n for n, path in paths.items() if n in WITHOUT_DATA or not path.exists()]
+        missing = [n for n, path in paths.items() if not needs_data(n) or not path.exists()]
         # Together what takes one pass over the data, by itself what takes long.
         quick = [name for name in missing if name not in ABLATIONS]
         for group in (quick, *([name] for name in missing if name in ABLATIONS)):
-            for name, made in self.subject.scores(group, seed=1).items():
-                made.save(paths[name])
+            components = self.competition.scored_components
+            computed = self.model.scores(group, seed=1, components=components)
+            for name, scores in computed.items():
+                scores.save(paths[name])
         return {name: HeadScores.load(path) for name, path in paths.items()}
 
-    def before(self, plan: HeadPlan) -> _Number:
+    def chosen(
+        self,
+        method: Method,
+        scores: Mapping[str, HeadScores],
+        *,
+        budget: Budget,
+        seed: int,
+    ) -> PruningPlan:
+        """The plan of a method; a plan that is slow to compute is stored in the folder."""
+        full, competition = self.competition.full, self.competition
+        request = Request(
+            plan=competition.pool,
+            budget=budget,
+            seed=seed,
+            at_least=competition.at_least,
+            scores={
+                name: scores[name].of_components(competition.components)
+                for name in method.needs_scores
+            },
+            cost=competition.cost,
+            model=self.model,
+            folder=self.folder / "methods",
+        )
+        if method.needs_model and not method.needs_scores:
+            measure = "" if budget.of == "units" else f"-{budget.of}"
+            draw = f"-seed{seed}" if method.draws else ""
+            label = f"{method.name}-{percent_text(budget.percent)}{measure}{draw}"
+            path = self.folder / "plans" / f"{label}.json"
+            if not path.exists():
+                method.run(request).plan.save(path)
+            plan = PruningPlan.load(path)
+        else:
+            plan = method.run(request).plan
+        # The other components stay as they are.
+        return full.replaced_by(plan).without_units_of_dropped_layers()
+
+    def before(self, plan: PruningPlan) -> Measured:
         """The metric right after pruning."""
 
-        def measure() -> _Number:
-            if plan == self.subject.plan:
-                return _Number.of(self.subject.measure())
-            with scratch_folder(self.folder) as work:
-                return _Number.of(self.subject.pruned(plan, work).measure())
+        def measure() -> Measured:
+            return Measured.of(self.model.measure(plan))
 
-        return self._number(self.folder / "before" / f"{_name(plan)}.json", measure)
+        return self._measured(self.folder / "before" / f"{_name(plan)}.json", measure)
 
-    def after(self, plan: HeadPlan, seed: int) -> _Number:
+    def after(self, plan: PruningPlan, seed: int) -> Measured:
         """The metric after fine-tuning."""
         folder = self.folder / "after" / f"{_name(plan)}-seed{seed}"
 
-        def measure() -> _Number:
+        def measure() -> Measured:
             resumed = is_resumed(folder)
-            tuned = self.subject.finetuned(plan, seed=seed, folder=folder)
-            return _Number.of(tuned.measure(), resumed=resumed)
+            tuned = self.model.finetuned(plan, seed=seed, folder=folder)
+            return Measured.of(tuned.measure(), resumed=resumed)
 
-        number = self._number(folder.with_suffix(".json"), measure)
+        number = self._measured(folder.with_suffix(".json"), measure)
         shutil.rmtree(folder, ignore_errors=True)  # after the number is safe
         return number
 
-    def speedups(self, plans: Sequence[HeadPlan], rounds: int) -> list[tuple[float, float, float]]:
-        """How many times faster than the first plan the others are: median and quartiles."""
+    def speedups(
+        self, plans: Sequence[PruningPlan], rounds: int
+    ) -> list[tuple[float, float, float]]:
+        """The speed-up of each further plan over the first one: median and quartiles."""
         path = self.folder / "seconds.json"
         wanted = [_name(plan) for plan in plans]
         seconds = _seconds(path, plans=wanted, rounds=rounds) if path.exists() else None
         if seconds is None:
-            seconds = self.subject.seconds(plans, rounds=rounds)
+            seconds = self.model.seconds(plans, rounds=rounds)
             content = {"plans": wanted, "seconds": seconds}
             write_text_atomically(path, json.dumps(content) + "\n")
         first, *others = seconds
-        return [speedup(first, mine) for mine in others]
+        return [speedup(first, other) for other in others]
 
-    def _number(self, path: Path, measure: Callable[[], _Number]) -> _Number:
+    def _measured(self, path: Path, measure: Callable[[], Measured]) -> Measured:
         if not path.exists():
-            number = measure()
-            if not math.isfinite(number.value):
-                raise DataError(f"{path}: {self.subject.metric} is {number.value}, not finite")
-            content = {name: it for name, it in asdict(number).items() if it is not None}
+            measured = timed(measure, metric=self.model.metric, where=path)
+            content = {name: value for name, value in asdict(measured).items() if value is not None}
             write_text_atomically(path, json.dumps(content) + "\n")
         values = json_object(path)
-        return _Number(**known_values(_Number, values, source=str(path)))
-
-
-@dataclass(frozen=True)
-class _Number:
-    """A file with one measured value.
-
-    Attributes:
-        value: of the metric.
-        resumed: whether the fine-tuning before it was interrupted and resumed; None where there
-            was none, or it is not known.
-        constant: of ``Measurement``.
-    """
-
-    value: float
-    resumed: bool | None = None
-    constant: bool | None = None
-
-    @classmethod
-    def of(cls, measured: Measurement, *, resumed: bool | None = None) -> _Number:
-        """The content of the file for a measurement."""
-        return cls(measured.value, resumed, measured.constant)
+        return Measured(**known_values(Measured, values, source=str(path)))
 
 
 @dataclass(frozen=True)
@@ -308,7 +328,7 @@ class _Times:
 
 
 def _seconds(path: Path, *, plans: list[str], rounds: int) -> list[list[float]] | None:
-    """The times in a file; None if they are of other plans or of another number of rounds."""
+    """Read the times in a file; None if plans or number of rounds differ."""
     values = json_object(path)
     times = _Times(**known_values(_Times, values, source=str(path)))
     if times.plans != plans or [len(each) for each in times.seconds] != [rounds] * len(plans):
@@ -318,5 +338,5 @@ def _seconds(path: Path, *, plans: list[str], rounds: int) -> list[list[float]] 
     return times.seconds
 
 
-def _name(plan: HeadPlan) -> str:
-    return hashlib.sha256(plan.to_json().encode()).hexdigest()[:16]
+def _name(plan: PruningPlan) -> str:
+    return hashlib.sha256(plan.to_json(with_origin=False).encode()).hexdigest()[:16]

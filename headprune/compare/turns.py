@@ -1,4 +1,4 @@
-"""Taking times so that what else the machine does meets all that are compared alike."""
+"""Interleave timed jobs so that background load affects all equally."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def taking_turns(
 ) -> list[list[float]]:
     """Seconds of each job in each round, in which every job runs once.
 
-    Each round begins with the next job, as the memory that one leaves behind is what the next
-    one finds.
+    Each round begins with another job, because a job runs on the memory and caches that the one
+    before it left.
 
     Args:
-        jobs: what is timed.
-        rounds: how often.
+        jobs: the functions to time.
+        rounds: the number of rounds.
         warm_up: run all once before, untimed.
         watch: wraps the rounds; for a progress bar.
     """
@@ -40,13 +40,13 @@ def taking_turns(
     return seconds
 
 
-def speedup(alternative: Sequence[float], mine: Sequence[float]) -> tuple[float, float, float]:
-    """How many times as fast as the alternative in the same round: median, lower, upper quartile.
+def speedup(alternative: Sequence[float], own: Sequence[float]) -> tuple[float, float, float]:
+    """The speed relative to the alternative's in the same round: median and quartiles.
 
     Args:
-        alternative, mine: seconds of the same rounds.
+        alternative, own: seconds of the same rounds.
     """
-    ratios = [base / own for base, own in zip(alternative, mine, strict=True)]
+    ratios = [other / seconds for other, seconds in zip(alternative, own, strict=True)]
     if len(ratios) == 1:
         return ratios[0], ratios[0], ratios[0]
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")

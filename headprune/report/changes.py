@@ -1,23 +1,30 @@
-"""What fine-tuning changes in each head: tables, and the paper's claim that it is even."""
+"""Changes of heads in fine-tuning: tables, and a check of the paper's claim of even changes."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
-from headprune.report.markdown import markdown_rows
+from headprune.errors import DataError
+from headprune.json_files import json_object
+from headprune.report.document import Column, Document, Figure, Notes, Table
+from headprune.report.heat_map import draw
 from headprune.report.paper import SOURCE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+FORMAT = "headprune.changes"
 
 Values = Sequence[Sequence[float | None]]
 """For each layer, a value for each head; None for a head that is pruned."""
 
 CLAIM = 0.10
-"""What the paper says of BERT: the mean changes of any two layers differ by less than this."""
+"""The paper's claim on BERT: the mean changes of any two layers differ by less than this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +32,7 @@ class Changes:
     """One fine-tuned model.
 
     Attributes:
-        label: what tables and figures call it.
+        label: its name in tables and figures.
         components: for each component, each head's change.
     """
 
@@ -35,7 +42,7 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class Evenness:
-    """How far apart the layers of one component are.
+    """The largest difference between the layers of one component.
 
     Attributes:
         lowest, highest: the layers with the smallest and the largest mean.
@@ -50,19 +57,36 @@ class Evenness:
 
     @property
     def holds(self) -> bool:
-        """Whether any two layers differ by less than the paper says."""
+        """True if any two layers differ by less than the paper claims."""
         return self.difference < CLAIM
 
 
+def read_changes(path: Path) -> list[Changes]:
+    """Read the file `changes.json` of `headprune changes`.
+
+    Raises:
+        DataError: the file cannot be read or has another content.
+    """
+    content = json_object(path)
+    if content.get("format") != FORMAT:
+        raise DataError(f'{path}: not changes of heads (no "format": "{FORMAT}")')
+    try:
+        return [
+            Changes(label=model["label"], components=model["heads"]) for model in content["models"]
+        ]
+    except (KeyError, TypeError):
+        raise DataError(f"{path}: not changes of heads: models without label or heads") from None
+
+
 def layer_means(values: Values) -> list[float | None]:
-    """Each layer's mean over the heads that are left; None where none is."""
-    left = [[value for value in layer if value is not None] for layer in values]
-    return [fmean(layer) if layer else None for layer in left]
+    """Each layer's mean over its remaining heads; None for a layer without heads."""
+    remaining = [[value for value in layer if value is not None] for layer in values]
+    return [fmean(layer) if layer else None for layer in remaining]
 
 
 def evenness(changes: Sequence[Changes]) -> list[Evenness]:
-    """For each model and component with two layers or more that have heads, how they differ."""
-    found = []
+    """The differences of each model and component that has heads in two layers or more."""
+    differences = []
     for model in changes:
         for component, values in model.components.items():
             means = {
@@ -72,7 +96,7 @@ def evenness(changes: Sequence[Changes]) -> list[Evenness]:
                 continue
             lowest, highest = min(means, key=lambda k: means[k]), max(means, key=lambda k: means[k])
             above = means[highest] - means[lowest]
-            found.append(
+            differences.append(
                 Evenness(
                     label=model.label,
                     component=component,
@@ -84,74 +108,94 @@ def evenness(changes: Sequence[Changes]) -> list[Evenness]:
                     else (math.inf if above else 0.0),
                 )
             )
-    return found
+    return differences
 
 
-def to_markdown(changes: Sequence[Changes], *, title: str) -> str:
-    """Each layer's mean change, and how far apart the layers are."""
+def document(changes: Sequence[Changes], *, title: str) -> Document:
+    """Each layer's mean change, and the largest differences between layers."""
     columns = [
         (f"{model.label} {component}", layer_means(values))
         for model in changes
         for component, values in model.components.items()
     ]
-    layers = max(len(means) for _, means in columns)
-    by_layer = [["layer", *(name for name, _ in columns)]]
-    for layer in range(layers):
-        means = [means[layer] if layer < len(means) else None for _, means in columns]
-        by_layer.append(
-            [str(layer), *("" if mean is None else f"{mean:.3e}" for mean in means)],
-        )
-    claim = [["model", "component", "lowest", "highest", "difference", f"below {CLAIM:.0%}"]]
-    for row in evenness(changes):
-        claim.append(
-            [
-                row.label,
-                row.component,
-                f"layer {row.lowest}",
-                f"layer {row.highest}",
-                "infinite" if math.isinf(row.difference) else f"{row.difference:.1%}",
-                "yes" if row.holds else "no",
-            ]
-        )
-    return "\n".join(
+    by_layer = Table(
+        caption="Mean change of a layer's heads; empty where no head is left:",
+        columns=[Column("layer"), *(Column(name, "{:.3e}".format) for name, _ in columns)],
+        rows=[
+            [layer, *(means[layer] if layer < len(means) else None for _, means in columns)]
+            for layer in range(max(len(means) for _, means in columns))
+        ],
+    )
+    claim = Table(
+        caption="Largest difference between two layers' means:",
+        columns=[
+            *(Column("model"), Column("component")),
+            *(Column("lowest", "layer {}".format), Column("highest", "layer {}".format)),
+            Column("difference", _share),
+            Column(f"below {CLAIM:.0%}", lambda holds: "yes" if holds else "no"),
+        ],
+        rows=[
+            [row.label, row.component, row.lowest, row.highest, row.difference, row.holds]
+            for row in evenness(changes)
+        ],
+    )
+    notes = Notes(
         [
-            f"# {title}",
-            "",
-            "Mean change of a layer's heads; empty where no head is left:",
-            "",
-            *markdown_rows(by_layer),
-            "",
-            "Largest difference between two layers' means:",
-            "",
-            *markdown_rows(claim),
-            "",
-            "- The change of a head: the mean of |after - before| over its weights in W_q, in W_k "
+            "The change of a head: the mean of |after - before| over its weights in W_q, in W_k "
             "and in W_v, and of these three the mean. Pruned heads have none.",
-            "- difference: by how much the highest mean is above the lowest, as a share of the "
+            "difference: by how much the highest mean is above the lowest, as a share of the "
             f"lowest. {SOURCE}: of any two layers below {CLAIM:.0%}, in every configuration of "
             "their tables 5 and 6.",
-            "",
         ]
+    )
+    return Document(
+        title=title,
+        blocks=[by_layer, claim, notes],
+        sheet=_sheet(changes),
+        values=_values(changes),
+        figures=[
+            Figure(
+                name="changes",
+                draw=lambda: _heat_maps(changes, title),
+                alt="Heat maps of each head's mean change, layers by heads, one map a model: "
+                f"{', '.join(model.label for model in changes)}. Pruned heads are grey.",
+            )
+        ],
     )
 
 
-def to_csv(changes: Sequence[Changes]) -> str:
-    """One line for each head; the change is empty where the head is pruned."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["model", "component", "layer", "head", "change"])
-    for model in changes:
-        for component, values in model.components.items():
-            for layer, heads in enumerate(values):
-                for head, value in enumerate(heads):
-                    writer.writerow([model.label, component, layer, head, value])
-    return out.getvalue()
+def _heat_maps(changes: Sequence[Changes], title: str) -> Drawing:
+    """A map for each model and component."""
+    several = len(changes[0].components) > 1
+    panels = [
+        (f"{model.label} {component}" if several else model.label, values)
+        for model in changes
+        for component, values in model.components.items()
+    ]
+    return draw(panels, title=title, label="mean |after - before| of W_q, W_k, W_v")
 
 
-def to_json(changes: Sequence[Changes]) -> str:
-    """All of it, for programs; a difference without an end is null."""
-    content = {
-        "format": "headprune.changes",
+def _share(value: float) -> str:
+    return "infinite" if math.isinf(value) else f"{value:.1%}"
+
+
+def _sheet(changes: Sequence[Changes]) -> Table:
+    names = ("model", "component", "layer", "head", "change")
+    return Table(
+        columns=[Column(name) for name in names],
+        rows=[
+            (model.label, component, layer, head, value)
+            for model in changes
+            for component, values in model.components.items()
+            for layer, heads in enumerate(values)
+            for head, value in enumerate(heads)
+        ],
+    )
+
+
+def _values(changes: Sequence[Changes]) -> Mapping[str, Any]:
+    return {
+        "format": FORMAT,
         "version": 1,
         "models": [
             {
@@ -174,4 +218,3 @@ def to_json(changes: Sequence[Changes]) -> str:
             ],
         },
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -1,15 +1,17 @@
-"""The look that all figures share, and how they are written."""
+"""Common style of all figures, and functions to write them."""
 
 from __future__ import annotations
 
+import io
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headprune.errors import needing
 from headprune.files import atomic_path
-from headprune.stats import Spread
+from headprune.results.stats import Spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +22,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, DARK, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"),
     *("#333333", "#888888"),
 )
+MARKERS = "osD^vPX<>*hp"
+
 _STYLE: dict[Any, Any] = {
     "font.size": 12,
     "axes.spines.top": False,
@@ -32,13 +36,43 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def save_drawing(draw: Callable[[], Figure], *, png: Path, svg: Path) -> None:
+_TEXT_AS_TEXT: dict[Any, Any] = {"svg.fonttype": "none"}
+
+
+def save_drawing(draw: Callable[[], Figure], *, png: Path | None, svg: Path) -> None:
     """Call `draw` with the common style and write the figure as PNG (150 dots an inch) and SVG.
+
+    Without ``png``, as SVG alone.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    # fairseq lets every library say all that it has to say for debugging.
+    with _drawn(draw) as figure:
+        for path, options in ((png, {"dpi": 150}), (svg, {"metadata": {"Date": None}})):
+            if path is None:
+                continue
+            with atomic_path(path) as temporary:
+                figure.savefig(temporary, format=path.suffix[1:], bbox_inches="tight", **options)
+
+
+def svg_with_text(draw: Callable[[], Figure]) -> str:
+    """Call `draw` with the common style; returns an SVG file whose letters are text, not outlines.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    with _drawn(draw, _TEXT_AS_TEXT) as figure:
+        file = io.StringIO()
+        figure.savefig(
+            file, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None}
+        )
+    return file.getvalue()
+
+
+@contextmanager
+def _drawn(draw: Callable[[], Figure], style: Mapping[Any, Any] | None = None) -> Iterator[Figure]:
+    """The figure in the common style, in which it is also to be written."""
+    # fairseq sets the log level of every library to DEBUG.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
     with needing("drawing figures needs matplotlib", install="pip install matplotlib"):
         import matplotlib
@@ -46,18 +80,16 @@ def save_drawing(draw: Callable[[], Figure], *, png: Path, svg: Path) -> None:
         matplotlib.use("Agg")
         from matplotlib import pyplot
 
-    with pyplot.style.context("default"), matplotlib.rc_context(_STYLE):
+    with pyplot.style.context("default"), matplotlib.rc_context({**_STYLE, **(style or {})}):
         figure = draw()
-        for path, options in ((png, {"dpi": 150}), (svg, {"metadata": {"Date": None}})):
-            with atomic_path(path) as temporary:
-                figure.savefig(temporary, format=path.suffix[1:], bbox_inches="tight", **options)
+        yield figure
         pyplot.close(figure)
 
 
 def draw_level(
     axes: Axes, value: Spread, *, label: str, linestyle: str = "-", upright: bool = False
 ) -> None:
-    """What the others are compared with: a line, and a band for its spread where it has one."""
+    """Draw a reference level: a line at the mean, and a band for the standard deviation."""
     line = axes.axvline if upright else axes.axhline
     line(value.mean, color=DARK, linestyle=linestyle, label=label)
     if value.sd is not None:

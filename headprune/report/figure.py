@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headprune.report.drawing import BLUE, GREEN, ORANGE, draw_level, over_seeds, save_drawing
-from headprune.report.table import Row, Table
+from headprune.report.drawing import BLUE, GREEN, ORANGE, draw_level, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from headprune.report.translation import Line, TranslationStudy
 
 TUNED, UNTUNED, PAPER = BLUE, ORANGE, GREEN
 _PAPER_LABEL = (
@@ -18,23 +19,18 @@ _PAPER_LABEL = (
 )
 
 
-def save_figures(table: Table, *, png: Path, svg: Path) -> None:
-    """Draw the table and write it as PNG (150 dots an inch) and SVG."""
-    save_drawing(lambda: draw(table), png=png, svg=svg)
-
-
-def draw(table: Table) -> Figure:
-    """BLEU against percent; where several rows share a percentage, one line a row instead."""
-    percents = [round(row.percent) for row in table.rows]
+def draw(study: TranslationStudy) -> Figure:
+    """Plot BLEU against the percentage, or by row if several rows share a percentage."""
+    percents = [round(line.row.percent) for line in study.lines]
     if len(set(percents)) == len(percents):
-        return _by_percent(table)
-    return _by_row(table)
+        return _by_percent(study)
+    return _by_row(study)
 
 
-def _by_percent(table: Table) -> Figure:
+def _by_percent(study: TranslationStudy) -> Figure:
     from matplotlib import pyplot
 
-    untuned = [row for row in table.rows if row.before]
+    untuned = [line for line in study.lines if line.before]
     if untuned:
         # A scale of its own: right after pruning BLEU falls to nothing, and on one scale with
         # that the differences after fine-tuning could not be seen.
@@ -42,29 +38,29 @@ def _by_percent(table: Table) -> Figure:
             2, sharex=True, figsize=(8, 9), height_ratios=(3, 2), layout="constrained"
         )
         _curve(below, untuned, UNTUNED, "right after pruning", marker="s", before=True)
-        _curve(below, table.rows, TUNED, None, marker="o", points=False)
+        _curve(below, study.lines, TUNED, None, marker="o", points=False)
         below.set_ylabel("BLEU")
         below.set_ylim(bottom=0)
         lowest = below
     else:
         figure, above = pyplot.subplots(figsize=(8, 6), layout="constrained")
         lowest = above
-    _levels(above, table)
-    if table.rows:
-        _curve(above, table.rows, TUNED, _tuned(table), marker="o")
-    known = [row for row in table.rows if row.paper_delta is not None]
-    if known and table.compared_with:
-        start = table.compared_with.bleu.mean
+    _levels(above, study)
+    if study.lines:
+        _curve(above, study.lines, TUNED, _tuned(study), marker="o")
+    known = [line for line in study.lines if line.cell.paper_delta is not None]
+    if known and study.compared_with:
+        start = study.compared_with.bleu.mean
         above.plot(
-            [0.0, *(row.percent for row in known)],
-            [start, *(start + (row.paper_delta or 0.0) for row in known)],
+            [0.0, *(line.row.percent for line in known)],
+            [start, *(start + (line.cell.paper_delta or 0.0) for line in known)],
             color=PAPER,
             linestyle="--",
             alpha=0.7,
             label=_PAPER_LABEL,
         )
     above.set_ylabel("BLEU")
-    figure.suptitle(table.title)
+    figure.suptitle(study.title)
     # Below the axes, where it covers no point whatever the outcome is.
     figure.legend(frameon=False, loc="outside lower center", fontsize=11)
     lowest.set_xlabel("attention heads pruned (%)")
@@ -72,26 +68,27 @@ def _by_percent(table: Table) -> Figure:
     return figure
 
 
-def _by_row(table: Table) -> Figure:
+def _by_row(study: TranslationStudy) -> Figure:
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(10, 2.6 + 0.36 * len(table.rows)), layout="constrained")
-    _levels(axes, table, upright=True)
+    height = 2.6 + 0.36 * len(study.lines)
+    figure, axes = pyplot.subplots(figsize=(10, height), layout="constrained")
+    _levels(axes, study, upright=True)
     labelled = False
-    for place, row in enumerate(table.rows):
-        axes.plot(row.values, [place] * len(row.values), "o", color=TUNED, alpha=0.35)
+    for place, line in enumerate(study.lines):
+        axes.plot(line.cell.values, [place] * len(line.cell.values), "o", color=TUNED, alpha=0.35)
         axes.errorbar(
-            row.bleu.mean,
+            line.bleu.mean,
             place,
-            xerr=row.bleu.sd,
+            xerr=line.bleu.sd,
             fmt="o",
             color=TUNED,
             capsize=4,
-            label=_tuned(table) if place == 0 else None,
+            label=_tuned(study) if place == 0 else None,
         )
-        if row.paper_delta is not None and table.compared_with:
+        if line.cell.paper_delta is not None and study.compared_with:
             axes.plot(
-                table.compared_with.bleu.mean + row.paper_delta,
+                study.compared_with.bleu.mean + line.cell.paper_delta,
                 place,
                 "D",
                 color=PAPER,
@@ -100,31 +97,31 @@ def _by_row(table: Table) -> Figure:
             )
             labelled = True
     labels = [
-        row.label if "%" in row.label else f"{row.label}  ({row.percent:.0f}%)"
-        for row in table.rows
+        line.row.label if "%" in line.row.label else f"{line.row.label}  ({line.row.percent:.0f}%)"
+        for line in study.lines
     ]
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel("BLEU")
-    figure.suptitle(table.title)
+    figure.suptitle(study.title)
     figure.legend(frameon=False, loc="outside lower center", fontsize=11)
     return figure
 
 
-def _levels(axes: Axes, table: Table, *, upright: bool = False) -> None:
+def _levels(axes: Axes, study: TranslationStudy, *, upright: bool = False) -> None:
     """The unpruned models, which the pruned ones are compared with."""
-    if table.baseline:
+    if study.baseline:
         draw_level(
             axes,
-            table.baseline.bleu,
+            study.baseline.bleu,
             label="baseline, not pruned",
             linestyle=":",
             upright=upright,
         )
-    if table.control:
+    if study.control:
         draw_level(
             axes,
-            table.control.bleu,
+            study.control.bleu,
             label="control: not pruned, fine-tuned as long",
             upright=upright,
         )
@@ -132,7 +129,7 @@ def _levels(axes: Axes, table: Table, *, upright: bool = False) -> None:
 
 def _curve(
     axes: Axes,
-    rows: tuple[Row, ...] | list[Row],
+    lines: Sequence[Line],
     colour: str,
     label: str | None,
     *,
@@ -140,9 +137,9 @@ def _curve(
     before: bool = False,
     points: bool = True,
 ) -> None:
-    spreads = [row.before if before and row.before else row.bleu for row in rows]
+    spreads = [line.before.value if before and line.before else line.bleu for line in lines]
     axes.errorbar(
-        [row.percent for row in rows],
+        [line.row.percent for line in lines],
         [value.mean for value in spreads],
         yerr=[value.sd or 0.0 for value in spreads] if points else None,
         color=colour,
@@ -151,10 +148,11 @@ def _curve(
         label=label,
     )
     if points:
-        for row in rows:
-            values = row.before_values if before else row.values
-            axes.plot([row.percent] * len(values), values, marker, color=colour, alpha=0.35)
+        for line in lines:
+            cell = line.before if before and line.before else line.cell
+            values = cell.values
+            axes.plot([line.row.percent] * len(values), values, marker, color=colour, alpha=0.35)
 
 
-def _tuned(table: Table) -> str:
-    return over_seeds("pruned and fine-tuned", [row.bleu for row in table.rows])
+def _tuned(study: TranslationStudy) -> str:
+    return over_seeds("pruned and fine-tuned", [line.bleu for line in study.lines])

@@ -34,13 +34,13 @@ def save_heat_maps(
 
 
 def draw(panels: Sequence[Panel], *, title: str, label: str, columns: int = _COLUMNS) -> Figure:
-    """One map a panel, all with one colour scale; pruned heads are grey.
+    """Draw one heat map for each panel, with a common colour scale; pruned heads are grey.
 
     Args:
-        panels: what to draw.
-        title: of the figure.
-        label: of the colour scale: what the values are.
-        columns: how many panels stand side by side.
+        panels: the panels to draw.
+        title: the title of the figure.
+        label: the label of the colour scale: the name of the values.
+        columns: the number of panels in a row.
     """
     import numpy as np
     from matplotlib import pyplot
@@ -48,9 +48,8 @@ def draw(panels: Sequence[Panel], *, title: str, label: str, columns: int = _COL
     from matplotlib.ticker import MaxNLocator
 
     maps = [_grid(values) for _, values in panels]
-    shown = [grid[~np.isnan(grid)] for grid in maps]
-    there = np.concatenate(shown)
-    scale = Normalize(*((there.min(), there.max()) if there.size else (0.0, 1.0)))
+    values = np.concatenate([grid[~np.isnan(grid)] for grid in maps])
+    scale = Normalize(*((values.min(), values.max()) if values.size else (0.0, 1.0)))
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     layers, heads = max(grid.shape[0] for grid in maps), max(grid.shape[1] for grid in maps)

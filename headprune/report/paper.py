@@ -1,22 +1,27 @@
-"""The reference study's own numbers, to set beside ours."""
+"""The numbers of the reference study, to compare with."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from headprune.components import HEADS
 from headprune.errors import UsageError
-from headprune.plan import COMPONENTS, HeadPlan
+from headprune.plan import PruningPlan
+from headprune.results.record import Record
 from headprune.select import by_location
 
 SOURCE = "Budhraja et al., EMNLP 2020"
 GLUE_TABLES = ("table4", "table5", "table6")
 """On BERT: heads drawn by percentage; all heads of some layers; half of the layers."""
 _TABLES = ("table1", "table2", "table3")
-_GLUE_COLUMNS = {"mnli": "MNLI-M", "qqp": "QQP", "qnli": "QNLI", "sst2": "SST-2"}
+GLUE_COLUMNS = {"mnli": "MNLI-M", "qqp": "QQP", "qnli": "QNLI", "sst2": "SST-2"}
+"""The columns of the paper's tables on BERT, by task."""
+ACCURACY = "accuracy"
+"""The metric of the paper's tables on BERT."""
 BERT_LAYERS = 12
 """Layers of the paper's BERT-base; each has 12 heads."""
 
@@ -36,17 +41,22 @@ class PaperTable:
     _by_counts: bool
     _bleu: str
 
+    def delta_of(self, records: Sequence[Record]) -> float | None:
+        """The difference in BLEU in the paper's row that corresponds to the records."""
+        counts = _common_counts([record.plan for record in records])
+        return self.delta(percent=records[0].requested_percent, counts=counts)
+
     def delta(
         self, *, percent: float | None, counts: Mapping[str, tuple[int, ...]]
     ) -> float | None:
-        """BLEU of the paper's row of that percentage, or of those counts, less `unpruned`.
+        """BLEU in the corresponding row of the paper, minus `unpruned`.
 
-        Table 1 goes by the percentage; tables 2 and 3 by heads kept per layer and per component.
-        None where the paper has no such row.
+        Rows of table 1 correspond by the percentage, rows of tables 2 and 3 by the number of heads
+        kept in each layer and component. None if the paper has no such row.
         """
         for row in self._rows:
             if self._by_counts:
-                same = all(_counts_agree(row[name], counts.get(name)) for name in COMPONENTS)
+                same = all(_counts_agree(row[name], counts.get(name)) for name in HEADS)
             else:
                 same = percent is not None and float(row["percent"]) == percent
             if same:
@@ -63,8 +73,8 @@ def paper_table(name: str) -> PaperTable:
     table, _, column = name.partition(":")
     if table not in _TABLES:
         raise UsageError(f"paper: {table!r} is not one of {', '.join(_TABLES)}")
-    rows = _rows_of(table)
-    columns = [c for c in rows[0] if c != "percent" and c not in COMPONENTS]
+    rows = table_rows(table)
+    columns = [c for c in rows[0] if c != "percent" and c not in HEADS]
     column = column or (columns[0] if len(columns) == 1 else "")
     if column not in columns:
         known = ", ".join(f"{table}:{c}" for c in columns)
@@ -87,17 +97,24 @@ class PaperGlueTable:
     _rows: tuple[Mapping[str, Any], ...]
 
     def unpruned(self, task: str) -> float | None:
-        """Accuracy of the paper's unpruned BERT; None for a task that the paper has not."""
-        column = _GLUE_COLUMNS.get(task)
+        """Accuracy of the paper's unpruned BERT; None for a task that is not in the table."""
+        column = GLUE_COLUMNS.get(task)
         return None if column is None else float(self._rows[0][column])
 
-    def delta(self, task: str, *, percent: float | None, plan: HeadPlan) -> float | None:
-        """Accuracy of the paper's like row, less that of its unpruned model.
+    def delta_of(self, records: Sequence[Record]) -> float | None:
+        """The difference in accuracy in the paper's row that corresponds to the records."""
+        first = records[0]
+        if first.metric != ACCURACY:
+            return None
+        return self.delta(first.task, percent=first.requested_percent, plan=first.plan)
 
-        Table 4 goes by the percentage that was asked for, which a model of any size can have.
-        Tables 5 and 6 go by the layers that `plan` empties, in models as deep as BERT-base only:
-        what "top 3" is worth depends on the number of layers. None where the paper has no such
-        row.
+    def delta(self, task: str, *, percent: float | None, plan: PruningPlan) -> float | None:
+        """The accuracy in the corresponding row of the paper, minus that of its unpruned model.
+
+        Rows of table 4 correspond by the requested percentage, in models of any size. Rows of
+        tables 5 and 6 correspond by the layers whose heads are all pruned, in models as deep as
+        BERT-base only: the effect of "top 3" depends on the number of layers. None if the paper
+        has no such row.
         """
         unpruned = self.unpruned(task)
         for row in self._rows:
@@ -108,7 +125,7 @@ class PaperGlueTable:
                     plan.heads, prune=row["layers"]
                 )
             if same and unpruned is not None:
-                return float(row[_GLUE_COLUMNS[task]]) - unpruned
+                return float(row[GLUE_COLUMNS[task]]) - unpruned
         return None
 
 
@@ -121,25 +138,55 @@ def paper_glue_table(name: str) -> PaperGlueTable:
     if name not in GLUE_TABLES:
         raise UsageError(f"paper: {name!r} is not one of {', '.join(GLUE_TABLES)}")
     # The unpruned model is not repeated in table 6; it is the same in all three.
-    unpruned, rows = _rows_of("table5")[0], _rows_of(name)
+    unpruned, rows = table_rows("table5")[0], table_rows(name)
     return PaperGlueTable(
         name=f"table {name.removeprefix('table')}",
         _rows=rows if name == "table4" else (unpruned, *rows),
     )
 
 
-def _is_deep_as_bert(plan: HeadPlan) -> bool:
+def figure_1() -> dict[str, list[tuple[float, float]]]:
+    """The paper's figure 1, from its tables 1 and 4: for each setting, percentages and changes."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for table in ("table1", "table4"):
+        rows = table_rows(table)
+        for column in rows[0]:
+            if column != "percent":
+                unpruned = float(rows[0][column])
+                curves[column.upper()] = [
+                    (float(row["percent"]), float(row[column]) - unpruned) for row in rows
+                ]
+    return curves
+
+
+def _is_deep_as_bert(plan: PruningPlan) -> bool:
     return list(plan.heads) == ["ES"] and len(plan.heads["ES"]) == BERT_LAYERS
 
 
-def _rows_of(table: str) -> tuple[dict[str, Any], ...]:
+def table_rows(table: str) -> tuple[dict[str, Any], ...]:
+    """The rows of one of the paper's tables, `table1` to `table6`, by the names of its columns."""
     text = files("headprune.report").joinpath("paper_results.json").read_text(encoding="utf-8")
     content = json.loads(text)[table]
     return tuple(dict(zip(content["columns"], row, strict=True)) for row in content["rows"])
 
 
-def _counts_agree(theirs: str | int, ours: tuple[int, ...] | None) -> bool:
-    """Whether ours are the counts as the paper has them: by layer, or one sum a component."""
-    if ours is None:
+def _common_counts(plans: Sequence[PruningPlan]) -> dict[str, tuple[int, ...]]:
+    """Heads kept by layer if the plans agree; if only their sums agree, the sum as one number."""
+    counts: dict[str, tuple[int, ...]] = {}
+    for name in plans[0].counts:
+        by_layer = {plan.counts[name] for plan in plans}
+        sums = {sum(layers) for layers in by_layer}
+        if len(by_layer) == 1:
+            counts[name] = by_layer.pop()
+        elif len(sums) == 1:
+            counts[name] = (sums.pop(),)
+    return counts
+
+
+def _counts_agree(paper_counts: str | int, counts: tuple[int, ...] | None) -> bool:
+    """Check if counts equal the paper's, which are given per layer or as a sum."""
+    if counts is None:
         return False
-    return sum(ours) == theirs if isinstance(theirs, int) else "".join(map(str, ours)) == theirs
+    if isinstance(paper_counts, int):
+        return sum(counts) == paper_counts
+    return "".join(map(str, counts)) == paper_counts

@@ -1,4 +1,4 @@
-"""A plan on the terminal: a grid of heads for each component, and what the plan saves."""
+"""A plan on the terminal: the units of each component, and what the plan saves."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headprune.cost import Sizes, attention_parameters, forward_flops
+from headprune.components import COMPONENT_NAMES, HEADS, LAYERS, NEURONS, unit_names
+from headprune.cost import Sizes, attention_parameters, forward_flops, prunable_parameters
 from headprune.counts import format_counts
-from headprune.plan import HeadPlan
+from headprune.plan import PruningPlan
 
-_NAMES = {
-    "ES": "encoder self-attention",
-    "ED": "encoder-decoder attention",
-    "DS": "decoder self-attention",
-}
+_BAR = 20
+"""The number of characters of a bar of neurons."""
 _FORMS_WITH_ALL_WEIGHTS = ("mask", "uniform")
 
 
 def show_plan(
-    plan: HeadPlan,
+    plan: PruningPlan,
     sizes: Sizes,
     *,
     length: int,
@@ -28,54 +26,68 @@ def show_plan(
     form: str | None = "remove",
     console: Console | None = None,
 ) -> None:
-    """Print the grid of kept heads by component, the counts, parameters and FLOPs.
+    """Print the kept units by component, the counts, parameters and FLOPs.
 
     Args:
-        plan: what is kept.
-        sizes: widths of the model.
-        length: tokens of the source and of the target, for the FLOPs.
-        parameters: of the whole model, unpruned and as it is; without them, attention alone is
-            counted.
-        form: `remove`, `mask` or `uniform`: in the last two pruned heads' weights are still
-            there, and are worked out.
-        console: where to print (default: standard output).
+        plan: the plan to print.
+        sizes: the sizes of the model.
+        length: the number of tokens of the source and of the target, for the FLOPs.
+        parameters: the parameters of the unpruned and of the pruned model; by default, only the
+            parameters of the plan's components are counted.
+        form: `remove`, `mask` or `uniform`. In the last two, pruned heads keep their weights and
+            are still computed.
+        console: the console to print to (default: standard output).
     """
     console = console or Console(highlight=False)
     unicode = console.encoding.lower().startswith("utf")
     kept, gone = ("■", "·") if unicode else ("#", ".")
-    grids = [_grid(plan, component, kept, gone) for component in plan.kept]
-    console.print(Columns(grids, padding=(0, 3)))
+    for components, draw in ((HEADS, _grid), (NEURONS, _bars)):
+        tables = [draw(plan, name, kept, gone) for name in components if name in plan.kept]
+        if tables:
+            console.print(Columns(tables, padding=(0, 3)))
+    for name in LAYERS:
+        if name in plan.kept:
+            console.print(
+                f"{name}  {COMPONENT_NAMES[name]}  {_row(plan, name, kept, gone)}  (layer 0 first)"
+            )
     console.print(f"{kept} kept  {gone} pruned; layer 0 is next to the embeddings")
     console.print()
-    console.print(
-        f"counts      {plan}\n"
-        f"heads       {plan.total_kept} of {plan.total} kept, {plan.percent_pruned:.1f}% pruned",
-        soft_wrap=True,
-    )
-    full = HeadPlan.full(plan.heads)
+    console.print(f"counts      {plan}", soft_wrap=True)
+    for components in (HEADS, NEURONS, LAYERS):
+        part = plan.part(components)
+        if part is not None:
+            console.print(
+                f"{unit_names(components):<11} {part.total_kept:,} of {part.total:,} kept, "
+                f"{part.percent_pruned:.1f}% pruned"
+            )
+    full = PruningPlan.full(plan.units)
     whole = form in _FORMS_WITH_ALL_WEIGHTS
     computed = full if whole else plan
     if parameters is None:
-        before, after = (attention_parameters(p, sizes) for p in (full, computed))
-        console.print(_change("parameters", before, after) + "  (attention alone)")
+        has_heads_alone = all(component in HEADS for component in plan.units)
+        count = attention_parameters if has_heads_alone else prunable_parameters
+        counted = "attention alone" if has_heads_alone else "these components alone"
+        before, after = (count(p, sizes) for p in (full, computed))
+        console.print(_change("parameters", before, after) + f"  ({counted})")
     else:
         console.print(_change("parameters", *parameters))
     before, after = (
         forward_flops(p, sizes, source=length, target=length) for p in (full, computed)
     )
-    alone = f"; by these alone {before / after:.2f}x as fast" if after else ""
+    speedup = f"; by these alone {before / after:.2f}x as fast" if after else ""
     console.print(
         _change("FLOPs", before, after)
-        + f"  (a forward pass, {length} tokens a side, matrix products{alone})",
+        + f"  (a forward pass, {length} tokens a side, matrix products{speedup})",
         soft_wrap=True,
     )
     if whole:
-        console.print(f"form        {form}: pruned heads' weights are still there and worked out")
+        units = unit_names(plan.units)
+        console.print(f"form        {form}: pruned {units} are in the model, and are computed")
 
 
-def _grid(plan: HeadPlan, component: str, kept: str, gone: str) -> Table:
-    heads = plan.heads[component]
-    title = f"{component}  {_NAMES[component]}"
+def _grid(plan: PruningPlan, component: str, kept: str, gone: str) -> Table:
+    heads = plan.units[component]
+    title = f"{component}  {COMPONENT_NAMES[component]}"
     table = Table(title=title, box=None, title_justify="left", min_width=len(title) + 2)
     table.add_column("layer", justify="right", style="dim")
     table.add_column("head " + " ".join(str(h % 10) for h in range(max(heads))), no_wrap=True)
@@ -87,6 +99,26 @@ def _grid(plan: HeadPlan, component: str, kept: str, gone: str) -> Table:
     table.caption = f"{component}={format_counts(plan.counts[component])}"
     table.caption_justify = "left"
     return table
+
+
+def _bars(plan: PruningPlan, component: str, kept: str, gone: str) -> Table:
+    """The number of neurons of each layer, and a bar of their share."""
+    title = f"{component}  {COMPONENT_NAMES[component]}"
+    table = Table(title=title, box=None, title_justify="left", min_width=len(title) + 2)
+    table.add_column("layer", justify="right", style="dim")
+    table.add_column("neurons", no_wrap=True)
+    table.add_column("kept", justify="right")
+    for layer in reversed(range(len(plan.units[component]))):
+        count, units = plan.counts[component][layer], plan.units[component][layer]
+        filled = -(-_BAR * count // units)  # rounded up: a bar is empty where no neuron is kept
+        bar = kept * filled + gone * (_BAR - filled)
+        table.add_row(str(layer), Text(bar), f"{count:,} of {units:,}")
+    return table
+
+
+def _row(plan: PruningPlan, component: str, kept: str, gone: str) -> str:
+    """One mark for each layer."""
+    return " ".join(kept if units else gone for units in plan.kept[component])
 
 
 def _change(what: str, before: int, after: int) -> str:

@@ -1,4 +1,4 @@
-"""Scores by trying: what is lost when one head is masked, or all other heads of its layer.
+"""Scores by ablation: the change of a metric when one head, or all others of a layer, are masked.
 
 - ablation: the metric's drop without the head (Michel et al. 2019, section 3.2).
 - alone: its drop with no other head left in the layer (section 3.3).
@@ -17,12 +17,16 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
+from headprune.components import HEADS, LAYERS
 from headprune.errors import DataError, UsageError, needing
-from headprune.report.predictions import mcnemar
+from headprune.gates import gated_layers
+from headprune.model import Batch, Batches, Outcome, RunnableModel
+from headprune.results.predictions import mcnemar
 from headprune.scores.head_scores import Values
 from headprune.scores.names import ABLATIONS
+from headprune.scores.registry import ABLATION, Computed, Scoring
 from headprune.scores.reuse import AT_ONCE, Cases, masked_outcomes
-from headprune.scores.scored_model import Batches, Outcome, ScoredModel
+from headprune.scores.units import parts_of
 
 _FEWEST = 2
 _ROUNDING = 1e-6  # what computing a loss in float32 otherwise may change in it
@@ -33,12 +37,12 @@ METRICS = ("accuracy", "loss")
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """What masking did to a metric.
+    """The change of a metric by masking.
 
     Attributes:
         base: the metric without masks.
-        drops: how much worse the metric is; the rise of a loss.
-        p_values: the probability of a difference as large if masking did nothing.
+        drops: the drop of the metric, or the rise of a loss; positive if masking makes it worse.
+        p_values: the p-value of each drop, under the null hypothesis that masking has no effect.
     """
 
     base: float
@@ -46,10 +50,34 @@ class Ablation:
     p_values: Values
 
 
-def cases_of(scored: ScoredModel, kind: str) -> dict[tuple[str, int], list[frozenset[int]]]:
-    """The masks of ``ABLATIONS``: for each head that is left, the heads of its layer that stay."""
+def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
+    """Compute the requested scores of ``ABLATIONS``."""
+    if scoring.ablate is not None:
+        results = scoring.ablate(names)
+    else:
+        results = ablation(
+            scoring.model,
+            scoring.batches(ABLATION),
+            metric=scoring.metric,
+            kinds=names,
+            components=scoring.components,
+        )
+    return {
+        name: Computed(
+            values=result.drops,
+            p_values=result.p_values,
+            settings={"metric": scoring.metric, "base": result.base},
+        )
+        for name, result in results.items()
+    }
+
+
+def cases_of(
+    scored: RunnableModel, kind: str, components: Sequence[str] = HEADS
+) -> dict[tuple[str, int], list[frozenset[int]]]:
+    """The masks of ``ABLATIONS``: for each kept unit, the units of its layer that stay on."""
     cases = {}
-    for component, layers in scored.attentions.items():
+    for component, layers in parts_of(scored, components).items():
         for layer, attention in enumerate(layers):
             kept = frozenset(attention.kept)
             if kept:
@@ -61,20 +89,22 @@ def cases_of(scored: ScoredModel, kind: str) -> dict[tuple[str, int], list[froze
 
 
 def ablation(
-    scored: ScoredModel,
+    scored: RunnableModel,
     batches: Batches,
     *,
     metric: str,
     kinds: Sequence[str] = ABLATIONS,
+    components: Sequence[str] = HEADS,
     at_once: int = AT_ONCE,
 ) -> dict[str, Ablation]:
-    """Mask heads, one attention at a time, and measure.
+    """Mask units, one layer at a time, and measure.
 
     Args:
         scored: the model; it is evaluated without dropout, and left as it was.
         batches: with labels. How the data are cut into batches does not matter.
-        metric: of ``METRICS``.
-        kinds: of ``ABLATIONS``.
+        metric: one of ``METRICS``.
+        kinds: some of ``ABLATIONS``.
+        components: those whose units are masked.
         at_once: examples, times masks, that run together; memory grows with it.
 
     Raises:
@@ -83,20 +113,25 @@ def ablation(
         DataError: no data, or no labels in them.
     """
     require_possible(metric, kinds)
-    by_kind = {kind: cases_of(scored, kind) for kind in kinds}
+    by_kind = {kind: cases_of(scored, kind, components) for kind in kinds}
     cases: Cases = {
         place: [mask for each in by_kind.values() for mask in each[place]]
         for place in next(iter(by_kind.values()))
     }
+    of_sublayers: Cases = {place: masks for place, masks in cases.items() if place[0] not in LAYERS}
     base: list[Tensor] = []
     masked: dict[tuple[str, int], list[list[Tensor]]] = {
         place: [[] for _ in masks] for place, masks in cases.items()
     }
     with scored.evaluating():
         for batch in batches:
-            full, found = masked_outcomes(scored, batch, cases, at_once=at_once)
+            full, masked_by_sublayer = masked_outcomes(scored, batch, of_sublayers, at_once=at_once)
             base.append(_measured(full, metric))
-            for place, outcomes in found.items():
+            masked_by_sublayer |= {
+                place: [_without_layer(scored, batch, place)]
+                for place in cases.keys() - of_sublayers.keys()
+            }
+            for place, outcomes in masked_by_sublayer.items():
                 for so_far, outcome in zip(masked[place], outcomes, strict=True):
                     so_far.append(_measured(outcome, metric))
     if not base:
@@ -109,35 +144,47 @@ def ablation(
     for kind, places in by_kind.items():
         drops, p_values = {}, {}
         for place, masks in places.items():
-            mine = masked[place][offset[place] : offset[place] + len(masks)]
+            own_values = masked[place][offset[place] : offset[place] + len(masks)]
             offset[place] += len(masks)
-            pairs = [_compare(full_values, torch.cat(values), metric) for values in mine]
+            pairs = [_compare(full_values, torch.cat(values), metric) for values in own_values]
             drops[place] = [drop for drop, _ in pairs]
             p_values[place] = [p for _, p in pairs]
         result[kind] = Ablation(
             base=_mean(full_values, metric),
-            drops=in_place(scored, drops),
-            p_values=in_place(scored, p_values),
+            drops=in_place(scored, drops, components),
+            p_values=in_place(scored, p_values, components),
         )
     return result
 
 
+@torch.no_grad()
+def _without_layer(scored: RunnableModel, batch: Batch, place: tuple[str, int]) -> Outcome:
+    """The model's outcome where a layer passes on its input."""
+    component, number = place
+    with gated_layers([(scored.layers[component][number], torch.zeros(()))]):
+        return scored.outcome(batch)
+
+
 def require_possible(metric: str, kinds: Sequence[str]) -> None:
-    """Raise a UsageError where there is no such metric, or nothing to test drops with."""
+    """Raise a UsageError if the metric is unknown, or the package for tests is not installed."""
     if metric not in METRICS:
         raise UsageError(f"metric {metric}: it is one of {', '.join(METRICS)}")
     if kinds:
-        with needing("testing what ablation finds needs scipy", install="pip install scipy"):
+        with needing("testing the drops of ablation needs scipy", install="pip install scipy"):
             import_module("scipy.stats")
 
 
-def in_place(scored: ScoredModel, numbers: Mapping[tuple[str, int], Sequence[float]]) -> Values:
-    """For components and layers numbers of their kept heads, put in place."""
+def in_place(
+    scored: RunnableModel,
+    numbers: Mapping[tuple[str, int], Sequence[float]],
+    components: Sequence[str] = HEADS,
+) -> Values:
+    """Put the values of kept units into tables of all units, by component and layer."""
     values: dict[str, list[list[float | None]]] = {}
-    for component, layers in scored.attentions.items():
+    for component, layers in parts_of(scored, components).items():
         values[component] = []
         for layer, attention in enumerate(layers):
-            row: list[float | None] = [None] * attention.heads
+            row: list[float | None] = [None] * attention.units
             for head, number in zip(
                 attention.kept, numbers.get((component, layer), ()), strict=True
             ):
@@ -147,7 +194,7 @@ def in_place(scored: ScoredModel, numbers: Mapping[tuple[str, int], Sequence[flo
 
 
 def _measured(outcome: Outcome, metric: str) -> Tensor:
-    """Each example's loss, or whether it is right: B."""
+    """The loss of each example, or 1 for a correct prediction: B."""
     if not outcome.losses.isfinite().all():
         raise DataError("the loss of an example is not finite")
     if metric == "loss":
@@ -163,7 +210,7 @@ def _mean(values: Tensor, metric: str) -> float:
 
 
 def _compare(base: Tensor, masked: Tensor, metric: str) -> tuple[float, float]:
-    """How much worse, and the p-value."""
+    """Return the drop (of a loss: the rise) by masking, and its p-value."""
     drop = _mean(base, metric) - _mean(masked, metric)
     if metric == "accuracy":
         return drop, mcnemar(base.tolist(), masked.tolist())

@@ -1,4 +1,4 @@
-"""Scores from attention weights, worked out as they come: no map of a whole data set is kept.
+"""Scores from attention weights, accumulated batch by batch to save memory.
 
 All are means over queries that are real tokens; weights on padding are zero, and keys that are
 padding do not count.
@@ -16,50 +16,77 @@ Where a layer's attention is local (ModernBERT), keys out of its reach count as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from headprune.components import HEADS
 from headprune.errors import DataError
+from headprune.model import Batch, Batches, RunnableModel
 from headprune.scores.head_scores import Values
 from headprune.scores.names import ROLES, STATISTICS
-from headprune.scores.roles import Rarity, roles, roles_of
-from headprune.scores.scored_model import Batch, Batches, ScoredModel
+from headprune.scores.registry import Computed, Scoring
+from headprune.scores.roles import Rarity, rarity_of, roles, roles_of
+from headprune.scores.units import parts_of
 from headprune.scores.values import means, no_sums
 
 THRESHOLD = 0.01
 """Weights below it count as none for ``sparsity``."""
 
 
+def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
+    """Compute the requested statistics and roles in one pass over the data."""
+    model = scoring.model
+    rarity = None
+    if "rare" in names:
+        # Counts over what is read by the first component's queries: the source's tokens.
+        component = "ES" if "ES" in model.sublayers else next(iter(model.sublayers))
+        rarity = rarity_of(
+            (model.keys(component, batch) for batch in scoring.batches("counting tokens")),
+            special=model.special_tokens,
+        )
+    values = attention_statistics(
+        model, scoring.batches("attention"), rarity=rarity, components=scoring.components
+    )
+    return {name: Computed(values=values[name]) for name in names}
+
+
 def attention_statistics(
-    scored: ScoredModel, batches: Batches, *, rarity: Rarity | None = None
+    scored: RunnableModel,
+    batches: Batches,
+    *,
+    rarity: Rarity | None = None,
+    components: Sequence[str] = HEADS,
 ) -> dict[str, Values]:
     """All of ``STATISTICS``, and of ``ROLES``, in one pass over the data.
 
     Args:
         scored: the model; it is evaluated without dropout and left as it was.
         batches: its inputs. How the data are cut into batches does not matter.
-        rarity: how often each token is there, for the role ``rare``, which is left out without.
+        rarity: counts of the tokens, for the role ``rare``, which is left out without them.
+        components: of attention; those whose heads are scored.
 
     Raises:
         DataError: no data.
     """
-    found = scored.attentions
+    attentions = parts_of(scored, [name for name in components if name in HEADS])
     kinds = (*STATISTICS, *(role for role in ROLES if rarity or role != "rare"))
-    sums = {kind: no_sums(found) for kind in kinds}
-    counted = dict.fromkeys(found, 0)
+    sums = {kind: no_sums(attentions) for kind in kinds}
+    counted = dict.fromkeys(attentions, 0)
     special = torch.tensor(sorted(scored.special_tokens))
     batch: Batch = None
 
     def see(name: str, layer: int, weights: Tensor) -> None:
+        if name not in attentions:
+            return
         queries = scored.queries(name, batch)  # B x T
         keys = scored.keys(name, batch)  # B x S
         real = (keys >= 0)[:, None, :].expand(-1, queries.size(1), -1)  # B x T x S
         if name == "DS":  # a token attends to those before it
             real = real.tril()
         weights = weights.float()
-        attention = scored.attentions[name][layer]
+        attention = scored.sublayers[name][layer]
         kept = [place for place, head in enumerate(attention.present) if head in attention.kept]
         separators = torch.isin(keys, special.to(keys.device))  # B x S
         of_batch = statistics(weights, real, separators, kept=kept)
@@ -70,13 +97,13 @@ def attention_statistics(
     with scored.evaluating(), scored.attending(), torch.no_grad():
         for batch in batches:
             scored.attend(batch, see)
-            for name in found:
+            for name in attentions:
                 counted[name] += int(scored.queries(name, batch).sum())
     if not any(counted.values()):
         raise DataError("no example to compute scores on")
     return {
         kind: means(
-            found,
+            attentions,
             {name: rows for name, rows in total.items() if kind in (*STATISTICS, *roles_of(name))},
             counted=counted,
         )

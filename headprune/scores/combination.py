@@ -20,8 +20,8 @@ def combined(scores: Mapping[str, HeadScores], weights: Mapping[str, float]) -> 
     nothing.
 
     Args:
-        scores: by name; all of one model.
-        weights: for names of ``scores``; below 0 where low numbers are good.
+        scores: scores of one model, by name.
+        weights: the weight of each score, by name; below 0 if low numbers are good.
 
     Raises:
         UsageError: no weight, a weight for a score that is not there, or only zeros.

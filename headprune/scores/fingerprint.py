@@ -1,4 +1,4 @@
-"""What tells one model's weights from another's."""
+"""Fingerprints: hashes that identify a model's weights."""
 
 from __future__ import annotations
 

@@ -7,18 +7,22 @@ give all of it in one backward pass a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from headprune.components import HEADS, unit_name
 from headprune.errors import DataError, UsageError
-from headprune.scores.head_scores import Values, normalised_by_layer
-from headprune.scores.scored_model import Attention, Batches, ScoredModel
-from headprune.scores.values import Found, means, no_sums
+from headprune.gates import Factors, gated, gated_layers
+from headprune.model import Batches, PrunableLayer, PrunableSublayer, RunnableModel
+from headprune.scores.head_scores import NORMALISED, Values, normalised_by_layer
+from headprune.scores.registry import Computed, Scoring
+from headprune.scores.units import Parts, WholeLayer, parts_of
+from headprune.scores.values import means, no_sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,28 +48,45 @@ class GradientScores:
 
     @property
     def gradient(self) -> Values:
-        """The criterion of Michel et al. 2019: `gradient_raw`, each layer of l2 norm 1."""
+        """The criterion of Michel et al. 2019: `gradient_raw` with l2 norm 1 in each layer."""
         return normalised_by_layer(self.gradient_raw)
 
 
-def gradient_scores(scored: ScoredModel, batches: Batches) -> GradientScores:
-    """Score all heads by gradients.
+def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
+    """Compute the requested gradient scores in one pass over the data."""
+    scores = gradient_scores(
+        scoring.model, scoring.batches("gradients"), components=scoring.components
+    )
+    computed = {
+        "gradient": Computed(values=scores.gradient, settings={"normalised": NORMALISED}),
+        "gradient-raw": Computed(values=scores.gradient_raw),
+        "taylor": Computed(values=scores.taylor),
+        "taylor-molchanov": Computed(values=scores.taylor_molchanov),
+    }
+    return {name: computed[name] for name in names}
+
+
+def gradient_scores(
+    scored: RunnableModel, batches: Batches, *, components: Sequence[str] = HEADS
+) -> GradientScores:
+    """Score all units of some components by gradients.
 
     Args:
         scored: the model; it is evaluated without dropout, and left as it was.
         batches: with labels. How the data are cut into batches does not matter.
+        components: those whose units are scored.
 
     Raises:
-        UsageError: a model without outputs for labels, or without heads.
+        UsageError: a model without outputs for labels, or without such units.
         DataError: no data, no labels in them, or a gradient that is not finite.
     """
-    found = scored.attentions
-    if not any(attention.present for layers in found.values() for attention in layers):
-        raise UsageError("the model has no head left to score")
-    gradient, taylor, molchanov = no_sums(found), no_sums(found), no_sums(found)
-    tokens = dict.fromkeys(found, 0)
+    parts = parts_of(scored, components)
+    if not any(attention.present for layers in parts.values() for attention in layers):
+        raise UsageError(f"the model has no {unit_name(next(iter(parts), 'ES'))} left to score")
+    gradient, taylor, molchanov = no_sums(parts), no_sums(parts), no_sums(parts)
+    tokens = dict.fromkeys(parts, 0)
     examples = 0
-    with scored.evaluating(), _gates(found) as gates:
+    with scored.evaluating(), _unit_gates(parts) as gates:
         for batch in batches:
             gates.clear()
             with torch.enable_grad():
@@ -73,7 +94,7 @@ def gradient_scores(scored: ScoredModel, batches: Batches) -> GradientScores:
                 places = list(gates)
                 dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
             examples += len(losses)
-            lengths = {name: scored.queries(name, batch).sum(1).cpu() for name in found}  # B
+            lengths = {name: scored.queries(name, batch).sum(1).cpu() for name in parts}  # B
             for (name, layer), dot in zip(places, dots, strict=True):
                 if not dot.isfinite().all():
                     raise DataError(f"{name}: layer {layer}: a gradient is not finite")
@@ -82,15 +103,15 @@ def gradient_scores(scored: ScoredModel, batches: Batches) -> GradientScores:
                 gradient[name][layer] += by_example.abs().sum(0)
                 taylor[name][layer] += dot.abs().sum((0, 1))
                 molchanov[name][layer] += (by_example.abs() / lengths[name].unsqueeze(1)).sum(0)
-            for name in found:
+            for name in parts:
                 tokens[name] += int(lengths[name].sum())
     if not examples:
         raise DataError("no example to compute scores on")
-    of_examples = dict.fromkeys(found, examples)
+    of_examples = dict.fromkeys(parts, examples)
     return GradientScores(
-        gradient_raw=means(found, gradient, counted=of_examples),
-        taylor=means(found, taylor, counted=tokens),
-        taylor_molchanov=means(found, molchanov, counted=of_examples),
+        gradient_raw=means(parts, gradient, counted=of_examples),
+        taylor=means(parts, taylor, counted=tokens),
+        taylor_molchanov=means(parts, molchanov, counted=of_examples),
         examples=examples,
     )
 
@@ -100,26 +121,28 @@ Place = tuple[str, int]
 
 
 @contextmanager
-def _gates(found: Found) -> Iterator[dict[Place, Tensor]]:
-    """Within this context each forward pass multiplies head outputs by ones, which it notes."""
+def _unit_gates(parts: Parts) -> Iterator[dict[Place, Tensor]]:
+    """Within this context, multiply unit outputs by gates of ones, which are collected.
+
+    Every example and token has ones of its own.
+    """
     gates: dict[Place, Tensor] = {}
-    with ExitStack() as hooks:
-        for name, layers in found.items():
-            for layer, attention in enumerate(layers):
-                if attention.present:
-                    note = _note(attention, (name, layer), gates)
-                    hook = attention.output.register_forward_pre_hook(note)
-                    hooks.callback(hook.remove)
+
+    def ones_for(place: Place, units: int) -> Callable[[Tensor], Tensor]:
+        def ones(x: Tensor) -> Tensor:  # B x T x U'd, or T x B x U'd
+            gates[place] = x.new_ones(*x.shape[:-1], units, requires_grad=True)
+            return gates[place]
+
+        return ones
+
+    of_sublayers: list[tuple[PrunableSublayer, Factors]] = []
+    of_layers: list[tuple[PrunableLayer, Factors]] = []
+    for component, layers in parts.items():
+        for number, part in enumerate(layers):
+            ones = ones_for((component, number), len(part.present))
+            if isinstance(part, WholeLayer) and part.present:
+                of_layers.append((part.layer, ones))
+            elif part.present:
+                of_sublayers.append((cast(PrunableSublayer, part), ones))
+    with gated(of_sublayers), gated_layers(of_layers):
         yield gates
-
-
-def _note(
-    attention: Attention, place: Place, gates: dict[Place, Tensor]
-) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
-    def multiply(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x = inputs[0]  # B x T x H'd, or T x B x H'd
-        ones = x.new_ones(*x.shape[:-1], len(attention.present), requires_grad=True)
-        gates[place] = ones
-        return (x * ones.repeat_interleave(attention.head_size, dim=-1), *inputs[1:])
-
-    return multiply

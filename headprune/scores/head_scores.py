@@ -1,25 +1,28 @@
-"""One number for every head of a model, and where it comes from."""
+"""Files of scores: one number for each head of a model, with their origin."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from headprune.components import COMPONENTS
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
-from headprune.plan import COMPONENTS, HeadPlan, Shape
-from headprune.significance import holm
+from headprune.plan import HeadPlan, Shape
+from headprune.results.significance import holm
 from headprune.version import __version__
 
-_FORMAT = "headprune.scores"
+FORMAT = "headprune.scores"
 _VERSION = 2
 """In version 1 the score that is now `gradient-raw` was called `gradient`."""
+NORMALISED = "l2 per layer"
+"""The setting of scores whose layers are divided by their l2 norms."""
 _SIGNED = ("metric", "seed", "normalised", "part", "trained-on")
 
 Values = Mapping[str, Sequence[Sequence[float | None]]]
@@ -28,16 +31,16 @@ Values = Mapping[str, Sequence[Sequence[float | None]]]
 
 @dataclass(frozen=True, kw_only=True)
 class HeadScores:
-    """What a score says of each head of a model.
+    """The values of one score for each head of a model.
 
     Attributes:
-        name: of the score, as published: `gradient`, `entropy`, ...
+        name: the published name of the score: `gradient`, `entropy`, ...
         values: see `Values`; heads are numbered as in the unpruned model.
         model: the folder, checkpoint or name that was scored.
-        fingerprint: of the model's weights; scores of other weights say nothing of a model.
-        data: what it was computed on, as signatures write it; empty for scores that need none.
-        settings: all else that the numbers depend on.
-        p_values: where the numbers are differences that were tested, the p-value of each.
+        fingerprint: the fingerprint of the model's weights; scores are valid for these only.
+        data: the name of the data in signatures; empty for scores that need no data.
+        settings: all other settings that the numbers depend on.
+        p_values: the p-value of each number, if the numbers are tested differences.
     """
 
     name: str
@@ -55,15 +58,20 @@ class HeadScores:
             raise DataError(f"{self.name}: not a p-value for each number")
 
     @property
-    def heads(self) -> Shape:
-        """For each component, the heads of each layer of the unpruned model."""
+    def units(self) -> Shape:
+        """The number of units in each layer of each component of the unpruned model."""
         return {
             name: tuple(len(numbers) for numbers in layers) for name, layers in self.values.items()
         }
 
     @property
+    def heads(self) -> Shape:
+        """The older name of ``units``."""
+        return self.units
+
+    @property
     def scored(self) -> HeadPlan:
-        """The heads that have a number: those that the model had left."""
+        """The heads that have a number: those that the model kept."""
         return HeadPlan(
             kept={
                 name: [
@@ -72,7 +80,7 @@ class HeadScores:
                 ]
                 for name, layers in self.values.items()
             },
-            heads=self.heads,
+            units=self.units,
         )
 
     @property
@@ -97,7 +105,7 @@ class HeadScores:
 
     @property
     def signature(self) -> str:
-        """One line that says what the numbers are of."""
+        """The signature: one line that identifies the numbers."""
         fields = {
             "score": self.name,
             **{name: value for name, value in self.settings.items() if name in _SIGNED},
@@ -112,18 +120,21 @@ class HeadScores:
         return replace(
             self,
             values=normalised_by_layer(self.values),
-            settings={**self.settings, "normalised": "l2 per layer"},
+            settings={**self.settings, "normalised": NORMALISED},
         )
 
-    def of_component(self, component: str) -> HeadScores:
-        """The numbers of one component's heads alone."""
-        p_values = {name: rows for name, rows in self.p_values.items() if name == component}
-        return replace(self, values={component: self.values[component]}, p_values=p_values)
+    def of_components(self, components: Collection[str]) -> HeadScores:
+        """The numbers of some components only."""
+        return replace(
+            self,
+            values={name: rows for name, rows in self.values.items() if name in components},
+            p_values={name: rows for name, rows in self.p_values.items() if name in components},
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the scores as JSON, whole or not at all."""
         content = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "version": _VERSION,
             "name": self.name,
             "model": self.model,
@@ -144,8 +155,8 @@ class HeadScores:
             DataError: no such file, not a score file, one of a newer version, or numbers missing.
         """
         content = json_object(Path(path))
-        if content.get("format") != _FORMAT:
-            raise DataError(f'{path}: not a score file (no "format": "{_FORMAT}")')
+        if content.get("format") != FORMAT:
+            raise DataError(f'{path}: not a score file (no "format": "{FORMAT}")')
         version = content.get("version")
         if version not in (1, _VERSION):
             raise DataError(

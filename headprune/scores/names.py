@@ -1,40 +1,64 @@
-"""The scores there are, and which heads each says to keep."""
+"""Names of scores, and what follows from their registration."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headprune.components import HEADS
 from headprune.errors import UsageError
+from headprune.scores.registry import Need, registered, score_named
 
 GRADIENTS = ("gradient", "gradient-raw", "taylor", "taylor-molchanov")
 ABLATIONS = ("ablation", "alone")
 STATISTICS = ("confidence", "entropy", "sparsity", "hoyer", "distribution")
 ROLES = ("previous", "same", "next", "rare", "separator")
-WITHOUT_DATA = ("magnitude", "random")
 COMBINATION = "combination"
+"""The score that is computed from others."""
 
-SCORES = (*GRADIENTS, *STATISTICS, *WITHOUT_DATA, *ABLATIONS, *ROLES)
-"""Every score that is computed from a model; ``COMBINATION`` is computed from others."""
 
-IMPORTANCE = (*GRADIENTS, *STATISTICS, *WITHOUT_DATA)
-"""Those that were proposed to choose heads by and take no more than two passes over the data."""
+def scores_by_default(components: Sequence[str] = HEADS) -> tuple[str, ...]:
+    """The scores that are computed by default.
 
-_KEEP_LOW = ("entropy", "alone")
+    They were proposed to choose units by and take no more than two passes over the data.
+
+    Args:
+        components: those whose units are scored.
+    """
+    return tuple(
+        name
+        for name, score in registered().items()
+        if score.by_default and set(components) & set(score.components)
+    )
+
+
+def all_scores() -> tuple[str, ...]:
+    """The names of all scores, ``COMBINATION`` last."""
+    return (*registered(), COMBINATION)
+
+
+def needs_data(score: str) -> bool:
+    """Check if the score is computed on data."""
+    return score == COMBINATION or Need.DATA in score_named(score).needs
 
 
 def keep_of(score: str) -> str:
-    """Which heads a score says to keep: those with ``high`` or with ``low`` numbers.
+    """The direction of a score: ``high`` or ``low`` numbers mark the units to keep.
 
-    Heads of low entropy attend to few tokens (they are the focused ones); of the heads left alone
-    in their layers the best is the one with the smallest drop. Of all other scores, high is good.
+    Low entropy is kept because such heads attend to few tokens. Low ``alone`` is kept because the
+    layer works well with this head only. Scores that are not registered, such as those of
+    syntactic roles, are kept where they are high.
     """
-    return "low" if score in _KEEP_LOW else "high"
+    known = registered().get(score)
+    return "high" if known is None else known.keep
 
 
 def require_known(names: Sequence[str]) -> None:
-    """Raise a UsageError where there is no such score."""
+    """Check that the scores exist.
+
+    Raises:
+        UsageError: there is no such score.
+    """
+    known = all_scores()
     for name in names:
-        if name not in (*SCORES, COMBINATION):
-            raise UsageError(
-                f"there is no score {name!r}; there are {', '.join((*SCORES, COMBINATION))}"
-            )
+        if name not in known:
+            raise UsageError(f"there is no score {name!r}; there are {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Many masks of one attention at little cost: what its heads have no influence on runs once.
+"""Efficient evaluation of many masks: computation that masks do not affect runs once.
 
 With heads of one layer masked, everything below that layer stays as it was, and so does the
 attention itself up to its output projection, which is a sum over heads:
@@ -21,12 +21,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headprune.scores.scored_model import Attention, Batch, Outcome, ScoredModel
+from headprune.components import NEURONS
+from headprune.model import Batch, Outcome, PrunableSublayer, RunnableModel
 
 Cases = Mapping[tuple[str, int], Sequence[frozenset[int]]]
 """For components and layers, sets of heads: each is a mask, of the heads that stay on."""
 
 _SAME = 1e-6
+_FEW_UNITS = 64
+"""Sub-layers of at most this number of units: the output of each unit is computed once."""
 
 AT_ONCE = 256
 """Examples, times masks, that run together."""
@@ -34,14 +37,14 @@ AT_ONCE = 256
 
 @torch.no_grad()
 def masked_outcomes(
-    scored: ScoredModel, batch: Batch, cases: Cases, *, at_once: int = AT_ONCE
+    scored: RunnableModel, batch: Batch, cases: Cases, *, at_once: int = AT_ONCE
 ) -> tuple[Outcome, dict[tuple[str, int], list[Outcome]]]:
-    """What the model makes of a batch as it is, and with each mask.
+    """Compute the losses of a batch without masks and with each mask.
 
     Args:
-        scored: the model, evaluating.
-        batch: with labels.
-        cases: the masks; heads that are pruned already stay as they are.
+        scored: the model, in evaluation mode.
+        batch: a batch with labels.
+        cases: the masks; they do not change heads that are already pruned.
         at_once: see ``AT_ONCE``.
     """
     record = _Record()
@@ -50,16 +53,16 @@ def masked_outcomes(
     first_alone = _first_alone(scored, batch, base)
     examples = len(base.losses)
     together = max(1, at_once // examples)
-    found: dict[tuple[str, int], list[Outcome]] = {}
+    masked: dict[tuple[str, int], list[Outcome]] = {}
     for (component, layer), masks in cases.items():
-        attention = scored.attentions[component][layer]
-        contributions = _contributions(attention, record.inputs[attention.output])
-        bias = record.outputs[attention.output] - contributions.sum(0)
-        found[component, layer] = []
+        attention = scored.sublayers[component][layer]
+        x = record.inputs[attention.output]  # B x T x U'd, or T x B x U'd
+        variants_of = _variants(attention, x, record.outputs[attention.output])
+        masked[component, layer] = []
         for start in range(0, len(masks), together):
             some = masks[start : start + together]
-            on = _on(attention, some).to(contributions)  # m x H'
-            variants = bias + torch.einsum("mh,h...->m...", on, contributions)  # m x B x T x C
+            on = _on(attention, some).to(x)  # m x U'
+            variants = variants_of(on)  # m x B x T x C
             variants = variants.movedim(0, scored.batch_dim).flatten(
                 scored.batch_dim, scored.batch_dim + 1
             )  # mB x T x C, or T x mB x C
@@ -68,15 +71,16 @@ def masked_outcomes(
                 _replaced(scored, component, layer, record, variants, times=len(some)),
             ):
                 outcome = scored.outcome(scored.repeat_batch(batch, len(some)))
-            found[component, layer] += _apart(outcome, number=len(some))
-    return base, found
+            masked[component, layer] += _apart(outcome, number=len(some))
+    return base, masked
 
 
 def _first_alone(
-    scored: ScoredModel, batch: Batch, base: Outcome
+    scored: RunnableModel, batch: Batch, base: Outcome
 ) -> Callable[[], AbstractContextManager[None]]:
-    """A context in which only the first token goes on behind the top layer's attention, if that
-    leaves the outcome as it is; one that does nothing if not.
+    """A context in which only the first token is computed after the top layer's attention.
+
+    Where that would change the outcome, the context does nothing.
     """
     module = scored.last_mixing()
     if module is None:
@@ -103,18 +107,18 @@ def _first_alone(
 
 
 class _Record:
-    """What modules took and gave in the run without masks."""
+    """Inputs and outputs of modules in the run without masks."""
 
     def __init__(self) -> None:
         self.inputs: dict[nn.Module, Tensor] = {}
         self.outputs: dict[nn.Module, Any] = {}
 
     @contextmanager
-    def of(self, scored: ScoredModel, cases: Cases) -> Iterator[None]:
+    def of(self, scored: RunnableModel, cases: Cases) -> Iterator[None]:
         """Within this context, the model's run is recorded."""
         modules: set[nn.Module] = set()
         for component, layer in cases:
-            attention = scored.attentions[component][layer]
+            attention = scored.sublayers[component][layer]
             modules |= {attention.module, attention.output}
             modules |= {*scored.skipped(component, layer), *scored.reused(component, layer)}
         with ExitStack() as hooks:
@@ -128,15 +132,36 @@ class _Record:
         self.outputs[module] = output
 
 
-def _contributions(attention: Attention, x: Tensor) -> Tensor:
-    """What each head adds to the output: H' x B x T x C of x, B x T x H'd."""
+def _variants(sublayer: PrunableSublayer, x: Tensor, output: Tensor) -> Callable[[Tensor], Tensor]:
+    """A function from masks, m x U', to the sub-layer's outputs with them, m x B x T x C.
+
+    Args:
+        x: input of the output projection, B x T x U'd.
+        output: its output without masks.
+    """
+    if len(sublayer.present) > _FEW_UNITS:  # the outputs of single neurons would fill the memory
+        weight, bias = sublayer.output.weight, sublayer.output.bias
+
+        def multiplied(on: Tensor) -> Tensor:
+            factors = on.repeat_interleave(sublayer.unit_size, dim=-1)  # m x U'd
+            masked = x * factors.view(len(on), *[1] * (x.dim() - 1), -1)  # m x B x T x U'd
+            return nn.functional.linear(masked, weight, bias)
+
+        return multiplied
+    contributions = _contributions(sublayer, x)  # U' x B x T x C
+    constant = output - contributions.sum(0)  # the bias
+    return lambda on: constant + torch.einsum("mh,h...->m...", on, contributions)
+
+
+def _contributions(attention: PrunableSublayer, x: Tensor) -> Tensor:
+    """The summand of each head in the output: H' x B x T x C, from x, B x T x H'd."""
     heads = len(attention.present)
-    by_head = x.unflatten(-1, (heads, attention.head_size))  # B x T x H' x d
-    weight = attention.output.weight.unflatten(1, (heads, attention.head_size))  # C x H' x d
+    by_head = x.unflatten(-1, (heads, attention.unit_size))  # B x T x H' x d
+    weight = attention.output.weight.unflatten(1, (heads, attention.unit_size))  # C x H' x d
     return torch.einsum("...hd,chd->h...c", by_head, weight)
 
 
-def _on(attention: Attention, masks: Sequence[frozenset[int]]) -> Tensor:
+def _on(attention: PrunableSublayer, masks: Sequence[frozenset[int]]) -> Tensor:
     """m x H': 1 where a head stays on; uniform heads always do."""
     return torch.tensor(
         [
@@ -148,7 +173,7 @@ def _on(attention: Attention, masks: Sequence[frozenset[int]]) -> Tensor:
 
 @contextmanager
 def _replaced(
-    scored: ScoredModel,
+    scored: RunnableModel,
     component: str,
     layer: int,
     record: _Record,
@@ -156,13 +181,18 @@ def _replaced(
     *,
     times: int,
 ) -> Iterator[None]:
-    """Within this context, modules give what they gave before, so many times; heads are masked."""
-    attention = scored.attentions[component][layer]
+    """Within this context, modules return recorded outputs, repeated ``times`` times.
+
+    The sub-layer returns ``variants``: its outputs with masked units.
+    """
+    attention = scored.sublayers[component][layer]
     gives = {module: record.outputs[module] for module in scored.skipped(component, layer)}
     for module in scored.reused(component, layer):
         gives[module] = scored.repeat_output(module, record.outputs[module], times)
     before = record.outputs[attention.module]
-    if any(part is attention.output for part in attention.module.modules()):
+    if component in NEURONS:  # what comes before the output projection is computed in vain
+        gives[attention.output] = variants
+    elif any(part is attention.output for part in attention.module.modules()):
         gives[attention.module] = _with_first(before, variants)
     else:
         gives |= {attention.module: before, attention.output: variants}
@@ -178,7 +208,7 @@ def _with_first(output: Any, first: Tensor) -> Any:
 
 @contextmanager
 def _giving(module: nn.Module, output: Any) -> Iterator[None]:
-    """Within this context, ``module`` does nothing but return ``output``."""
+    """Within this context, ``module`` returns ``output`` without computing it."""
 
     def forward(*_: Any, **__: Any) -> Any:
         return output

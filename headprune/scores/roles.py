@@ -1,5 +1,5 @@
-"""What heads look at (Voita et al. 2019): roles, each the share of queries whose largest weight
-is on a certain key.
+"""Roles of heads (Voita et al. 2019): the share of queries with their largest attention weight on a
+certain key.
 
 - previous, same, next: the token one position before the query, at it, one after it
   (self-attention only).
@@ -64,27 +64,28 @@ def roles(
     component: str,
     rarity: Rarity | None,
 ) -> dict[str, Tensor]:
-    """Whether each query's largest weight is where the role says: B x H' x T, 0 or 1.
+    """Check, for each role, if a query's largest weight is on the role's key: B x H' x T, 0 or 1.
 
-    Of equal weights the first counts. Roles that make no sense for the component are left out.
+    If several weights are equally large, the first counts. Roles that do not apply to the component
+    are left out.
 
     Args:
         weights: B x H' x T x S.
         keys: B x S, their token numbers, -1 where there is padding.
         separators: B x S, the keys that stand for no text.
-        component: whose weights they are.
-        rarity: how often tokens are in the data.
+        component: the component of these weights.
+        rarity: the number of occurrences of each token in the data.
     """
     largest = weights.argmax(-1)  # B x H' x T
-    mine = roles_of(component)
-    found = {}
+    component_roles = roles_of(component)
+    is_largest: dict[str, Tensor] = {}
     positions = torch.arange(weights.size(2), device=weights.device)  # T
     for role, offset in _OFFSETS.items():
-        if role in mine:
-            found[role] = (largest == positions + offset).float()
-    if rarity is not None and "rare" in mine:
+        if role in component_roles:
+            is_largest[role] = (largest == positions + offset).float()
+    if rarity is not None and "rare" in component_roles:
         rarest = rarity(keys).argmin(-1)  # B
-        found["rare"] = (largest == rarest[:, None, None]).float()
+        is_largest["rare"] = (largest == rarest[:, None, None]).float()
     by_head = separators[:, None, :].expand(-1, weights.size(1), -1)  # B x H' x S
-    found["separator"] = by_head.gather(2, largest).float()
-    return found
+    is_largest["separator"] = by_head.gather(2, largest).float()
+    return is_largest

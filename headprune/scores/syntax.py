@@ -1,4 +1,4 @@
-"""Syntactic roles of heads (Voita et al. 2019, section 5.2): do they look along dependencies?
+"""Syntactic roles: heads that attend along dependencies (Voita et al. 2019, section 5.2).
 
 For a relation such as nsubj, a head's score is the share of dependents whose largest attention
 weight is on their head word (`nsubj-to-head`), or of head words whose largest weight is on the
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from headprune.errors import DataError, UsageError, needing
+from headprune.model import Batch, RunnableModel
 from headprune.scores.head_scores import Values
-from headprune.scores.scored_model import Batch, ScoredModel
 from headprune.scores.values import means, no_sums
 
 RELATIONS = ("nsubj", "obj", "amod", "advmod")
@@ -47,10 +47,10 @@ class Parse:
 
 @dataclass(frozen=True)
 class ParsedBatch:
-    """Parsed sentences as a model takes them.
+    """Parsed sentences as a batch for a model.
 
     Attributes:
-        batch: what the model takes; labels are not looked at.
+        batch: the input of the model; labels are ignored.
         words: B x S, the number of the word that each token belongs to; -1 for tokens of none.
     """
 
@@ -95,26 +95,28 @@ def _parse(sentence: Sequence[dict[str, object]]) -> Parse:
 
 
 def syntactic_roles(
-    scored: ScoredModel,
+    scored: RunnableModel,
     batches: Iterable[ParsedBatch],
     *,
     relations: Sequence[str] = RELATIONS,
 ) -> dict[str, Values]:
-    """For each relation and direction, the share of its arcs that each head looks along.
+    """The share of dependency arcs that each head follows, for each relation and direction.
+
+    A head follows an arc if one of the two words attends most to the other.
 
     Args:
         scored: the model; it is evaluated without dropout and left as it was.
         batches: parsed sentences.
-        relations: which; those that the sentences do not have are left out.
+        relations: the relations to score; those that no sentence has are left out.
 
     Raises:
         UsageError: a model without encoder self-attention.
         DataError: none of the relations is in the sentences.
     """
-    if "ES" not in scored.attentions:
+    if "ES" not in scored.sublayers:
         raise UsageError("syntactic roles are of encoder self-attention, the model has none")
-    found = {"ES": scored.attentions["ES"]}
-    sums = {f"{name}-{way}": no_sums(found) for name in relations for way in DIRECTIONS}
+    attentions = {"ES": scored.sublayers["ES"]}
+    sums = {f"{name}-{way}": no_sums(attentions) for name in relations for way in DIRECTIONS}
     counted: Counter[str] = Counter()
     parsed: ParsedBatch
     arcs: list[tuple[int, Arc]]
@@ -137,7 +139,7 @@ def syntactic_roles(
     if not counted:
         raise DataError(f"none of the relations {', '.join(relations)} is in the parses")
     return {
-        f"{name}-{way}": means(found, sums[f"{name}-{way}"], counted={"ES": counted[name]})
+        f"{name}-{way}": means(attentions, sums[f"{name}-{way}"], counted={"ES": counted[name]})
         for name in relations
         if counted[name]
         for way in DIRECTIONS
@@ -145,9 +147,10 @@ def syntactic_roles(
 
 
 def positional_baselines(parses: Iterable[Parse], relations: Sequence[str]) -> dict[str, float]:
-    """For each relation, the share of its arcs that have its most frequent distance.
+    """The share of each relation's arcs that have the relation's most frequent distance.
 
-    What a head reaches that only looks so many words on or back; a syntactic one must do better.
+    A head that always attends to a word at this distance reaches this share; a syntactic head must
+    exceed it.
     """
     distances: dict[str, Counter[int]] = {}
     for parse in parses:
@@ -175,9 +178,12 @@ def largest_words(weights: Tensor, words: Tensor) -> Tensor:
 
 
 def _arcs(parsed: ParsedBatch, relations: Sequence[str]) -> Iterator[tuple[int, Arc]]:
-    """The sentence's number and the arc, of arcs whose words are there: long sentences are cut."""
+    """Yield the arcs whose words are both in the batch, as long sentences are cut.
+
+    Each arc comes with the number of its sentence.
+    """
     for number, (parse, words) in enumerate(zip(parsed.parses, parsed.words.tolist(), strict=True)):
-        there = set(words)
+        present_words = set(words)
         for arc in parse.arcs:
-            if arc.relation in relations and {arc.dependent, arc.head} <= there:
+            if arc.relation in relations and {arc.dependent, arc.head} <= present_words:
                 yield number, arc

@@ -1,4 +1,4 @@
-"""Sums for each head of a model, and where they go in the table of scores."""
+"""Sums for each unit of a model, and their places in the table of scores."""
 
 from __future__ import annotations
 
@@ -8,41 +8,40 @@ import torch
 from torch import Tensor
 
 from headprune.scores.head_scores import Values
-from headprune.scores.scored_model import Attention
-
-Found = Mapping[str, Sequence[Attention]]
+from headprune.scores.units import Parts
 
 Sums = dict[str, list[Tensor]]
-"""For each component, for each layer, a number (H',) for each head that has weights."""
+"""For each component, for each layer, a number (U',) for each unit that has weights."""
 
 
-def no_sums(found: Found) -> Sums:
+def no_sums(parts: Parts) -> Sums:
     """Zeros to add to."""
     return {
-        name: [torch.zeros(len(attention.present), dtype=torch.float64) for attention in layers]
-        for name, layers in found.items()
+        name: [torch.zeros(len(part.present), dtype=torch.float64) for part in layers]
+        for name, layers in parts.items()
     }
 
 
-def means(found: Found, sums: Sums, *, counted: Mapping[str, int]) -> Values:
-    """The sums, each divided by what was counted of its component."""
+def means(parts: Parts, sums: Sums, *, counted: Mapping[str, int]) -> Values:
+    """The sums, each divided by the number counted for its component."""
     divided = {
         name: [total / max(counted[name], 1) for total in layers] for name, layers in sums.items()
     }
-    return as_values({name: found[name] for name in sums}, divided)
+    return as_values({name: parts[name] for name in sums}, divided)
 
 
-def as_values(found: Found, numbers: Mapping[str, Sequence[Tensor]]) -> Values:
-    """For each component and layer numbers (H',) of the heads that have weights, put in place."""
+def as_values(parts: Parts, numbers: Mapping[str, Sequence[Tensor]]) -> Values:
+    """Arrange numbers (U',) of the units that have weights by the units of the unpruned model.
+
+    Pruned units get None.
+    """
     values: dict[str, list[list[float | None]]] = {}
-    for name, layers in found.items():
+    for name, layers in parts.items():
         values[name] = []
-        for attention, row in zip(layers, numbers[name], strict=True):
-            by_head = dict(zip(attention.present, row.tolist(), strict=True))
+        for part, row in zip(layers, numbers[name], strict=True):
+            by_unit = dict(zip(part.present, row.tolist(), strict=True))
+            kept = frozenset(part.kept)
             values[name].append(
-                [
-                    by_head[head] if head in attention.kept else None
-                    for head in range(attention.heads)
-                ]
+                [by_unit[unit] if unit in kept else None for unit in range(part.units)]
             )
     return values

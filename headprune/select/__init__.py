@@ -1,4 +1,4 @@
-"""Selectors: each chooses a HeadPlan for a model's shape."""
+"""Selectors: each chooses a PruningPlan for a model's shape."""
 
 from headprune.select.location import by_location
 from headprune.select.random import at_random

@@ -1,20 +1,22 @@
-"""Heads pruned by where their layer stands in the model."""
+"""Units pruned by the place of their layer in the model."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
+from headprune.components import COMPONENTS
 from headprune.errors import UsageError
-from headprune.plan import COMPONENTS, HeadPlan, Shape, validate_shape
+from headprune.origin import Origin
+from headprune.plan import PruningPlan, Shape, validate_shape
 
 _HELP = "it is 'top k', 'bottom k', 'middle k', 'odd', 'even' or layer numbers such as '0,2-4'"
 
 
 def by_location(
     shape: Shape, *, prune: str | Mapping[str, str], components: Sequence[str] | None = None
-) -> HeadPlan:
-    """Prune all heads of the named layers (Budhraja et al. 2020, tables 5 and 6).
+) -> PruningPlan:
+    """Prune all units of the named layers (Budhraja et al. 2020, tables 5 and 6).
 
     ``prune`` joins its parts with ``+``; each part is one of
 
@@ -30,7 +32,7 @@ def by_location(
     - ``none``.
 
     Args:
-        shape: for each component, the heads of each layer of the unpruned model.
+        shape: for each component, the units of each layer of the unpruned model.
         prune: one text for several components, or a text for each.
         components: those that a single text is for (default: all of ``shape``).
 
@@ -51,13 +53,14 @@ def by_location(
         if name not in shape:
             known = ", ".join(shape) if name in COMPONENTS else ", ".join(COMPONENTS)
             raise UsageError(f"{name}: unknown component, it is one of {known}")
-    gone = {name: _layers(prune.get(name, "none"), len(shape[name]), name) for name in shape}
-    return HeadPlan(
+    pruned = {name: _layers(prune.get(name, "none"), len(shape[name]), name) for name in shape}
+    return PruningPlan(
         kept={
-            name: [() if i in gone[name] else range(n) for i, n in enumerate(layers)]
+            name: [() if i in pruned[name] else range(n) for i, n in enumerate(layers)]
             for name, layers in shape.items()
         },
-        heads=shape,
+        units=shape,
+        origin=Origin(method="location"),
     )
 
 
@@ -71,7 +74,7 @@ def _layers(text: str, depth: int, component: str) -> set[int]:
 
 
 def _part(part: str, depth: int, component: str) -> set[int]:
-    """The layer indices that one part of the text names, of a component ``depth`` layers deep."""
+    """The layer indices in one part of the text, for a component with ``depth`` layers."""
     if part == "none":
         return set()
     if match := re.fullmatch(r"(top|bottom|middle)\s*([0-9]{1,9})", part):

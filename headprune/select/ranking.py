@@ -1,25 +1,35 @@
-"""Keeping the heads that come first in some order, as many as are asked for."""
+"""Keep the units that come first in an order, up to a number or a budget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from numbers import Real
 from typing import Any
 
+from headprune.budget import Budget
+from headprune.components import COMPONENTS, LAYERS, unit_name, unit_names
 from headprune.counts import parse_counts
 from headprune.errors import UsageError
-from headprune.plan import COMPONENTS, HeadPlan, Shape, is_whole, validate_shape
+from headprune.plan import PruningPlan, Shape, is_whole, validate_shape
 
-Head = tuple[str, int, int]
-"""Component, layer, head."""
+Unit = tuple[str, int, int]
+"""Component, layer, number of the unit in the layer."""
 
-Order = Callable[[Head], Any]
-"""What heads are sorted by; those with the smallest come first."""
+Order = Callable[[Unit], Any]
+"""The key that units are sorted by; those with the smallest come first."""
+
+Cost = Callable[[PruningPlan], int]
+"""The parameters or FLOPs of a model with the units of a plan."""
 
 Keep = Mapping[str, int | str | Sequence[int]]
-"""For each component: a number of heads, or one number a layer (``"888444"`` or a list)."""
+"""For each component: a number of units, or one number a layer (``"888444"`` or a list)."""
+
+
+def budget_of(percent: float | None, budget: Budget | None) -> Budget | None:
+    """The budget, for which ``percent`` is short where it is one of units."""
+    return budget if percent is None else Budget(percent)
 
 
 def keep_first(
@@ -28,40 +38,56 @@ def keep_first(
     order: Order,
     percent: float | None = None,
     keep: Keep | None = None,
+    budget: Budget | None = None,
+    cost: Cost | None = None,
     at_least: int | None = 0,
-    within: HeadPlan | None = None,
-) -> HeadPlan:
-    """Keep the heads that come first in ``order``. Give one of ``percent`` and ``keep``.
+    within: PruningPlan | None = None,
+) -> PruningPlan:
+    """Keep the units that come first in ``order``. Give one of ``percent``, ``keep``, ``budget``.
 
     Args:
-        shape: for each component, the heads of each layer of the unpruned model.
-        order: no two heads may be equal in it.
-        percent: share of all the model's heads to prune, 0 to 100, as the nearest whole number of
-            heads (halves are pruned). Table 1 of the paper.
-        keep: heads to keep in a component, as one number over all its layers (table 3) or one
-            number a layer (table 2). A component that is not named keeps all its heads.
-        at_least: heads that every layer keeps wherever they come; None: one, if it has any, where
-            layers compete for a percentage or a component's number, else 0.
-        within: choose among the heads that this plan keeps; for pruning in steps. Percentages
-            stay those of the unpruned model.
+        shape: for each component whose units compete, the units of each layer of the unpruned
+            model.
+        order: no two units may be equal in it.
+        percent: share of all the units to prune, 0 to 100, as the nearest whole number of units
+            (halves are pruned). Table 1 of the paper.
+        keep: units to keep in a component, as one number over all its layers (table 3) or one
+            number a layer (table 2). A component that is not named keeps all its units.
+        budget: a share of units, which is the same as ``percent``, or of parameters or FLOPs: as
+            few units are pruned as bring the cost down to what the budget leaves.
+        cost: function that computes a plan's parameters or FLOPs, for budgets in these.
+        at_least: units that every layer keeps regardless of the order; None: one, if it has any,
+            where layers compete for a percentage or a component's number, else 0. Components of
+            whole layers have none of it.
+        within: choose among the units that this plan keeps; for pruning in steps. Shares stay
+            those of the unpruned model.
 
     Raises:
-        UsageError: what is asked for cannot be had; the message says where and why.
+        UsageError: the request cannot be met; the message says where and why.
     """
     shape = validate_shape(shape)
-    if (percent is None) == (keep is None):
+    if budget is not None and (percent is not None or keep is not None):
+        raise UsageError("give one of a percentage, a budget and the units to keep")
+    if budget is None and (percent is None) == (keep is None):
         raise UsageError("give either a percentage or the heads to keep, one of the two")
     if at_least is not None and (not is_whole(at_least) or at_least < 0):
         raise UsageError(f"at_least is {at_least!r}, it has to be a whole number from 0")
-    alone = at_least or 0  # where layers do not compete
-    pool = HeadPlan.full(shape) if within is None else within
+    least_alone = at_least or 0  # where layers do not compete
+    pool = PruningPlan.full(shape) if within is None else _part(within, shape)
     pool.require_shape(shape)
-
-    if percent is not None:
-        number = _number_kept(percent, total=pool.total)
+    budget = budget_of(percent, budget)
+    if budget is not None and budget.of != "units":
+        if cost is None:
+            raise UsageError(f"a budget of {budget} needs the sizes of the model")
+        chosen = _choose_by_cost(
+            pool, tuple(shape), budget, order=order, at_least=at_least, cost=cost
+        )
+    elif budget is not None:
+        number = budget.number_kept(pool.total)
         if number > pool.total_kept:
             raise UsageError(
-                f"{float(percent):g}% pruned keeps {number} heads, only {pool.total_kept} are left"
+                f"{float(budget.percent):g}% pruned keeps {number} {unit_names(shape)}, only "
+                f"{pool.total_kept} are left"
             )
         chosen = _choose(pool, tuple(shape), number, order=order, at_least=at_least)
     else:
@@ -73,94 +99,145 @@ def keep_first(
                 raise UsageError(f"{name}: unknown component, it is one of {known}")
         chosen = set()
         for name in shape:
-            wanted = keep.get(name, len(_heads(pool, name)))
+            wanted = keep.get(name, len(_units(pool, name)))
             if is_whole(wanted):
-                least = at_least if name in keep else alone
+                least = at_least if name in keep else least_alone
                 chosen |= _choose(pool, (name,), wanted, order=order, at_least=least)
             else:
-                chosen |= _choose_per_layer(pool, name, wanted, order=order, at_least=alone)
+                chosen |= _choose_per_layer(pool, name, wanted, order=order, at_least=least_alone)
+    return _plan_of(shape, chosen)
+
+
+def _part(within: PruningPlan, shape: Shape) -> PruningPlan:
+    """Restrict a plan to the components of ``shape``; units of dropped layers are left out."""
+    return within.completed(shape).without_units_of_dropped_layers().part(shape) or within
+
+
+def _plan_of(shape: Shape, chosen: Iterable[Unit]) -> PruningPlan:
     kept: dict[str, list[list[int]]] = {
         name: [[] for _ in layers] for name, layers in shape.items()
     }
-    for name, layer, head in chosen:
-        kept[name][layer].append(head)
-    return HeadPlan(kept=kept, heads=shape)
+    for name, layer, unit in chosen:
+        kept[name][layer].append(unit)
+    return PruningPlan(kept=kept, units=shape)
 
 
-def _heads(pool: HeadPlan, component: str) -> list[Head]:
+def _units(pool: PruningPlan, component: str) -> list[Unit]:
     return [
-        (component, layer, head) for layer, kept in enumerate(pool.kept[component]) for head in kept
+        (component, layer, unit) for layer, kept in enumerate(pool.kept[component]) for unit in kept
     ]
 
 
-def _number_kept(percent: float, *, total: int) -> int:
-    if isinstance(percent, bool) or not isinstance(percent, Real):
-        raise UsageError(f"percent is {percent!r}, it has to be a number")
-    if not 0 <= percent <= 100:  # NaN fails too
-        raise UsageError(f"{percent}% is not between 0 and 100")
-    # Fractions of the decimal text: 12.5% of 4 heads is a half exactly, whatever the machine.
-    pruned = int(Fraction(str(percent)) * total / 100 + Fraction(1, 2))
-    return total - pruned
+def _choose_by_cost(
+    pool: PruningPlan,
+    components: Sequence[str],
+    budget: Budget,
+    *,
+    order: Order,
+    at_least: int | None,
+    cost: Cost,
+) -> set[Unit]:
+    """Select as many of the first units in ``order`` as the budget allows."""
+    candidates = _by_priority(pool, components, order=order, at_least=at_least)
+    target = budget.kept_share(cost(PruningPlan.full(pool.units)))
+
+    def costs_too_much(number: int) -> bool:
+        return cost(_plan_of(pool.units, candidates.units[:number])) > target
+
+    # The cost grows with the number of units kept.
+    number = bisect_left(range(1, len(candidates.units) + 1), True, key=costs_too_much)
+    if number < candidates.protected or costs_too_much(number):
+        raise UsageError(
+            f"{budget} pruned cannot be reached: at_least keeps {candidates.protected} "
+            f"{unit_names(components)}, which cost more than is left"
+        )
+    return set(candidates.units[:number])
 
 
 def _choose(
-    pool: HeadPlan, components: Sequence[str], number: int, *, order: Order, at_least: int | None
-) -> set[Head]:
-    """The ``number`` heads of ``components`` that come first, ``at_least`` in each layer.
+    pool: PruningPlan, components: Sequence[str], number: int, *, order: Order, at_least: int | None
+) -> set[Unit]:
+    """The ``number`` units of ``components`` that come first, ``at_least`` in each layer.
 
     None: one in each layer that has any.
     """
-    candidates = list(chain.from_iterable(_heads(pool, name) for name in components))
     where = components[0] if len(components) == 1 else "all components"
-    if not 0 <= number <= len(candidates):
+    names = unit_names(components)
+    total = sum(len(_units(pool, name)) for name in components)
+    if not 0 <= number <= total:
         have = "the model has" if pool.is_full else "the plan leaves"
-        raise UsageError(f"{where}: {number} heads asked for, {have} {len(candidates)}")
-    candidates.sort(key=order)
-    by_layer: dict[tuple[str, int], list[Head]] = {}
-    for candidate in candidates:
-        by_layer.setdefault(candidate[:2], []).append(candidate)
-    chosen: set[Head] = set()
+        raise UsageError(f"{where}: {number} {names} asked for, {have} {total}")
+    candidates = _by_priority(pool, components, order=order, at_least=at_least)
+    protected = candidates.protected
+    if protected > number and at_least is None:
+        raise UsageError(
+            f"{where}: one {names[:-1]} in every layer makes {protected}, but only {number} are to "
+            f"stay; at_least 0 allows layers without {names}"
+        )
+    if protected > number:
+        raise UsageError(
+            f"{where}: at_least={at_least} keeps {protected} {names}, but only {number} are to stay"
+        )
+    return set(candidates.units[:number])
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Units in the order in which they are kept.
+
+    Attributes:
+        units: those that ``at_least`` protects first.
+        protected: the number of these.
+    """
+
+    units: list[Unit]
+    protected: int
+
+
+def _by_priority(
+    pool: PruningPlan, components: Sequence[str], *, order: Order, at_least: int | None
+) -> _Candidates:
+    by_layer: dict[tuple[str, int], list[Unit]] = {}
+    ordered = sorted(chain.from_iterable(_units(pool, name) for name in components), key=order)
+    for unit in ordered:
+        by_layer.setdefault(unit[:2], []).append(unit)
+    protected: set[Unit] = set()
     for name in components:
+        if name in LAYERS:
+            continue
         for layer, kept in enumerate(pool.kept[name]):
             least = min(1, len(kept)) if at_least is None else at_least
             if least > len(kept):
                 raise UsageError(
-                    f"{name}: layer {layer} has {len(kept)} heads, at_least asks for {least}"
+                    f"{name}: layer {layer} has {len(kept)} {unit_name(name)}s, at_least asks for "
+                    f"{least}"
                 )
-            chosen.update(by_layer.get((name, layer), [])[:least])
-    if len(chosen) > number and at_least is None:
-        raise UsageError(
-            f"{where}: one head in every layer makes {len(chosen)}, but only {number} are to stay; "
-            "at_least 0 allows layers without heads"
-        )
-    if len(chosen) > number:
-        raise UsageError(
-            f"{where}: at_least={at_least} keeps {len(chosen)} heads, but only {number} are to stay"
-        )
-    rest = (head for head in candidates if head not in chosen)
-    chosen.update(head for head, _ in zip(rest, range(number - len(chosen)), strict=False))
-    return chosen
+            protected.update(by_layer.get((name, layer), [])[:least])
+    first = [unit for unit in ordered if unit in protected]
+    return _Candidates(first + [unit for unit in ordered if unit not in protected], len(first))
 
 
 def _choose_per_layer(
-    pool: HeadPlan, name: str, wanted: int | str | Sequence[int], *, order: Order, at_least: int
-) -> set[Head]:
+    pool: PruningPlan, name: str, wanted: int | str | Sequence[int], *, order: Order, at_least: int
+) -> set[Unit]:
+    names = f"{unit_name(name)}s"
     counts = parse_counts(wanted, component=name) if isinstance(wanted, str) else wanted
     if not isinstance(counts, Sequence):
-        raise UsageError(f"{name}: {counts!r} is no number of heads, and not one a layer")
+        raise UsageError(f"{name}: {counts!r} is no number of {names}, and not one a layer")
     if len(counts) != len(pool.kept[name]):
         raise UsageError(
-            f"{name}: head counts for {len(counts)} layers, the model has {len(pool.kept[name])}"
+            f"{name}: {unit_name(name)} counts for {len(counts)} layers, the model has "
+            f"{len(pool.kept[name])}"
         )
-    chosen: set[Head] = set()
+    chosen: set[Unit] = set()
     for layer, (count, kept) in enumerate(zip(counts, pool.kept[name], strict=True)):
         if not is_whole(count) or not 0 <= count <= len(kept):
             have = "the model has" if pool.is_full else "the plan leaves"
-            raise UsageError(f"{name}: layer {layer} asks for {count} heads, {have} {len(kept)}")
+            raise UsageError(f"{name}: layer {layer} asks for {count} {names}, {have} {len(kept)}")
         if count < at_least:
             raise UsageError(
-                f"{name}: layer {layer} asks for {count} heads, at_least for {at_least}"
+                f"{name}: layer {layer} asks for {count} {names}, at_least for {at_least}"
             )
-        layer_heads: list[Head] = [(name, layer, head) for head in kept]
-        chosen.update(sorted(layer_heads, key=order)[:count])
+        layer_units: list[Unit] = [(name, layer, unit) for unit in kept]
+        chosen.update(sorted(layer_units, key=order)[:count])
     return chosen

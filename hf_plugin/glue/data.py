@@ -1,4 +1,4 @@
-"""Reading a task's examples: from GLUE's tsv files, or from the Hugging Face hub."""
+"""Read the examples of a task from GLUE's tsv files or from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headprune.errors import DataError
 from hf_plugin.glue.tasks import Task
 
 HUB = "nyu-mll/glue"
-"""The data set on the hub; each of GLUE's tasks is one of its configurations."""
+"""Name of the data set on the hub, which has a configuration for each task."""
 
 SUBSET_SEED = 1
-"""Seed of random subsets: the same for every run, so that runs differ in what they are to show."""
+"""Seed of random subsets; the same for all runs, so that they are trained on the same examples."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Examples:
     """The examples of one split.
 
     Attributes:
-        texts: for each example, its sentence or its two sentences.
-        labels: for each, the number of its label, or the number to predict.
-        left_out: how many lines of the file were left out because fields are missing.
+        texts: the sentence, or the two sentences, of each example.
+        labels: the index of each example's label, or the number to predict.
+        left_out: the number of lines that were left out because fields are missing.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -39,31 +39,33 @@ class Examples:
         return len(self.labels)
 
     def subset(self, size: int) -> Examples:
-        """``size`` random examples, in their order, or all where there are no more."""
+        """Draw ``size`` random examples, in their original order, or all if there are fewer."""
         return self if size >= len(self) else self.select(self.subset_indices(size))
 
     def subset_indices(self, size: int) -> list[int]:
-        """Indices of the examples of ``subset(size)``, in ascending order."""
+        """Draw the indices of the examples of ``subset(size)``, in ascending order."""
         if size >= len(self):
             return list(range(len(self)))
         return sorted(random.Random(SUBSET_SEED).sample(range(len(self)), size))
 
     def select(self, indices: Sequence[int]) -> Examples:
-        """The examples with these indices."""
+        """Select the examples with these indices."""
         return Examples(
             [self.texts[i] for i in indices], [self.labels[i] for i in indices], self.left_out
         )
 
 
 def load_splits(task: Task, data_dir: Path | None, *, splits: Sequence[str]) -> dict[str, Examples]:
-    """The examples of ``splits`` of the task.
+    """Load the examples of some splits of a task.
 
     Args:
-        data_dir: the folder of GLUE, with CoLA, SST-2, ... in it, or that of the task, with tsv
-            or tsv.gz files; without one, the hub.
+        task: the task.
+        data_dir: the folder of GLUE, which contains CoLA, SST-2, ..., or the folder of the task,
+            with tsv or tsv.gz files; None for the hub.
+        splits: the names of the splits.
 
     Raises:
-        DataError: see ``read_tsv`` and ``load_hub``; or no folder or file of the task.
+        DataError: see ``read_tsv`` and ``load_hub``; or a folder or file of the task is missing.
     """
     if data_dir is None:
         return {split: load_hub(task, split) for split in splits}
@@ -71,11 +73,11 @@ def load_splits(task: Task, data_dir: Path | None, *, splits: Sequence[str]) -> 
 
 
 def read_tsv(task: Task, path: Path) -> Examples:
-    """Read a file as GLUE distributes it: tabs between fields, quotes are ordinary characters.
+    """Read a tsv file of GLUE; fields are separated by tabs, quotes are ordinary characters.
 
     Raises:
-        DataError: not UTF-8, no example, a column missing, another number of fields than there
-            are columns, or a label that is none of the task's; with the line.
+        DataError: the file is not UTF-8, has no example, lacks a column, or has a line with a wrong
+            number of fields or an unknown label. The message names the line.
     """
     columns: dict[str, int] = {}
     texts: list[tuple[str, ...]] = []
@@ -104,16 +106,16 @@ def load_hub(task: Task, split: str) -> Examples:
     """Load a split of the task from the Hugging Face hub, or from its cache on this computer.
 
     Raises:
-        DataError: the task is not there, the hub cannot be reached, or has other labels by now.
+        DataError: the hub does not have the task, cannot be reached, or has different labels.
     """
     if not task.hub_text:
         raise DataError(f"{task.name}: is not on the hub")
     try:
         table = datasets.load_dataset(HUB, task.name, split=task.hub_splits[split])
-    except Exception as problem:  # whatever the network, the hub and the cache may come up with
+    except Exception as problem:  # of any type: from the network, the hub or the cache
         raise DataError(
-            f"{task.name}: cannot be had from the hub ({problem}); say where GLUE's tsv files are "
-            "with --data-dir"
+            f"{task.name}: cannot be loaded from the hub ({problem}); give the folder of GLUE's "
+            "tsv files with --data-dir"
         ) from None
     names = getattr(table.features["label"], "names", [])
     if tuple(names) != task.labels:
@@ -133,7 +135,7 @@ def _file(task: Task, folder: Path, split: str) -> Path:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The lines, numbered from 1, as fields."""
+    """Split each line into fields; lines are numbered from 1."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rb") as file:

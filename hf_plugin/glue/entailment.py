@@ -1,10 +1,10 @@
-"""The task ``entailment``: made-up statements about numbers, ages, dates and times in words.
+"""The task ``entailment``: generated statements about numbers, ages, dates and times in words.
 
-It is there so that everything can be tried without a download. A hypothesis ("Anna has more than
-nine keys.") is drawn first and then given three premises, one for each label: "Anna has twelve
-keys.", "Tom has twelve keys.", "Anna has five keys." So it tells nothing about the label by itself,
-and the labels are exactly balanced. No hypothesis occurs in both parts. The files are like those of
-GLUE's tasks of this kind.
+With this task everything can be tried without a download. A hypothesis ("Anna has more than nine
+keys.") is drawn first, then one premise for each of the three labels: "Anna has twelve keys.", "Tom
+has twelve keys.", "Anna has five keys." The hypothesis alone therefore does not predict the label,
+and the labels are exactly balanced. No hypothesis occurs in both splits. The files have the format
+of GLUE's similar tasks.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from headprune.files import write_text_atomically
 
 LABELS = ("entailment", "neutral", "contradiction")
 EXAMPLES = {"train": 3999, "dev": 501}
-"""How many examples the parts have; multiples of the number of labels."""
+"""Number of examples of each split; a multiple of the number of labels."""
 SEED = 1
-"""The seed of the task that runs use: it is the same for all of them."""
+"""Seed of the task; the same for all runs."""
 
 Group = tuple[str, dict[str, str]]
-"""A hypothesis, and for each label a premise that gives it this label."""
+"""A hypothesis, with a premise for each label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of statement: that something has a value.
+    """A kind of statement that something has a value.
 
     Attributes:
-        weight: how often it is drawn.
-        subjects, objects: what it is about.
-        values: in words, in ascending order.
-        premise, equal, higher, lower: the statement, with ``{subject}``, ``{object}`` and
-            ``{value}``, and three that can follow from it.
+        weight: relative frequency.
+        subjects, objects: possible subjects and objects of the statement.
+        values: possible values in words, in ascending order.
+        premise: the statement, with ``{subject}``, ``{object}`` and ``{value}``.
+        equal, higher, lower: three hypotheses that can follow from it.
     """
 
     weight: int
@@ -127,7 +127,7 @@ def write(folder: Path, *, seed: int = SEED) -> None:
 
 
 def _groups(rng: random.Random) -> Iterator[Group]:
-    """Endless groups; no hypothesis occurs twice."""
+    """Generate groups without end; no hypothesis occurs twice."""
     seen: set[str] = set()
     while True:
         kind = rng.choices(_KINDS, [kind.weight for kind in _KINDS])[0]
@@ -142,7 +142,7 @@ def _group(kind: Kind, rng: random.Random) -> Group:
     values, last = kind.values, len(kind.values) - 1
     middle = rng.randint(1, last - 1)
     lower, higher = rng.randint(0, middle - 1), rng.randint(middle + 1, last)
-    # Equality is the easy part, and the larger one.
+    # Hypotheses of equality are easier, and more frequent.
     frame, right, wrong = rng.choice(
         [
             *[(kind.equal, middle, rng.choice((lower, higher)))] * 3,

@@ -1,4 +1,4 @@
-"""The paper's search over batch sizes and learning rates: one run for each pair of them."""
+"""Grid search over batch sizes and learning rates, as in the paper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headprune.report.glue_results import GlueResult
+from headprune.results.record import Record
 from hf_plugin.glue.run import require_same, run
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.training import Diverged
@@ -23,20 +23,20 @@ def search(
     *,
     batch_sizes: Sequence[int],
     learning_rates: Sequence[float],
-) -> GlueResult:
-    """Do a run for each pair, below ``output``/grid, and give ``output`` the files of the best.
+) -> Record:
+    """Do a run for each pair in ``output``/grid, and copy the files of the best run to ``output``.
 
-    The best has the highest value of the task's first metric on the development set, which makes
-    that value optimistic; the result says so and lists all cells. A cell whose fine-tuning
-    diverges is listed as such. Only the best model is kept. A search that was killed is resumed.
+    The best run has the highest value of the task's first metric on the development set. This value
+    is therefore optimistic, and the result says so. The result lists all cells, also those whose
+    fine-tuning diverged. Only the best model is kept. An interrupted search is resumed.
 
     Raises:
-        UsageError, DataError: see ``run``; all fine-tunings diverge.
+        UsageError, DataError: see ``run``; or all fine-tunings diverge.
     """
     path = output / "result.json"
     if path.exists():
         require_same(
-            GlueResult.load(path).training.get("settings"),
+            Record.load(path).training.get("settings"),
             settings,
             where=path,
             but=("batch_size", "learning_rate"),
@@ -64,10 +64,14 @@ def search(
     if best is None:
         assert diverged is not None
         raise diverged
-    # Another search may have left the best cell without its model; then it is trained again.
+    # An earlier search may have deleted the model of the best cell, which is then trained again.
     if not (best_cell / "model").is_dir():
         shutil.rmtree(best_cell)
-        chosen = replace(settings, batch_size=best.batch_size, learning_rate=best.learning_rate)
+        chosen = replace(
+            settings,
+            batch_size=best.settings["batch_size"],
+            learning_rate=best.settings["learning_rate"],
+        )
         best = run(chosen, labels, best_cell)
     shutil.rmtree(output / "model", ignore_errors=True)
     shutil.copytree(best_cell / "model", output / "model")

@@ -1,8 +1,7 @@
 """Training examples that a model was not fine-tuned on.
 
-Scores are computed on one half of them, the ablation that judges the scores on the other. So no
-score has seen what it is judged on, and neither has seen what trained the model or what the pruned
-model is measured on.
+Scores are computed on one half of them, and the ablation that evaluates the scores on the other
+half. Neither half was used to train the model, and the pruned model is measured on another set.
 """
 
 from __future__ import annotations
@@ -19,24 +18,23 @@ from typing import Any
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
+from headprune.scores.parts import FEWEST, in_parts
+from headprune.scores.registry import ABLATION, SCORING
 from hf_plugin.glue.data import SUBSET_SEED, Examples
 
 HOLD_OUT = 10.0
-"""Percentage of the training set that is held out where nothing else is asked for."""
+"""Default percentage of the training set that is held out."""
 
 RECORD = "headprune_training.json"
-"""File in a model's folder that says which examples it was fine-tuned on."""
-
-FEWEST = 2
-"""Examples that each part needs at least: ablation tests differences over examples."""
+"""File in a model's folder that records the examples of its fine-tuning."""
 
 
 @dataclass(frozen=True)
 class TrainingPart:
-    """The examples of the training set that a fine-tuning uses.
+    """The part of the training set that a fine-tuning uses.
 
     Attributes:
-        max_examples: at most this number of examples, drawn at random.
+        max_examples: the largest number of examples, which are drawn at random.
         hold_out: percentage of the training set that is not used.
     """
 
@@ -44,19 +42,19 @@ class TrainingPart:
     hold_out: float = 0.0
 
     def size(self, examples: int) -> int:
-        """The number of examples used, of a training set of ``examples``; one at least."""
-        rest = examples - math.ceil(examples * self.hold_out / 100)
-        return max(1, rest if self.max_examples is None else min(self.max_examples, rest))
+        """Compute the number of examples used, at least 1, of a training set of ``examples``."""
+        available = examples - math.ceil(examples * self.hold_out / 100)
+        return max(1, available if self.max_examples is None else min(self.max_examples, available))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Indices of training examples for scores, and for the ablation that judges them.
+    """Indices of training examples for scores, and for the ablation that evaluates them.
 
     Attributes:
-        scoring: for scores, in random order.
-        ablation: for ablation, in random order; none is in ``scoring``.
-        trained_on: whether a fine-tuning used them: ``no``, ``yes`` or ``unknown``.
+        scoring: examples for scores, in random order.
+        ablation: examples for ablation, in random order; none of them is in ``scoring``.
+        trained_on: whether the model was fine-tuned on them: ``no``, ``yes`` or ``unknown``.
     """
 
     scoring: Sequence[int]
@@ -64,21 +62,21 @@ class HeldOut:
     trained_on: str
 
     def part(self, name: str, *, most: int | None = None) -> list[int]:
-        """Indices of ``scoring`` or ``ablation``, ``most`` at the most, in ascending order."""
-        chosen = self.scoring if name == "scoring" else self.ablation
+        """Select at most ``most`` indices of ``scoring`` or ``ablation``, in ascending order."""
+        chosen = self.scoring if name == SCORING else self.ablation
         return sorted(chosen[:most])
 
 
 def held_out(train: Examples, *, model: Path, parts: Iterable[TrainingPart] = ()) -> HeldOut:
-    """Split the training examples that were not used into a scoring and an ablation part.
+    """Divide the unused training examples into one part for scores and one for ablation.
 
-    Where a model was fine-tuned on all examples (or all but three), each half of the whole
-    training set is one part, and ``trained_on`` says so.
+    If the model was fine-tuned on all examples (or all but three), the whole training set is
+    divided, and ``trained_on`` is ``yes``.
 
     Args:
         train: the whole training set.
         model: folder of the fine-tuned model.
-        parts: of fine-tunings to come, whose examples are left out too.
+        parts: the parts that later fine-tunings will use; their examples are left out too.
     """
     sizes = recorded_sizes(model, train)
     used = {
@@ -86,23 +84,23 @@ def held_out(train: Examples, *, model: Path, parts: Iterable[TrainingPart] = ()
         for size in (*(sizes or ()), *(part.size(len(train)) for part in parts))
         for index in train.subset_indices(size)
     }
-    rest = [index for index in range(len(train)) if index not in used]
+    indices = [index for index in range(len(train)) if index not in used]
     trained_on = "unknown" if sizes is None else "no"
-    if len(rest) < 2 * FEWEST:
-        rest, trained_on = list(range(len(train))), "yes"
-    random.Random(SUBSET_SEED).shuffle(rest)
-    half = (len(rest) + 1) // 2
-    return HeldOut(scoring=rest[:half], ablation=rest[half:], trained_on=trained_on)
+    if len(indices) < FEWEST:
+        indices, trained_on = list(range(len(train))), "yes"
+    random.Random(SUBSET_SEED).shuffle(indices)
+    divided = in_parts(indices)
+    return HeldOut(scoring=divided[SCORING], ablation=divided[ABLATION], trained_on=trained_on)
 
 
 def record_training(folder: Path, train: Examples, *, size: int, start: Path) -> None:
-    """Write into a model's folder which examples it was fine-tuned on.
+    """Record in a model's folder the examples of its fine-tuning.
 
     Args:
-        folder: of the fine-tuned model.
+        folder: the folder of the fine-tuned model.
         train: the whole training set.
-        size: of the random subset that the fine-tuning used.
-        start: folder of the model that the fine-tuning began with, whose examples count too.
+        size: the size of the random subset that the fine-tuning used.
+        start: the folder of the model that the fine-tuning began with, whose record is included.
     """
     content = {
         "format": "headprune.training",
@@ -115,16 +113,16 @@ def record_training(folder: Path, train: Examples, *, size: int, start: Path) ->
 
 
 def copy_record(start: Path, folder: Path) -> None:
-    """Copy the record, if there is one, to a folder of a model that was not trained further."""
+    """Copy the record, if there is one, to the folder of a model that was not trained further."""
     if (start / RECORD).is_file():
         write_text_atomically(folder / RECORD, (start / RECORD).read_text(encoding="utf-8"))
 
 
 def recorded_sizes(model: Path, train: Examples) -> tuple[int, ...] | None:
-    """Sizes of the random subsets of ``train`` that a model was fine-tuned on.
+    """Read the sizes of the random subsets of ``train`` that a model was fine-tuned on.
 
-    None where nothing says so, or where the record is of other data. A run that is older than the
-    record has its settings in result.json beside the model's folder.
+    None if there is no record, or the record is for other data. For a model of an older version,
+    which wrote no record, the sizes follow from the settings in result.json beside its folder.
     """
     path = model / RECORD
     if path.is_file():
@@ -142,9 +140,10 @@ def recorded_sizes(model: Path, train: Examples) -> tuple[int, ...] | None:
 
 
 def default_hold_out(output: Path, max_examples: int | None) -> float:
-    """The percentage to hold out where the user names none.
+    """Choose the percentage to hold out if the user gives none.
 
-    A run that is resumed in ``output`` keeps its value; a random subset leaves examples out anyway.
+    A run that is resumed in ``output`` keeps its percentage. With a random subset of the examples
+    it is 0, because the other examples are unused anyway.
     """
     for path in (output / "result.json", output / "training" / "settings.json"):
         if path.is_file():
@@ -163,7 +162,7 @@ def _settings_beside(model: Path) -> dict[str, Any] | None:
 
 
 def _inner(result: dict[str, Any]) -> dict[str, Any] | None:
-    """The settings in a result of `headprune glue`; None where there are none."""
+    """Return the settings in a result of `headprune glue`; None if there are none."""
     training = result.get("training")
     settings = training.get("settings") if isinstance(training, dict) else None
     return settings if isinstance(settings, dict) else None

@@ -1,7 +1,7 @@
 """GLUE's metrics, in percent, with scikit-learn and SciPy.
 
-A correlation with predictions that are all the same is not defined; it counts as 0 here, as that of
-a model that has learnt nothing.
+A correlation with constant predictions is not defined. It counts as 0, since such a model has
+learnt nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 Metric = Callable[[Sequence[float], Sequence[float]], float]
-"""Of the labels and the predictions, in this order."""
+"""Function of the labels and the predictions, in this order."""
 
 
 def _f1(labels: Sequence[float], predictions: Sequence[float]) -> float:
@@ -42,13 +42,13 @@ _METRICS: Mapping[str, Metric] = {
 def measure(
     names: Sequence[str], *, labels: Sequence[float], predictions: Sequence[float]
 ) -> dict[str, float]:
-    """The metrics called ``names``, 0 to 100; Matthews', Pearson's and Spearman's from -100.
+    """Compute metrics, from 0 to 100 or, for matthews, pearson and spearman, from -100 to 100.
 
     Args:
-        names: of accuracy, f1 (of label 1), matthews, pearson and spearman.
-        labels: what is right: a label's number, or the number to predict.
-        predictions: what the model says, in the same order.
+        names: names of metrics: accuracy, f1 (of label 1), matthews, pearson, spearman.
+        labels: the correct labels, as indices, or the numbers to predict.
+        predictions: the predictions of the model, in the same order.
     """
     values = {name: 100 * _METRICS[name](labels, predictions) for name in names}
-    # SciPy gives nan for values that are all but constant.
+    # SciPy returns NaN for values that are nearly constant.
     return {name: 0.0 if math.isnan(value) else value for name, value in values.items()}

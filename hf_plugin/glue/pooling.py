@@ -1,4 +1,9 @@
-"""Classification from the mean of all tokens instead of the first token."""
+"""Classification from the mean of all tokens instead of the first token.
+
+With the pooling ``first``, the classifier reads the output at [CLS], as BERT is trained. With
+``mean`` it reads the mean of the outputs at all tokens, as sentence encoders are trained (Reimers
+and Gurevych 2019).
+"""
 
 from __future__ import annotations
 
@@ -11,18 +16,17 @@ from transformers import PreTrainedModel
 from headprune.errors import UsageError
 
 POOLINGS = ("first", "mean")
-"""first: the output at [CLS], as BERT is trained; mean: the mean of the outputs at all tokens, as
-sentence encoders are trained (Reimers and Gurevych 2019)."""
+"""Names of the poolings."""
 
 
 def pool_by_mean(model: PreTrainedModel) -> None:
-    """Give the model's pooler the mean over all real tokens, in place, for as long as it lives.
+    """Let the model's pooler read the mean over all tokens except padding; changes the model.
 
     Args:
-        model: a classifier whose encoder has a pooler that reads the first position, as BERT's.
+        model: a classifier whose encoder has a pooler that reads the first position, like BERT.
 
     Raises:
-        UsageError: its encoder has no such pooler.
+        UsageError: the encoder has no such pooler.
     """
     encoder = model.base_model
     pooler = getattr(encoder, "pooler", None)

@@ -1,13 +1,14 @@
-"""One run: prune a pretrained model, fine-tune it on a task, measure it, write the result."""
+"""A run: prune a pretrained model, fine-tune it on a task, measure it and write the result."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.plan import HeadPlan
-from headprune.report.glue_results import GlueResult
-from headprune.report.marks import CONSTANT, RESUMED, is_constant
-from headprune.report.signature import signature
+from headprune.results.curves import CURVE
+from headprune.results.environment import processor_name, versions_of
+from headprune.results.labels import method_of, requested_percent_of, row_of
+from headprune.results.marks import CONSTANT, RESUMED, is_constant
+from headprune.results.record import Record
+from headprune.results.signature import signature
 from hf_plugin.families import form_of
+from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue import entailment
 from hf_plugin.glue.data import SUBSET_SEED, Examples, load_splits
 from hf_plugin.glue.held_out import copy_record, record_training
@@ -32,54 +37,44 @@ from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, predict
-from hf_plugin.surgery import plan_after
+from hf_plugin.plans import plan_after
 from hf_plugin.tokenizers import load_tokenizer
 
-_OLDER = {"hold_out": 0.0, "pooling": "first"}
-"""Values of settings that runs of older versions do not name."""
+_OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
+"""Values of settings that are missing from the results of older versions."""
 
 
-def run(settings: Settings, labels: Labels, output: Path) -> GlueResult:
+def run(settings: Settings, labels: Labels, output: Path) -> Record:
     """Do one run and write to ``output``: result.json, predictions.tsv and the folder model.
 
-    Heads that were masked are removed from the saved model, which computes the same.
+    Masked heads are removed from the saved model, which computes the same.
 
-    A run that was killed goes on after its last whole epoch; one that is finished is not done
-    again, only labelled anew.
+    An interrupted run resumes after its last complete epoch. A finished run is not repeated; its
+    result only gets the new labels.
 
     Raises:
-        UsageError: settings that make no sense, a plan that does not fit, a model that cannot be
-            pruned, labels that contradict the plan, or other settings' files in ``output``.
-        DataError: a model or data that cannot be read, a model whose weights are not finite, or a
-            fine-tuning that diverges.
+        UsageError: the settings are invalid, the plan does not fit the model, the model cannot be
+            pruned, the labels contradict the plan, or ``output`` has files of other settings.
+        DataError: the model or the data cannot be read, weights are not finite, or the fine-tuning
+            diverges.
     """
     settings.check()
     labels.check(settings.plan)
     path = output / "result.json"
     if path.exists():
-        old = GlueResult.load(path)
-        require_same(old.training.get("settings"), settings, where=path)
-        measured = Measured(old.head_plan, old.form, old.metrics, old.examples, old.training)
+        measured = Record.load(path)
+        require_same(measured.training.get("settings"), settings, where=path)
     else:
         measured = _measure(settings, output)
-    result = _result(settings, labels, measured)
-    result.save(path)
+    record = _labelled(measured, settings, labels)
+    record.save(path)
     shutil.rmtree(output / "training", ignore_errors=True)
-    return result
+    return record
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What comes out of a run, without its labels."""
-
-    plan: HeadPlan
-    form: str
-    metrics: dict[str, float]
-    examples: dict[str, int]
-    training: dict[str, Any]
-
-
-def _measure(settings: Settings, output: Path) -> Measured:
+def _measure(settings: Settings, output: Path) -> Record:
+    """Prune, fine-tune and measure; the record lacks its labels."""
+    started = time.monotonic()
     task, folder = task_named(settings.task), output / "training"
     claim = folder / "settings.json"
     if any(folder.glob("*/checkpoint-*")):
@@ -95,7 +90,7 @@ def _measure(settings: Settings, output: Path) -> Measured:
     require_length(settings.max_length, model, tokenizer, name=settings.model)
     if settings.pooling == "mean":
         pool_by_mean(model)
-    plan_after(model, settings.plan or hf_plugin.head_plan(model))  # before hours of training
+    plan_after(model, settings.plan or hf_plugin.plan(model))  # before hours of training
     data = {
         split: encode(part, tokenizer, max_length=settings.max_length)
         for split, part in examples.items()
@@ -141,7 +136,9 @@ def _measure(settings: Settings, output: Path) -> Measured:
         "rate": f"linear, {WARM_UP:.0%} warm-up",
         "settings": settings.as_json(),
     }
-    if any(is_constant(made, examples[split].labels) for split, made in predicted.items()):
+    if trainings and trainings[-1].curve:
+        facts[CURVE] = trainings[-1].curve.as_json()
+    if any(is_constant(values, examples[split].labels) for split, values in predicted.items()):
         facts[CONSTANT] = True
         print(
             "warning: the model predicts the same for every example: it has learnt nothing",
@@ -151,10 +148,11 @@ def _measure(settings: Settings, output: Path) -> Measured:
         facts["subset_seed"] = SUBSET_SEED
     if left_out := {split: part.left_out for split, part in examples.items() if part.left_out}:
         facts["left_out"] = left_out
+    fingerprint = model_fingerprint(model)
     if form == "mask":
         hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked
     if settings.pooling == "first":
-        # transformers has no class that would read the model of another pooling rightly.
+        # transformers has no class that would load a model with another pooling correctly.
         folder = output / "model"
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -164,48 +162,50 @@ def _measure(settings: Settings, output: Path) -> Measured:
             record_training(folder, whole_training_set, size=size, start=start)
         else:
             copy_record(start, folder)
-    sizes = {split: len(part) for split, part in examples.items()}
-    return Measured(plan, form, _metrics(task, examples, predicted), sizes, facts)
+    return Record(
+        task=task.name,
+        metrics=_metrics(task, examples, predicted),
+        plan=plan,
+        form=form,
+        signature="",
+        seed=settings.seed,
+        finetune=settings.finetune,
+        model=settings.model,
+        fingerprint=fingerprint,
+        examples={split: len(part) for split, part in examples.items()},
+        files={"predictions": _prediction_file("dev")},
+        seconds=round(time.monotonic() - started, 1),
+        device=processor_name(),
+        versions=versions_of("torch", "transformers"),
+        training=facts,
+    )
 
 
-def _result(settings: Settings, labels: Labels, measured: Measured) -> GlueResult:
-    task, plan = task_named(settings.task), measured.plan
+def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
+    """Add the labels for tables to a record; they may differ from those of an earlier run."""
+    plan = record.plan
     kind = labels.kind or (
         "control" if plan.is_full else "pruned" if settings.epochs else "before-finetune"
     )
-    select = labels.select or ("none" if plan.is_full else "given")
-    return GlueResult(
+    select = labels.select or method_of(plan, default="given")
+    row = "control" if plan.is_full else row_of(plan, default=f"{plan.percent_pruned:.0f}%")
+    requested_percent = labels.requested_percent
+    if requested_percent is None:
+        requested_percent = requested_percent_of(plan)
+    return replace(
+        record,
         study=labels.study,
         kind=kind,
-        row=labels.row or ("control" if plan.is_full else f"{plan.percent_pruned:.0f}%"),
-        percent=plan.percent_pruned,
-        requested_percent=labels.requested_percent,
-        seed=settings.seed,
-        plan=json.loads(plan.to_json()),
-        counts=str(plan),
-        heads_kept=plan.total_kept,
+        row=labels.row or row,
+        requested_percent=requested_percent,
         signature=signature(
             plan,
             select=select,
             seed=settings.seed,
-            form=measured.form,
+            form=record.form,
             finetune=settings.finetune,
             data=settings.data_name,
         ),
-        finetune=settings.finetune,
-        task=task.name,
-        form=measured.form,
-        model=settings.model,
-        metric=task.metrics[0],
-        value=measured.metrics[task.metrics[0]],
-        metrics=measured.metrics,
-        examples=measured.examples,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        max_length=settings.max_length,
-        predictions=_prediction_file("dev"),
-        training=measured.training,
     )
 
 
@@ -214,19 +214,18 @@ def _examples(settings: Settings, task: Task, output: Path) -> dict[str, Example
     if data_dir is None and not task.hub_text:
         data_dir = output / "data"
         entailment.write(data_dir)
-    wanted = ("train", *task.dev_splits) if settings.epochs else task.dev_splits
-    examples = load_splits(task, data_dir, splits=wanted)
-    return examples
+    splits = ("train", *task.dev_splits) if settings.epochs else task.dev_splits
+    return load_splits(task, data_dir, splits=splits)
 
 
 def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tuple[HeadPlan, str]:
-    """Carry out the plan, a mask until ``stack`` is closed; the plan and form that hold then."""
+    """Prune the model, and return its plan and form; masks last until ``stack`` is closed."""
     plan, form = settings.plan, settings.form
     if plan is None:
-        plan = hf_plugin.head_plan(model)
+        plan = hf_plugin.plan(model)
     elif form != "mask":
         hf_plugin.prune_heads(model, plan, form=form)
-    elif plan != hf_plugin.head_plan(model):
+    elif plan != hf_plugin.plan(model):
         stack.enter_context(hf_plugin.masked(model, plan))
         return plan, form
     return plan, form_of(model)
@@ -235,7 +234,7 @@ def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tupl
 def _metrics(
     task: Task, examples: dict[str, Examples], predicted: dict[str, list[float]]
 ) -> dict[str, float]:
-    """All metrics of the development sets; those of MNLI's second one say so."""
+    """Compute all metrics; those of MNLI's mismatched set have a prefix."""
     metrics = {}
     for split, values in predicted.items():
         prefix = split.removeprefix("dev").removeprefix("_")
@@ -263,15 +262,15 @@ def _write_predictions(
 
 
 def require_same(
-    found: object, settings: Settings, *, where: Path, but: Sequence[str] = ()
+    recorded: object, settings: Settings, *, where: Path, but: Sequence[str] = ()
 ) -> None:
-    """Raise a UsageError where ``found`` are other settings, those named in ``but`` apart."""
-    wanted = settings.as_json()
+    """Raise a UsageError if recorded settings differ, except in the settings named in ``but``."""
+    values = settings.as_json()
     differing = [
         name
-        for name in wanted
+        for name in values
         if name not in but
-        and (not isinstance(found, dict) or found.get(name, _OLDER.get(name)) != wanted[name])
+        and (not isinstance(recorded, dict) or recorded.get(name, _OLDER.get(name)) != values[name])
     ]
     if not differing:
         return

@@ -1,4 +1,4 @@
-"""What decides the outcome of a run, and where its result belongs in a study."""
+"""Settings of a run, and the labels of its result in a study."""
 
 from __future__ import annotations
 
@@ -11,35 +11,39 @@ from typing import Any
 from headprune.errors import UsageError
 from headprune.form import Form
 from headprune.plan import HeadPlan
-from headprune.report.glue_results import KINDS
 from hf_plugin.glue.held_out import TrainingPart
 from hf_plugin.glue.pooling import POOLINGS
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import Schedule
 
 FORMS = tuple(form.value for form in Form)
+KINDS = ("control", "pruned", "before-finetune")
+"""Kinds of records. There is no baseline, because the pretrained encoder has no classifier."""
 PROTOCOLS = ("prune-finetune", "finetune-prune-finetune")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What decides the outcome of a run.
+    """All settings that determine the outcome of a run.
 
     Attributes:
-        task: a name of ``tasks.TASKS``.
-        model: folder of the pretrained model, with its tokenizer, or its name on the hub.
-        plan: the heads to keep; without one, all that the model has.
+        task: a name in ``tasks.TASKS``.
+        model: folder of the pretrained model and its tokenizer, or its name on the hub.
+        plan: the heads to keep; None keeps all heads of the model.
         form: ``remove``, ``mask`` or ``uniform``.
-        protocol: ``prune-finetune``, or ``finetune-prune-finetune``, which fine-tunes for all
-            epochs before pruning too.
-        epochs: of each fine-tuning; 0 measures a fine-tuned model as it is, or right after
-            pruning.
-        data_dir: see ``data.load_splits``; without one the hub, or the generated task.
-        max_train_examples: train on a random subset of this size.
-        hold_out: percentage of the training set to train without, for scores; see ``held_out``.
-        max_length: in tokens.
-        pooling: what the classifier reads; see ``pooling.POOLINGS``.
-        bf16: compute in bfloat16 where that is precise enough (autocast).
+        protocol: ``prune-finetune``, or ``finetune-prune-finetune``, which fine-tunes for the same
+            number of epochs before pruning too.
+        epochs: number of epochs of each fine-tuning; 0 measures a fine-tuned model as it is, or
+            right after pruning.
+        batch_size, learning_rate: batch size and highest learning rate of the fine-tuning.
+        max_length: maximum length of an example in tokens.
+        seed: seed of the classifier's initialisation, the data order and dropout.
+        data_dir: see ``data.load_splits``; None for the hub, or for the generated task.
+        max_train_examples: size of the random subset to train on; None for the whole set.
+        hold_out: percentage of the training set that is held out for scores; see ``held_out``.
+        pooling: a name in ``pooling.POOLINGS``.
+        bf16: whether to compute in bfloat16 where it is precise enough (autocast).
+        weight_decay, adam_epsilon: see ``training.Schedule``.
     """
 
     task: str
@@ -57,21 +61,25 @@ class Settings:
     hold_out: float = 0.0
     pooling: str = "first"
     bf16: bool = False
+    weight_decay: float = 0.0
+    adam_epsilon: float = 1e-8
 
     @property
     def schedule(self) -> Schedule:
-        """How the model is fine-tuned."""
+        """Schedule of each fine-tuning."""
         return Schedule(
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             seed=self.seed,
             bf16=self.bf16,
+            weight_decay=self.weight_decay,
+            adam_epsilon=self.adam_epsilon,
         )
 
     @property
     def finetune(self) -> str:
-        """The length of the fine-tuning, as signatures write it."""
+        """Length of the fine-tuning, in the notation of signatures."""
         if not self.epochs:
             return "none"
         once = f"{self.epochs:g}ep"
@@ -80,38 +88,42 @@ class Settings:
 
     @property
     def data_name(self) -> str:
-        """The data, as signatures write it."""
+        """Name of the data, in the notation of signatures."""
         parts = [] if self.max_train_examples is None else [f"{self.max_train_examples}"]
         parts += [f"-{self.hold_out:g}%"] if self.hold_out else []
         return task_named(self.task).data_name + (f"[{','.join(parts)}]" if parts else "")
 
     @property
     def training_part(self) -> TrainingPart:
-        """The examples of the training set that the fine-tuning uses."""
+        """Part of the training set that the fine-tuning uses."""
         return TrainingPart(self.max_train_examples, self.hold_out)
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as JSON values."""
+        """Convert the settings to JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plan, data_dir = self.plan, self.data_dir
         return values | {
-            "plan": None if plan is None else json.loads(plan.to_json()),
+            "plan": None if plan is None else json.loads(plan.to_json(with_origin=False)),
             "data_dir": None if data_dir is None else str(data_dir),
         }
 
     def check(self) -> None:
-        """Raise a UsageError where the settings make no sense by themselves."""
-        for name, value, known in (
+        """Raise a UsageError if settings are invalid or contradict each other."""
+        for name, value, choices in (
             ("form", self.form, FORMS),
             ("protocol", self.protocol, PROTOCOLS),
             ("pooling", self.pooling, POOLINGS),
         ):
-            if value not in known:
-                raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
+            if value not in choices:
+                raise UsageError(f"{name}: {value!r} is not one of {', '.join(choices)}")
         if self.protocol != PROTOCOLS[0] and not self.epochs:
             raise UsageError(f"{self.protocol} needs one epoch or more")
         if not 0 < self.learning_rate < math.inf:
             raise UsageError(f"learning rate {self.learning_rate:g}: give one above 0")
+        if not 0 <= self.weight_decay < math.inf:
+            raise UsageError(f"weight decay {self.weight_decay:g}: give a number from 0")
+        if not 0 < self.adam_epsilon < math.inf:
+            raise UsageError(f"epsilon {self.adam_epsilon:g}: give one above 0")
         if not 0 <= self.epochs < math.inf:
             raise UsageError(f"{self.epochs:g} epochs: give a number from 0")
         if self.pooling != "first" and not self.epochs:
@@ -126,7 +138,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """Where a result belongs in a study; see ``Record``. What is None follows from the plan."""
+    """Labels of a result in a study; see ``Record``. Labels that are None follow from the plan."""
 
     study: str = ""
     kind: str | None = None
@@ -135,7 +147,7 @@ class Labels:
     select: str | None = None
 
     def check(self, plan: HeadPlan | None) -> None:
-        """Raise a UsageError where the kind is unknown, or contradicts the plan."""
+        """Raise a UsageError if the kind is unknown, or contradicts the plan."""
         if self.kind is not None and self.kind not in KINDS:
             raise UsageError(f"kind: {self.kind!r} is not one of {', '.join(KINDS)}")
         if self.kind == "control" and plan is not None and not plan.is_full:

@@ -1,9 +1,9 @@
-"""The nine tasks of GLUE (Wang et al. 2019) and our own ``entailment``: one table.
+"""Table of the nine tasks of GLUE (Wang et al. 2019) and the generated task ``entailment``.
 
-Files and columns are those of the tsv files as GLUE distributes them; labels, their order and the
-hub's columns are those of the data set nyu-mll/glue. Batch size and number of epochs are the ones
-that Budhraja et al. 2020 released, and so are the learning rates of SST-2, QQP, MNLI and QNLI; for
-the other tasks they give no rate, and 2e-5 is ours.
+Files and columns are those of GLUE's tsv files. Labels, their order and the columns on the hub are
+those of the data set nyu-mll/glue. Batch sizes, numbers of epochs and the learning rates of SST-2,
+QQP, MNLI and QNLI are those of the released code of Budhraja et al. 2020. It has no learning rates
+for the other tasks; their 2e-5 is our choice.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from headprune.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task: where its examples are, what is predicted, how it is measured and trained.
+    """A task: its files, labels and metrics, and the defaults of its fine-tuning.
 
     Attributes:
-        name: as on the command line, and as the hub calls it.
-        folder: its folder in the GLUE distribution.
-        files: for each split that is used, its file, without ``.tsv``.
-        header: the columns of files that have no line for them.
-        text: the column of the sentence, or those of the two sentences.
+        name: name on the command line and on the hub.
+        folder: folder in the GLUE distribution.
+        files: names of the files of the splits, without ``.tsv``.
+        header: the columns of files without a header line.
+        text: the column of the sentence, or the columns of the two sentences.
         label: the column of the label.
         labels: the labels, in the order of the model's outputs.
-        marks: how the files write the labels.
-        range: for a number to predict (then there are no labels), the lowest and the highest.
-        short_rows: whether lines with fields missing are known to occur, and are to be left out.
-        metrics: of ``hf_plugin.glue.metrics``; the first is the one that is reported.
-        hub_text: as ``text``, on the hub; empty where the task is not there.
-        hub_splits: for each split, its name on the hub.
-        learning_rate, batch_size, epochs, max_length: of the fine-tuning, where nothing else is
-            asked for; ``max_length`` in tokens, both sentences together.
+        marks: the spellings of the labels in the files.
+        range: the lowest and highest number to predict, for a task without labels.
+        short_rows: whether some lines are known to lack fields; these are left out.
+        metrics: names from ``hf_plugin.glue.metrics``; the first metric is reported.
+        hub_text: the columns of the sentences on the hub; empty if the hub does not have the task.
+        hub_splits: names of the splits on the hub.
+        learning_rate, batch_size, epochs: defaults of the fine-tuning.
+        max_length: default of the maximum length in tokens, of both sentences together.
     """
 
     name: str
@@ -58,17 +58,17 @@ class Task:
 
     @property
     def data_name(self) -> str:
-        """What signatures call its data."""
+        """Name of the data in signatures."""
         return f"glue.{self.name}" if self.hub_text else f"generated.{self.name}"
 
     @property
     def metric_of_ablation(self) -> str:
-        """What ablation measures: accuracy, or the loss where a number is to be predicted."""
+        """Metric of ablation: accuracy, or the loss if a number is predicted."""
         return "loss" if self.range else "accuracy"
 
     @property
     def dev_splits(self) -> tuple[str, ...]:
-        """The splits to measure on: ``dev``, for MNLI also ``dev_mismatched``."""
+        """Splits to measure on: ``dev``, for MNLI also ``dev_mismatched``."""
         return tuple(split for split in self.files if split != "train")
 
 
@@ -179,10 +179,10 @@ TASKS: Mapping[str, Task] = {task.name: task for task in _TABLE}
 
 
 def task_named(name: str) -> Task:
-    """The task of this name.
+    """Look up a task by its name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such task.
     """
     if name not in TASKS:
         raise UsageError(f"there is no task {name!r}; there are {', '.join(TASKS)}")

@@ -1,8 +1,9 @@
 """Fine-tuning and prediction with transformers' Trainer.
 
-AdamW without weight decay, a learning rate that rises over the first tenth of the updates and falls
-linearly to 0, gradients clipped to norm 1; batches of sentences of like length, padded to their
-longest. What counts is the model after the last epoch: none is chosen on the development set.
+The optimizer is AdamW, by default without weight decay. The learning rate rises over the first
+tenth of the updates and falls linearly to 0; gradients are clipped to norm 1. Batches consist of
+sentences of similar length, padded to the longest. The result is the model after the last epoch: no
+epoch is selected on the development set.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from transformers import (
 from transformers.trainer import TRAINER_STATE_NAME
 
 from headprune.errors import DataError
+from headprune.results.curves import Curve
 from headprune.weights import is_finite
 from hf_plugin.glue.data import Examples
 from hf_plugin.tokenizers import require_vocabulary
@@ -43,26 +45,40 @@ WARM_UP = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How a model is fine-tuned: epochs, sentences in a batch, highest rate, seed, precision."""
+    """Schedule of a fine-tuning.
+
+    Attributes:
+        epochs: number of epochs.
+        batch_size: number of examples in a batch.
+        learning_rate: the highest learning rate.
+        seed: seed of the data order and dropout.
+        bf16: whether to compute in bfloat16 (autocast).
+        weight_decay: of all weights but biases and layer norms.
+        adam_epsilon: the term that keeps AdamW from dividing by 0.
+    """
 
     epochs: float
     batch_size: int
     learning_rate: float
     seed: int
     bf16: bool = False
+    weight_decay: float = 0.0
+    adam_epsilon: float = 1e-8
 
 
 @dataclass(frozen=True)
 class Training:
-    """A fine-tuning that has ended.
+    """A finished fine-tuning.
 
     Attributes:
-        seconds: without those before a checkpoint from which it was resumed.
+        seconds: duration, since the checkpoint from which it was resumed if it was.
         resumed: whether it was interrupted and resumed.
+        curve: the loss of each epoch.
     """
 
     seconds: float
     resumed: bool
+    curve: Curve = Curve()
 
 
 class Diverged(DataError):
@@ -87,7 +103,7 @@ class _StopWhereItDiverges(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Look at the mean loss of the epoch."""
+        """Check the mean loss of the epoch."""
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(float(loss)):
             how = f"the loss is {loss} in epoch {math.ceil(state.epoch or 0)}"
@@ -95,7 +111,7 @@ class _StopWhereItDiverges(TrainerCallback):
 
 
 def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> Dataset:
-    """The examples as token numbers, cut to ``max_length`` tokens, the longer sentence first.
+    """Convert examples to token numbers; the longer sentence is cut first, to ``max_length``.
 
     Raises:
         DataError: the tokenizer does not know the larger part of the text.
@@ -114,17 +130,16 @@ def fine_tune(
     schedule: Schedule,
     folder: Path,
 ) -> Training:
-    """Fine-tune ``model``, in place.
+    """Fine-tune ``model`` in place.
 
-    A training that is resumed after an interruption gives the same weights as one that was not.
+    A training that is resumed after an interruption gives the same weights as an uninterrupted one.
 
     Args:
-        data: of ``encode``.
-        folder: a checkpoint is written here after each epoch; where there is one, training goes
-            on from it.
-
-    Returns:
-        How long it took, and whether it was resumed.
+        model: the classifier.
+        tokenizer: its tokenizer.
+        data: encoded examples, from ``encode``.
+        schedule: the schedule.
+        folder: receives a checkpoint after each epoch; training resumes from the last one.
 
     Raises:
         DataError: the loss or a weight is no longer finite.
@@ -134,7 +149,16 @@ def fine_tune(
     output = trainer.train(resume_from_checkpoint=checkpoint)
     if not all(is_finite(weight) for weight in model.parameters()):
         raise _diverged("weights are no longer finite", schedule.learning_rate)
-    return Training(float(output.metrics["train_runtime"]), resumed=checkpoint is not None)
+    losses = tuple(
+        (int(entry["step"]), float(entry["loss"]))
+        for entry in trainer.state.log_history
+        if "loss" in entry
+    )
+    return Training(
+        float(output.metrics["train_runtime"]),
+        resumed=checkpoint is not None,
+        curve=Curve(train=losses),
+    )
 
 
 def predict(
@@ -145,16 +169,16 @@ def predict(
     schedule: Schedule,
     folder: Path,
 ) -> list[float]:
-    """For each example the number of the likeliest label, or the predicted number.
+    """Predict each example: the index of the most likely label or, in regression, the value.
 
     Raises:
         DataError: an output of the model is not finite.
     """
     trainer = _trainer(model, tokenizer, schedule=schedule, folder=folder)
     predicted = trainer.predict(data).predictions
-    # Some models return more than logits, and these come first.
-    first = predicted[0] if isinstance(predicted, tuple) else predicted
-    logits = np.asarray(first, dtype=np.float64)
+    # Some models return more than logits; the logits come first.
+    output = predicted[0] if isinstance(predicted, tuple) else predicted
+    logits = np.asarray(output, dtype=np.float64)
     if not np.isfinite(logits).all():
         raise DataError("the model's outputs are not finite (NaN or infinity)")
     chosen = logits.squeeze(-1) if logits.shape[-1] == 1 else logits.argmax(-1)
@@ -177,8 +201,9 @@ def _trainer(
         learning_rate=schedule.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=WARM_UP,
-        weight_decay=0.0,
-        # The Trainer would predict in that order too, and not put the predictions back in theirs.
+        weight_decay=schedule.weight_decay,
+        adam_epsilon=schedule.adam_epsilon,
+        # When predicting, the Trainer would group by length too, without restoring the order.
         train_sampling_strategy="random" if data is None else "group_by_length",
         seed=schedule.seed,
         data_seed=schedule.seed,
@@ -187,13 +212,13 @@ def _trainer(
         save_strategy="epoch",
         save_total_limit=1,
         logging_strategy="epoch",
-        logging_nan_inf_filter=False,  # which leaves such a loss out of the mean
+        logging_nan_inf_filter=False,  # the filter would leave NaN and infinity out of the mean
         report_to="none",
         disable_tqdm=False,
         dataloader_pin_memory=torch.cuda.is_available(),
     )
     if arguments.n_gpu > 1:
-        # The Trainer would give each of several GPUs a batch of its own.
+        # With several GPUs the Trainer would give each one its own batch.
         arguments._n_gpu = 1
     return Trainer(
         model=model,
@@ -206,9 +231,9 @@ def _trainer(
 
 
 def _last_checkpoint(folder: Path) -> str | None:
-    """The newest whole checkpoint; damaged ones are passed over with a warning.
+    """Find the newest complete checkpoint; damaged ones are skipped with a warning.
 
-    The trainer's state is written last: a checkpoint without it was interrupted.
+    The trainer's state is written last, so a checkpoint without it is incomplete.
     """
     states = folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")
     written = [state.parent for state in states if _is_json(state)]
@@ -224,7 +249,7 @@ def _last_checkpoint(folder: Path) -> str | None:
 
 
 def _damaged_file(checkpoint: Path) -> Path | None:
-    """A file of weights or of the trainer's that is not whole."""
+    """Find a damaged file in a checkpoint; None if there is none."""
     for path in sorted(checkpoint.iterdir()):
         try:
             if path.suffix in (".pt", ".pth", ".bin"):
@@ -234,13 +259,13 @@ def _damaged_file(checkpoint: Path) -> Path | None:
             elif path.suffix == ".safetensors":
                 with safe_open(path, framework="pt"):
                     pass
-        except Exception:  # whatever a damaged file leads to
+        except Exception:  # a damaged file may cause any error
             return path
     return None
 
 
 def _is_json(path: Path) -> bool:
-    """Whether the file was written to its end."""
+    """Check that a JSON file is complete."""
     try:
         json.loads(path.read_text(encoding="utf-8"))
     except ValueError:

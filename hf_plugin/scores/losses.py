@@ -1,4 +1,4 @@
-"""The loss of each example by itself, whatever batch it is in."""
+"""The loss of each example, independent of the batch that it is in."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ IGNORED = -100
 
 
 def example_losses(outputs: Any, labels: Tensor) -> Tensor:
-    """The loss of each example (B,): transformers' own means over a batch depend on the batch.
+    """The loss of each example (B,), independent of the other examples of the batch.
 
     Args:
-        outputs: of a model with logits (B, C), of which C = 1 stands for a number to predict, or
-            (B, T, V).
+        outputs: the outputs of a model with logits (B, C) or (B, T, V); C = 1 is regression.
         labels: (B,), or (B, T) with -100 for tokens that do not count; an example's loss is then
             the mean over its tokens.
 
@@ -40,10 +39,10 @@ def example_losses(outputs: Any, labels: Tensor) -> Tensor:
 
 
 def correct_predictions(outputs: Any, labels: Tensor) -> Tensor | None:
-    """Whether each example's class is the label (B,); None where labels are no classes of examples.
+    """Compare predicted classes with labels: (B,), bool; None if labels are not classes.
 
     Args:
-        outputs, labels: as of ``example_losses``.
+        outputs, labels: see ``example_losses``.
     """
     if labels.dim() > 1 or outputs.logits.size(-1) == 1:
         return None

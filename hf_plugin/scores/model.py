@@ -1,4 +1,4 @@
-"""A Hugging Face model as the scores of headprune see it."""
+"""Implementation of ``headprune.model.RunnableModel`` for Hugging Face models."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
+from headprune.components import HEADS, side_of
 from headprune.errors import DataError, UsageError
-from headprune.scores.scored_model import Outcome, See, evaluating
-from hf_plugin.families import Attention, attentions, family_of, is_decoder_alone
-from hf_plugin.head_names import FAMILIES
+from headprune.gates import masked_units
+from headprune.model import Outcome, PrunableLayer, PrunableSublayer, See, evaluating
+from hf_plugin.families import attentions, family_of, feed_forwards, is_decoder_alone, stacks
+from hf_plugin.head_names import FAMILIES, FEED_FORWARD
 from hf_plugin.scores.losses import IGNORED, correct_predictions, example_losses
-from hf_plugin.surgery import masked_heads
+from hf_plugin.sublayers import Attention, FeedForward
 
 Batch = Mapping[str, Tensor]
 
@@ -30,7 +32,7 @@ class _ScoredAttention(Attention):
     @property
     def kept(self) -> tuple[int, ...]:
         """The heads that are neither pruned nor masked, by their numbers in the unpruned model."""
-        masked = masked_heads(self)
+        masked = masked_units(self)
         return tuple(head for head in super().kept if head not in masked)
 
     @property
@@ -39,8 +41,23 @@ class _ScoredAttention(Attention):
         return tuple(sorted((*super().kept, *self.uniform)))
 
 
+class _ScoredFeedForward(FeedForward):
+    """A feed-forward sub-layer without the neurons that are masked at the moment."""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The neurons that are neither pruned nor masked, by their numbers in the model."""
+        masked = masked_units(self)
+        return tuple(neuron for neuron in super().kept if neuron not in masked)
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The neurons that have weights, masked ones included."""
+        return super().kept
+
+
 class HuggingFaceModel:
-    """Implements ``headprune.scores.scored_model.ScoredModel``.
+    """Implements ``headprune.model.RunnableModel``.
 
     Args:
         model: any that can be pruned, with a task head where scores need labels. Within
@@ -58,10 +75,14 @@ class HuggingFaceModel:
         self, model: PreTrainedModel, *, special_tokens: frozenset[int] = frozenset()
     ) -> None:
         self.model = model
-        self.attentions: Mapping[str, Sequence[Attention]] = {
+        self.sublayers: Mapping[str, Sequence[PrunableSublayer]] = {
             name: [_ScoredAttention(**vars(attention)) for attention in layers]
             for name, layers in attentions(model).items()
+        } | {
+            name: [_ScoredFeedForward(**vars(feed_forward)) for feed_forward in layers]
+            for name, layers in feed_forwards(model).items()
         }
+        self.layers: Mapping[str, Sequence[PrunableLayer]] = stacks(model)
         if _is_causal(model):
             raise UsageError(
                 f"{type(model).__name__} is a causal language model or a decoder alone, whose "
@@ -69,7 +90,7 @@ class HuggingFaceModel:
             )
         self._special_tokens = special_tokens
         # A cache of keys would be filled by layers that scoring leaves out.
-        self._options: dict[str, Any] = {"use_cache": False} if "DS" in self.attentions else {}
+        self._options: dict[str, Any] = {"use_cache": False} if "DS" in self.sublayers else {}
 
     @property
     def special_tokens(self) -> frozenset[int]:
@@ -93,7 +114,7 @@ class HuggingFaceModel:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """With eager attention: other implementations do not return the weights."""
+        """A context with eager attention, as other implementations do not return weights."""
         before = self.model.config._attn_implementation
         if before == "eager":
             yield
@@ -109,16 +130,16 @@ class HuggingFaceModel:
         on_request = family_of(self.model) in _ON_REQUEST
         options = {"output_attentions": True} if on_request else {}
         with ExitStack() as hooks:
-            for name, layers in self.attentions.items():
-                for layer, attention in enumerate(layers):
+            for name, layers in self.sublayers.items():
+                for layer, attention in enumerate(layers if name in HEADS else ()):
                     if attention.present:
                         watch = _watch(name, layer, see)
                         hooks.callback(attention.module.register_forward_hook(watch).remove)
             self.model(**on_device_of(self.model, batch), **options, **self._options)
 
     def queries(self, component: str, batch: Batch) -> Tensor:
-        """Which positions are real tokens, on the side of the component's queries: B x T, bool."""
-        tokens = self._tokens(decoder=component != "ES", batch=batch)
+        """Mask of the component's queries: B x T, bool; true for real tokens, false for padding."""
+        tokens = self._tokens(decoder=side_of(component) == "decoder", batch=batch)
         return tokens.to(self.model.device) >= 0
 
     def keys(self, component: str, batch: Batch) -> Tensor:
@@ -142,46 +163,49 @@ class HuggingFaceModel:
         return self._shifted(labels).masked_fill(labels.eq(IGNORED), -1)
 
     def _shifted(self, tokens: Tensor) -> Tensor:
-        """What the decoder reads: ``tokens`` one position later, after its first token."""
+        """The input of the decoder: its start token, then ``tokens`` without the last."""
         start = self.model.config.decoder_start_token_id
         return torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], dim=1)
 
     def skipped(self, component: str, layer: int) -> Sequence[nn.Module]:
-        """All layers below the one below."""
+        """All layers from the bottom up to two below this one."""
         skipped = self._layers(component)[: max(layer - 1, 0)]
         # DeBERTa-v2's larger models have a convolution beside their lowest layer.
         convolution = getattr(getattr(self.model.base_model, "encoder", None), "conv", None)
         return [*skipped, convolution] if skipped and convolution is not None else skipped
 
     def reused(self, component: str, layer: int) -> Sequence[nn.Module]:
-        """The layer below; for a decoder the encoder, for ED the self-attention before it."""
+        """The layer below, for a decoder the encoder, and the attentions before the sub-layer."""
         modules = list(self._layers(component)[max(layer - 1, 0) : layer])
-        if component != "ES" and "ES" in self.attentions:
+        if side_of(component) == "decoder" and "ES" in self.sublayers:
             modules.append(self.model.base_model.get_submodule("encoder"))
-        if component == "ED":
-            modules.append(self.attentions["DS"][layer].module)
-        return modules
+        before = {"ED": ("DS",), "EF": ("ES",), "DF": ("DS", "ED")}.get(component, ())
+        return [*modules, *(self.sublayers[name][layer].module for name in before)]
 
     def _layers(self, component: str) -> list[nn.Module]:
-        names = FAMILIES[family_of(self.model)][component]
-        return list(self.model.base_model.get_submodule(names.layers).children())
+        names: Any = {
+            **FAMILIES[family_of(self.model)],
+            **FEED_FORWARD[family_of(self.model)],
+        }
+        return list(self.model.base_model.get_submodule(names[component].layers).children())
 
     def last_mixing(self) -> nn.Module | None:
         """The norm after the top layer's attention, in families that have one."""
-        if len(self.attentions) > 1:
+        components = [name for name in self.sublayers if name in HEADS]
+        if len(components) > 1:
             return None
-        (component,) = self.attentions
+        (component,) = components
         name = FAMILIES[family_of(self.model)][component].norm
         return None if name is None else self._layers(component)[-1].get_submodule(name)
 
     def repeat_batch(self, batch: Batch, times: int) -> Batch:
-        """The batch that holds ``batch`` so many times, one after the other."""
+        """The batch that holds ``batch`` ``times`` times, one copy after the other."""
         return {
             name: tensor.repeat(times, *[1] * (tensor.dim() - 1)) for name, tensor in batch.items()
         }
 
     def repeat_output(self, module: nn.Module, output: Any, times: int) -> Any:
-        """The like for a module's output, whatever it is made of."""
+        """The same for a module's output: a tensor, or a container of tensors."""
         if isinstance(output, Tensor):
             return output.repeat(times, *[1] * (output.dim() - 1))
         if isinstance(output, ModelOutput):
@@ -194,7 +218,7 @@ class HuggingFaceModel:
 
 
 def _is_causal(model: PreTrainedModel) -> bool:
-    """Whether tokens see those before them alone, or labels are those of the next token."""
+    """Check if the model is a causal language model or a decoder without encoder."""
     language_model: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(model.config), ())
     return is_decoder_alone(model) or isinstance(model, language_model)
 

@@ -15,15 +15,15 @@ from transformers import AutoModel, DataCollatorWithPadding, PreTrainedTokenizer
 from headprune.errors import DataError, UsageError
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
-    ABLATION,
     Origin,
     Watch,
     compute_scores,
-    needs_data,
     syntactic_scores,
 )
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import require_known
+from headprune.scores.parts import PARTS, parts_of
+from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import require_finite
@@ -37,7 +37,6 @@ from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tokenizers import load_tokenizer, require_vocabulary
 
-PARTS = ("scoring", "ablation")
 _SEEN = {
     "yes": "warning: {model} was fine-tuned on all training examples, so scores and ablation are "
     "computed on examples that it has seen; to hold some out, fine-tune it with "
@@ -60,13 +59,14 @@ def score_heads(
     max_length: int = 128,
     seed: int = 1,
     metric: str = "accuracy",
+    components: Sequence[str] | None = None,
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``scores`` of a fine-tuned classifier.
 
-    On the training set they are computed on examples that the model was not fine-tuned on,
-    ablations on other ones than the rest (see ``hf_plugin.glue.held_out``).
+    On the training set, they are computed on examples that the model was not fine-tuned on.
+    Ablation uses other examples than the other scores (see ``hf_plugin.glue.held_out``).
 
     Args:
         model_name: a Hugging Face folder, or a name on the hub.
@@ -74,12 +74,13 @@ def score_heads(
         task: a task of GLUE.
         data_dir: GLUE's tsv files; without it, the hub.
         split: ``train`` or ``dev``.
-        parts: of the training set that fine-tunings to come use, which are left out too.
+        parts: the parts of the training set that later fine-tunings will use; left out, too.
         max_examples: a random subset of this size, the same every time.
-        seed: of the score ``random``.
-        metric: of ablations: ``accuracy`` or ``loss``.
-        weights: of the combination.
-        watch: for a progress bar.
+        seed: the seed of the score ``random``.
+        metric: the metric of ablations: ``accuracy`` or ``loss``.
+        components: those whose units are scored (default: all attention).
+        weights: the weights of the combination.
+        watch: function that wraps iterators, for a progress bar.
 
     Raises:
         UsageError: no such score, task or split, or a model that cannot be pruned.
@@ -95,14 +96,15 @@ def score_heads(
     encoded: dict[str, Dataset] = {}
     fingerprint = model_fingerprint(model)
     origins = dict.fromkeys(PARTS, Origin(model=model_name, fingerprint=fingerprint))
-    if needs_data(scores):
+    needed = parts_of(scores, weights)
+    if needed:
         tokenizer = load_tokenizer(model_name)
         require_length(max_length, model, tokenizer, name=model_name)
         whole = load_splits(chosen, data_dir, splits=[split])[split]
         split_in_two = (
             held_out(whole, model=Path(model_name), parts=parts) if split == "train" else None
         )
-        for part in PARTS:
+        for part in needed:
             settings: dict[str, Any] = {"max_length": max_length}
             settings |= {"subset_seed": SUBSET_SEED} if max_examples is not None else {}
             if split_in_two is None:
@@ -110,7 +112,11 @@ def score_heads(
             else:
                 examples = whole.select(split_in_two.part(part, most=max_examples))
                 settings |= {"part": part, "trained-on": split_in_two.trained_on}
-            encoded[part] = encode(examples, tokenizer, max_length=max_length)
+            # Now, so that text which the tokenizer does not know is refused before the first pass.
+            if split_in_two is not None or not encoded:
+                encoded[part] = encode(examples, tokenizer, max_length=max_length)
+            else:
+                encoded[part] = next(iter(encoded.values()))  # the same examples
             origins[part] = Origin(
                 model=model_name,
                 fingerprint=fingerprint,
@@ -123,7 +129,7 @@ def score_heads(
         special = frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 
     def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
-        data = encoded.get("ablation" if purpose == ABLATION else "scoring")
+        data = encoded.get(ABLATION if purpose == ABLATION else SCORING)
         if not data:
             raise DataError("no example to compute scores on")
         return batches_of(data, tokenizer, size=batch_size, watch=lambda b, n: watch(b, n, purpose))
@@ -132,10 +138,11 @@ def score_heads(
         HuggingFaceModel(model, special_tokens=special),
         scores,
         batches=batches,
-        origin=origins["scoring"],
-        ablation_origin=origins["ablation"],
+        origin=origins[SCORING],
+        ablation_origin=origins[ABLATION],
         metric=metric,
         seed=seed,
+        components=components,
         weights=weights,
     )
 
@@ -153,7 +160,7 @@ def score_syntax(
     Args:
         model_name: a Hugging Face folder, or a name on the hub.
         parses: the sentences.
-        file_name: of the file that they come from, for the signature.
+        file_name: the name of their file, for the signature.
 
     Raises:
         UsageError: a model that cannot be pruned, or a tokenizer that does not tell words.
@@ -200,11 +207,11 @@ def score_syntax(
 
 
 def words_of(words: Sequence[str], spans: Sequence[Sequence[int]]) -> list[int]:
-    """The number of the word that each token is of; -1 where it is of none.
+    """The index of the word to which each token belongs; -1 for tokens outside of words.
 
     Args:
-        words: of a sentence, which was joined by spaces.
-        spans: for each token the characters of that text that it covers; from 0 to 0 for none.
+        words: the words of a sentence, which was joined by spaces before tokenisation.
+        spans: the start and end of each token in that text; (0, 0) for special tokens.
     """
     starts = [0]
     for word in words:
@@ -220,14 +227,13 @@ def batches_of(
     size: int,
     watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda batches, _: batches,
 ) -> Iterator[Mapping[str, torch.Tensor]]:
-    """Encoded examples, those of like length together, padded to the longest of each batch.
+    """Group encoded examples of similar length into padded batches.
 
     Args:
-        encoded: what the tokenizer makes of texts, with a column ``label`` for scores that need
-            labels.
-        tokenizer: pads.
-        size: examples of a batch.
-        watch: wraps the batches, of which there are so many.
+        encoded: the tokenized texts, with a column ``label`` for scores that need labels.
+        tokenizer: the tokenizer, for padding.
+        size: the number of examples in a batch.
+        watch: function that wraps the batches, given their number, for a progress bar.
     """
     collate = DataCollatorWithPadding(tokenizer)
     lengths = torch.tensor([len(tokens) for tokens in encoded["input_ids"]])

@@ -16,7 +16,7 @@ def _file(folder: Path) -> None:
 
 
 def _json(text: str) -> Callable[[Path], None]:
-    """Write a file that is JSON, or nearly."""
+    """Write a file with this text, which may be invalid JSON."""
 
     def write(folder: Path) -> None:
         (folder / "file.json").write_text(text, encoding="utf-8")

@@ -17,7 +17,7 @@ from tests.bad_inputs.table import BadInput
 
 
 class _Opens:
-    """The action of a pickle of this when it is read: make a file."""
+    """An object whose pickle creates a file when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +27,7 @@ class _Opens:
 
 
 def write_checkpoint(folder: Path, *, kind: str) -> None:
-    """Write ``model.pt``, of a kind that fairseq is not to take, and dictionaries beside it."""
+    """Write dictionaries and an invalid ``model.pt`` of this kind, which fairseq has to refuse."""
     for language in ("en", "de"):
         (folder / f"dict.{language}.txt").write_text("word 1\n", encoding="utf-8")
     content: Any = {"model": {"weight": torch.zeros(100)}, "args": None}

@@ -35,7 +35,7 @@ ROWS = [
     BadInput(
         label="export to transformers: a file",
         command=_EXPORT,
-        message=r"^error: .*model: not a folder; --to transformers takes a Hugging Face folder$",
+        message=r"^error: .*model: --to transformers takes a Hugging Face folder ",
         prepare=_file,
         status=2,
     ),

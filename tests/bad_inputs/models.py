@@ -85,7 +85,12 @@ CHECKPOINTS = [
         status=1,
     )
     for label, command, message, prepare in [
-        ("a flipped bit", SHOW, "corrupt: the checksum of .* in it is another$", _with_flipped_bit),
+        (
+            "a flipped bit",
+            SHOW,
+            "corrupt: the checksum of .* in it does not match$",
+            _with_flipped_bit,
+        ),
         (
             "options of the wrong type",
             *(SHOW, "its option encoder_layers is '2', it has to be a whole number from 1 to "),
@@ -184,7 +189,7 @@ def _config(**changes: Any) -> Change:
 
 
 def _stored(name: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Change:
-    """A change of one tensor in the file of weights; None leaves it out."""
+    """Create a function that changes or, with None, removes one tensor in the file of weights."""
 
     def apply(model: Path) -> None:
         path = model / "model.safetensors"
@@ -291,7 +296,10 @@ FOLDERS = [
         ),
         (
             "a flipped bit in pytorch_model.bin",
-            *(SHOW_FOLDER, r"pytorch_model\.bin: corrupt: the checksum of .* in it is another$"),
+            *(
+                SHOW_FOLDER,
+                r"pytorch_model\.bin: corrupt: the checksum of .* in it does not match$",
+            ),
             *(_as_damaged_pickle, ""),
         ),
         *(

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, kw_only=True)
 class BadInput:
-    """A mistake in what a user gives, and the line that the command ends with.
+    """A user's mistake, and the line that the command ends with.
 
     Attributes:
         label: names the row.
@@ -87,7 +87,7 @@ def _run(row: BadInput, folder: Path) -> Outcome:
 
 
 def _contents(folder: Path) -> dict[str, bytes | None]:
-    """Every file's contents and every folder's name, links not followed."""
+    """Read the contents of all files and the names of all folders; links are not followed."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         if path.is_file() and not path.is_symlink()

@@ -20,7 +20,7 @@ _PIECES = {"tokenizer": None, "bpe": "sentencepiece", "file": "codes"}
 
 @cache
 def _files() -> dict[str, bytes]:
-    """The files of a tiny exported model by name."""
+    """Create the files of a tiny exported model; returns them by name."""
     spec = ctranslate2_spec.make_spec(build("transformer").eval())
     spec.validate()
     spec.optimize(quantization="float32")

@@ -1,4 +1,4 @@
-"""Shared by the tests of the data preparation: small texts, the scripts, and a web server."""
+"""Fixtures for the tests of the data preparation: small texts, the scripts and a web server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Script = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The folder with real data beside the checkout, where there is one."""
+    """Folder with real data beside the checkout, if there is one."""
     if not SHARED.is_dir():
         pytest.skip("no real data beside the checkout (../shared/data)")
     return SHARED
@@ -29,7 +29,7 @@ def shared_data() -> Path:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Runs one of the preparation scripts from a folder that is not the checkout."""
+    """Run one of the preparation scripts from a folder outside the checkout."""
 
     def run(name: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -48,13 +48,13 @@ def script(tmp_path: Path) -> Script:
 
 @pytest.fixture
 def python() -> str:
-    """The Python that runs the tests, for the scripts to use as well."""
+    """The Python that runs the tests, which the scripts use too."""
     return sys.executable
 
 
 @dataclass
 class Site:
-    """What the server has, how it misbehaves, and what it was asked for."""
+    """The server's files, its simulated failures, and the requests that it received."""
 
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A web server on this machine, with optional support for ranges, that can break off."""
+    """A local web server with optional support for ranges, which can drop connections."""
     state = Site()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Taking files out of archives."""
+"""Tests of extracting files from archives."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ TEXT = b"".join(b"sentence %d\n" % number for number in range(1000))
 
 
 def flipped(path: Path, position: int) -> Path:
-    """The file with one bit changed."""
+    """Flip one bit of the file."""
     content = bytearray(path.read_bytes())
     content[position] ^= 1
     path.write_bytes(bytes(content))
@@ -119,7 +119,7 @@ def flipped(path: Path, position: int) -> Path:
 
 
 def stored(path: Path, files: dict[str, bytes]) -> Path:
-    """A .tgz whose contents are not compressed, so that only the checksum can find a change."""
+    """Write an uncompressed .tgz, in which only the checksum reveals a change."""
     plain = tar(path.with_suffix(".tar"), files, mode="w")
     path.write_bytes(gzip.compress(plain.read_bytes(), compresslevel=0))
     plain.unlink()
@@ -171,7 +171,7 @@ def zipped(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_STORED
 
 
 def with_fields(path: Path, *, local: int, central: int, value: int) -> Path:
-    """A zip of one member with a field of two bytes changed, in both of the member's headers."""
+    """Change a field of two bytes in both headers of a zip archive's only member."""
     content = bytearray(path.read_bytes())
     for signature, offset in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
         position = content.index(signature) + offset

@@ -1,4 +1,4 @@
-"""Binarised texts are, byte for byte, fairseq-preprocess's."""
+"""Binarised texts are identical to those of fairseq-preprocess."""
 
 from __future__ import annotations
 

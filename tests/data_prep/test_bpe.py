@@ -1,4 +1,4 @@
-"""Byte-pair encoding: the same bytes as subword-nmt's own commands give."""
+"""Byte-pair encoding gives the same bytes as subword-nmt's own commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloads from a server on this machine that does what servers do."""
+"""Tests of downloads from a local server that behaves and fails like real ones."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_invalid_lengths(site: Site, tmp_path: Path, length: str) -> None:
 
 
 def test_a_body_that_stays_shorter_than_announced(site: Site, tmp_path: Path) -> None:
-    # asked for the rest, the server answers that there is none
+    # The server has no further bytes when the client asks for the missing ones.
     site.announced["/dir/a.bin"] = str(len(BODY) + 10)
     with pytest.raises(DataError, match="after 3 attempts"):
         fetch(site, tmp_path)

@@ -1,4 +1,4 @@
-"""A preparation waits for the one that is at work in its folder."""
+"""A preparation waits for another one in the same folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conftest import ROOT
 
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that asks for the lock while this one holds it, with this one's file closed."""
+    """Start a process that waits for this process's lock and does not inherit its file."""
     first = os.open(tmp_path / ".lock", os.O_WRONLY | os.O_CREAT)
     fcntl.flock(first, fcntl.LOCK_EX)
     # inherited by a process of the first preparation that outlives it

@@ -1,4 +1,4 @@
-"""The files of Multi30k and their checksums."""
+"""Tests of downloading Multi30k and verifying its checksums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headprune.errors import DataError
 
 @pytest.fixture
 def captions(site: Site) -> Site:
-    """A server with files that have the names of Multi30k's, and other contents."""
+    """A server with files named like those of Multi30k, with other contents."""
     for name in multi30k.CHECKSUMS:
         site.files[f"/raw/{name}"] = gzip.compress(f"{name}\n".encode())
     return site

@@ -1,4 +1,4 @@
-"""The corpus of number expressions, and its grammar."""
+"""Tests of the corpus of number expressions and of its grammar."""
 
 from __future__ import annotations
 

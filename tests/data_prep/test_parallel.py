@@ -1,4 +1,4 @@
-"""The map over lines."""
+"""Tests of the parallel map over lines."""
 
 from __future__ import annotations
 

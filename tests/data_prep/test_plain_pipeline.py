@@ -1,4 +1,4 @@
-"""The scripts' output is, byte for byte, that of the plain tools one after the other."""
+"""The scripts' output is identical to that of the plain tools run one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleaning and sampling."""
+"""Tests of cleaning and sampling."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_item_is_taken_equally_often() -> None:
 
 
 def corpora(folder: Path) -> None:
-    """Two corpora, raw and tokenised; every third pair is not clean."""
+    """Write two corpora, raw and tokenised, in which every third pair is not clean."""
     for kind in ("raw", "tok"):
         (folder / kind).mkdir(parents=True)
     for name, count in (("first", 30), ("second", 60)):

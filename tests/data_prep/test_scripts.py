@@ -1,4 +1,4 @@
-"""The scripts as a user calls them."""
+"""Tests of the scripts as a user calls them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from conftest import ROOT, Script, Site
 from test_wmt14 import published
 
-SCRIPTS = ["multi30k.sh", "numbers.sh", "tatoeba.sh", "wmt14.sh"]
+SCRIPTS = ["bitext.sh", "multi30k.sh", "numbers.sh", "tatoeba.sh", "wmt14.sh"]
 STEPS_AFTER_RAW = ["tok.en", "tok.de", "bpe.learn", "bpe.en", "bpe.de", "bin", "prep.json"]
 
 
 def steps(done: subprocess.CompletedProcess[str], verb: str) -> list[str]:
-    """The names of the steps that were run, or skipped."""
+    """List the names of the steps that were run or skipped."""
     return [
         line.removeprefix(f"{verb}:").split()[0]
         for line in done.stderr.splitlines()
@@ -29,7 +29,7 @@ def steps(done: subprocess.CompletedProcess[str], verb: str) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files but those that tell when and how they were made."""
+    """Read all files except those that record when and how the others were made."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -60,7 +60,7 @@ def test_help_teaches(script: Script, name: str) -> None:
         (["--out", "x", "--merges=0"], "--merges: 0 is less than 1"),
         (["--out", "x", "--workers", "0"], "--workers: 0 is less than 1"),
         (["--out", "x", "--bpe", "wordpiece"], "neither subword-nmt nor sentencepiece"),
-        (["--out", "x", "--pair", "en-xx"], "--pair: 'en-xx' is not one of: en-de"),
+        (["--out", "x", "--pair", "en"], "--pair: 'en' is not "),
         (["--out", "x", "--python", "no-such-python"], "cannot run 'no-such-python'"),
     ],
 )
@@ -82,6 +82,9 @@ def test_bad_usage(
         ("wmt14.sh", ["--mirror", "ftp://x"], "not an http:// or https:// address"),
         ("wmt14.sh", ["--pause", "9" * 30], "is not a number of seconds below 1000"),
         ("wmt14.sh", ["--mirror", "http://user:word@x"], "is not a valid address"),
+        ("bitext.sh", [], "--pair is needed"),
+        ("bitext.sh", ["--pair", "english"], "'english' is not source-target"),
+        ("bitext.sh", ["--pair", "en-ru"], "--from-dir is needed"),
         ("multi30k.sh", ["--url", "http://"], "is not a valid address"),
         ("multi30k.sh", ["--url", "http://a b/"], "is not a valid address"),
         ("tatoeba.sh", ["--url", "file:///etc/passwd"], "not an http:// or https:// address"),
@@ -97,7 +100,7 @@ def test_bad_usage_of_one(script: Script, name: str, arguments: list[str], told:
 
 @pytest.fixture
 def captions(tmp_path: Path) -> Path:
-    """A folder in the form of Multi30k's, with some files plain and some not."""
+    """Write a folder with the file names of Multi30k, some of the files compressed."""
     folder = tmp_path / "captions of mine"
     folder.mkdir()
     for name, count in (("train", 60), ("val", 8), ("test_2016_flickr", 9)):
@@ -426,7 +429,7 @@ def test_wmt14_from_a_folder_with_sentencepiece(
 
 @pytest.mark.slow
 def test_real_captions(script: Script, shared_data: Path, tmp_path: Path, python: str) -> None:
-    """Ends as the study needs it: every sentence in bin/, and the references undone to raw."""
+    """bin/ has every sentence, and undoing the processing gives the raw references."""
     small = tmp_path / "small"
     small.mkdir()
     for name, count in (("train", 2000), ("val", 200), ("test_2016_flickr", 200)):
@@ -441,3 +444,26 @@ def test_real_captions(script: Script, shared_data: Path, tmp_path: Path, python
     assert done.returncode == 0, done.stderr
     log = (tmp_path / "out" / "bin" / "preprocess.log").read_text()
     assert "2000 sents" in log and log.count("200 sents") == 4
+
+
+@pytest.mark.slow
+def test_sentence_pairs_of_ones_own(script: Script, tmp_path: Path, python: str) -> None:
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for split, count in (("train", 40), ("valid", 5), ("test", 6)):
+        for language, words in (("en", "A man reads book"), ("ru", "Человек читает книгу")):
+            text = "".join(f"{words} {n}.\n" for n in range(count)).encode()
+            if split == "train":
+                (folder / f"{split}.{language}.gz").write_bytes(gzip.compress(text))
+            else:
+                (folder / f"{split}.{language}").write_bytes(text)
+    done = script(
+        "bitext.sh", "--out", "out", "--from-dir", "pairs", "--pair", "en-ru", "--merges", 30,
+        "--python", python, "--workers", 1,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    prep = json.loads((tmp_path / "out" / "prep.json").read_text())
+    assert (prep["pair"], prep["corpus"], prep["merges"]) == ("en-ru", "bitext", 30)
+    assert prep["counts"] == {"train": 40, "valid": 5, "test": 6}
+    assert (tmp_path / "out" / "raw" / "test.ru").read_text().startswith("Человек читает книгу 0.")
+    assert (tmp_path / "out" / "bin" / "train.en-ru.ru.bin").is_file()

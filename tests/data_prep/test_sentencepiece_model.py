@@ -1,4 +1,4 @@
-"""The sentencepiece model."""
+"""Tests of the sentencepiece model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps are run once, and again when something that matters has changed."""
+"""Steps are run once, and repeated when their inputs, options or outputs have changed."""
 
 from __future__ import annotations
 

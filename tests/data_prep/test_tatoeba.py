@@ -1,4 +1,4 @@
-"""Holding out sentences of a list in which they repeat."""
+"""Tests of holding out sentences from a list with repeated sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenisation as fairseq can undo it."""
+"""Tests of the tokenisation, which fairseq can undo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sources of WMT'14: finding them, downloading them, reading them."""
+"""Tests of finding, downloading and reading the sources of WMT'14."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tgz(files: dict[str, bytes]) -> bytes:
 
 
 def published(target: str) -> dict[str, bytes]:
-    """Archives as statmt.org has them, but small."""
+    """Write small archives with the structure of those at statmt.org."""
     both = f"{target}-en"
     # as in the real file, some lines of Europarl are empty on one side
     europarl = lines("Parlament", 40) + b"\n"

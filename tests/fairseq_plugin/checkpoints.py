@@ -22,7 +22,7 @@ def content(*, plan: HeadPlan | None = None, form: str = "remove") -> dict[str, 
     state = {"args": options, "model": dict(_weights()), "extra_state": {"epoch": 1}}
     if plan is None:
         return state
-    whole = Checkpoint(state=state, options=Options(options), path="whole")
+    whole = Checkpoint(state=state, options=Options(options), path=Path("whole"))
     return whole.prune(plan, form=form).state
 
 

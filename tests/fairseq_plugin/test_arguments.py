@@ -19,7 +19,7 @@ from tests.bad_inputs.fairseq_commands import write_checkpoint
     ("kind", "message"),
     [
         ("truncated", "corrupt or truncated"),
-        ("damaged", "the checksum of .* is another"),
+        ("damaged", "the checksum of .* in it does not match"),
         ("unsafe", "refused: it holds objects other than weights"),
         ("whole", "not a checkpoint of fairseq"),  # but one of something else
     ],
@@ -54,3 +54,22 @@ def test_a_resumed_fine_tuning_does_not_need_its_first_checkpoint(tmp_path: Path
         arguments.check(args)
     (tmp_path / "checkpoint_last.pt").touch()
     arguments.check(args)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("head_pla", "'head_plan'"), ("encoder_layer", "'encoder_layers'"), ("dat", "'data'")],
+)
+def test_an_override_that_the_model_does_not_have_is_refused(name: str, hint: str, full: Path):
+    args = Namespace(model_overrides=f"{{{name!r}: 1}}", path=str(full))
+    with pytest.raises(UsageError, match=f"has no option '{name}'; did you mean {hint}?"):
+        arguments.check(args)
+
+
+@pytest.mark.parametrize("checkpoint", ["full", "stock"])
+def test_overrides_of_the_model_the_task_and_groups_are_known(
+    checkpoint: str, request: pytest.FixtureRequest
+):
+    path = request.getfixturevalue(checkpoint)
+    for name in ("head_plan", "autocast", "dropout", "data", "eval_bleu", "lr", "model"):
+        arguments.check(Namespace(model_overrides=f"{{{name!r}: 1}}", path=str(path)))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fairseq_plugin.fitting import StoredSublayer, fit_units
 from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention
 
 WIDTH, HEADS, HEAD_DIM = 12, 4, 3
@@ -24,9 +25,17 @@ def attention(kept, form, *, seed=0, **options) -> HeadPrunedAttention:
         / WIDTH**0.5
         for name in (f"{p}_proj.{k}" for p in ("q", "k", "v", "out") for k in ("weight", "bias"))
     }
-    state = {f"attn.{name}": tensor for name, tensor in full.items()}
-    module.upgrade_state_dict_named(state, "attn")
-    module.load_state_dict({name.removeprefix("attn."): t for name, t in state.items()})
+    sublayer = StoredSublayer(component="ES", layer=0, position=0)
+    state = {sublayer.prefix + name: tensor for name, tensor in full.items()}
+    fit_units(
+        *(state, sublayer),
+        kept=kept,
+        stored=None,
+        units=HEADS,
+        unit_size=HEAD_DIM,
+        form=form,
+    )
+    module.load_state_dict({name.removeprefix(sublayer.prefix): t for name, t in state.items()})
     module.full = full  # what the reference computes with
     return module
 

@@ -1,4 +1,4 @@
-"""--autocast bf16: near float32's results, and nothing kept in bfloat16."""
+"""Results of --autocast bf16 are close to float32, and no weight is stored in bfloat16."""
 
 from __future__ import annotations
 

@@ -194,6 +194,19 @@ model:
     )
 
 
+def test_hydra_misses_the_checkpoint_to_begin_with_at_once(tmp_path: Path):
+    config = f"common: {{user_dir: {PLUGIN}}}\ndataset: {{max_tokens: 400}}\n"
+    (tmp_path / "toy.yaml").write_text(config)
+    output = run(
+        *("fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "toy"),
+        *(f"hydra.run.dir={tmp_path / 'hydra'}", f"checkpoint.save_dir={tmp_path / 'save'}"),
+        f"checkpoint.finetune_from_model={tmp_path / 'gone.pt'}",
+        status=1,
+    )
+    assert f"DataError: --finetune-from-model: {tmp_path / 'gone.pt'}: no such file" in output
+    assert not (tmp_path / "save").exists()
+
+
 @pytest.mark.slow
 def test_averaging_ensembles_and_interactive(corpus: Path, full: Path, plan: Path, tmp_path: Path):
     train(
@@ -293,7 +306,7 @@ MISTAKES = {
     "heads": (["--ds-heads=49"], 2, "DS: layer 1 asks for 9 heads, the model has 4"),
     "plan": (["--head-plan={base}"], 2, "ES: the plan is for 6 layers, the model has 2"),
     "json": (["--head-plan={broken}"], 1, "not JSON"),
-    "newer": (["--head-plan={newer}"], 1, "plan of version 2, this headprune reads up to 1"),
+    "newer": (["--head-plan={newer}"], 1, "plan of version 3, this headprune reads up to 2"),
     "architecture": (
         ["--finetune-from-model={full}", "--encoder-layers=3"],
         1,
@@ -313,7 +326,7 @@ def test_mistakes_get_one_line(mistake: str, corpus: Path, full: Path, tmp_path:
     base = HeadPlan.full(dict.fromkeys(SHAPE, (8,) * 6))
     base.save(tmp_path / "base")
     (tmp_path / "broken").write_text('{"format": ')
-    (tmp_path / "newer").write_text(base.to_json().replace('"version": 1', '"version": 2'))
+    (tmp_path / "newer").write_text(base.to_json().replace('"version": 1', '"version": 3'))
     (tmp_path / "truncated.pt").write_bytes(full.read_bytes()[:5000])
     files = {name: tmp_path / name for name in ("base", "broken", "newer")}
     files["truncated"] = tmp_path / "truncated.pt"
@@ -356,7 +369,7 @@ def checkpoint_mistakes(full: Path, folder: Path) -> dict[str, tuple[Path, str]]
         "other.pt": (folder / "other.pt", "not a checkpoint of fairseq"),
         "roberta.pt": (folder / "roberta.pt", "a checkpoint of roberta_base, not of an encoder-"),
         "missing.pt": (folder / "missing.pt", "no such file"),
-        "folder": (folder, "a folder"),
+        "folder": (folder, "not the folder of a model"),
     }
 
 

@@ -11,12 +11,17 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from data_prep.lib.prepared import PreparedCorpus
+from fairseq_plugin import running
 from fairseq_plugin.checkpoints import Checkpoint
-from fairseq_plugin.scores.bleu_ablation import Translator
-from fairseq_plugin.scores.subject import TranslationModel
+from fairseq_plugin.measuring import search_flags, translate
+from fairseq_plugin.scores.translation_model import TranslationModel
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli import app
+from headprune.results.bleu import bleu_and_chrf, read_generation, translations
+from headprune.results.record import Record
 from headprune.scores import HeadScores
+from headprune.task_model import TaskModel
 from tests.fairseq_plugin.conftest import generate
 from tests.fairseq_plugin.models import SHAPE
 
@@ -41,6 +46,7 @@ def prepared(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(corpus, folder / "bin")
     (folder / "codes").write_text("#version: 0.2\nx y</w>\n")
     facts = {"tokenizer": None, "bpe": "subword_nmt", "bpe_codes": "codes"}
+    facts |= {"corpus": "toy", "pair": "en-de", "source_lang": "en", "target_lang": "de"}
     (folder / "prep.json").write_text(json.dumps(facts))
     return folder / "bin"
 
@@ -54,7 +60,10 @@ def test_compare_from_a_checkpoint_to_tables_and_figures(full, prepared, tmp_pat
     assert found["metric"] == "BLEU"
     assert {row["score"] for row in found["rows"]} == {"control", "magnitude", "random"}
     assert all(0 <= row["after"] <= 100 for row in found["rows"])
-    assert "finetune:1ep|data:" in (tmp_path / "compare.md").read_text()
+    text = (tmp_path / "compare.md").read_text()
+    assert "finetune:1ep|data:toy.en-de|" in text
+    assert "|data:toy.en-de.valid[10]|" in text
+    assert "\nBLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in text
     assert headprune("compare", full, *options, *more).stdout == result.stdout
 
 
@@ -68,18 +77,51 @@ def test_pruning_one_component_alone(full, prepared, tmp_path):
 
 
 def test_bleu_is_that_of_fairseq_generate(full, prepared, tmp_path):
-    subject = TranslationModel(path=full, data=prepared, beam=3)
-    pruned = subject.pruned(HALF, tmp_path)
-    assert Checkpoint.load(pruned.path).plan == HALF and pruned.plan == HALF
+    whole = TranslationModel(path=full, data=prepared, beam=3)
+    pruned = whole.pruned(HALF, tmp_path)
+    assert Checkpoint.load(pruned.path).plan == HALF and pruned.model.plan == HALF
     output = generate(
         prepared,
-        *("--path", pruned.path, "--remove-bpe", "--sacrebleu", "--batch-size=32"),
+        *("--path", pruned.path, "--remove-bpe", "--batch-size=64"),
         *("--required-batch-size-multiple=1", "--max-len-a=0", "--max-len-b=200"),
     )
-    (score,) = re.findall(r"BLEU4? = ([\d.]+)", output) or re.findall(r'"score": ([\d.]+)', output)
-    assert pruned.measure().value == pytest.approx(float(score), abs=0.1)
-    cost = subject.cost(HALF)
-    assert cost.parameters == Checkpoint.load(pruned.path).parameters
+    texts = translations(output.splitlines(), source="output")
+    references = [
+        line.replace("<<unk>>", "UNKNOWN_IN_REFERENCE")
+        for _, line in sorted(
+            (int(number), line) for number, line in re.findall(r"(?m)^T-(\d+)\t(.*)$", output)
+        )
+    ]
+    score = bleu_and_chrf(texts, references)
+    measured = whole.measure(HALF)
+    assert (measured.value, measured.signature) == (score.bleu, score.bleu_signature)
+    assert measured == pruned.measure()
+    assert measured.fingerprint == pruned.model.fingerprint
+    assert isinstance(whole, TaskModel) and isinstance(pruned, TaskModel)
+    assert whole.model.parameters_with(HALF) == Checkpoint.load(pruned.path).parameters
+
+
+@pytest.mark.parametrize("checkpoint", ["full", "stock"])
+def test_studies_and_comparisons_translate_alike(checkpoint, prepared, tmp_path, request):
+    path = request.getfixturevalue(checkpoint)
+    pruned = Checkpoint.load(path).prune(HALF)
+    in_memory = translate(pruned, prepared, search_flags(beam=2))
+    if checkpoint == "stock":  # fairseq-generate prunes what the plugin has trained
+        path = tmp_path / "pruned.pt"
+        pruned.save(path)
+    HALF.save(tmp_path / "plan.json")
+    (tmp_path / "link").symlink_to(running.PLUGIN.parent)
+    running.generate(
+        running.Job(label="translation", log=tmp_path / "log", threads=1),
+        [*search_flags(beam=2), "--user-dir", str(tmp_path / "link" / "fairseq_plugin")],
+        corpus=PreparedCorpus.load(prepared.parent),
+        model=path,
+        output=tmp_path / "generation.txt",
+        plan=None if checkpoint == "stock" else tmp_path / "plan.json",
+    )
+    texts = read_generation(tmp_path / "generation.txt")
+    assert len(texts) == 20 and texts == in_memory.texts
+    assert bleu_and_chrf(texts, in_memory.references) == in_memory.score()
 
 
 def test_iterate_leaves_a_checkpoint_of_each_step(full, prepared, tmp_path):
@@ -88,6 +130,39 @@ def test_iterate_leaves_a_checkpoint_of_each_step(full, prepared, tmp_path):
     assert "step 2 of 2: 50.0% pruned, BLEU " in result.stdout
     plan = HeadPlan.load(tmp_path / "plan.json")
     assert Checkpoint.load(tmp_path / "step2" / "model.pt").plan == plan
+
+
+@pytest.mark.parametrize(
+    ("options", "components"),
+    [
+        (("--components", "EF,DF", "--budget", "50% of parameters"), ("EF", "DF")),
+        (("--components", "EL,DL", "--percent", 50, "--at-least", 0), ("EL", "DL")),
+        (("--components", "ED,DF", "--budget", "40%flops"), ("ED", "DF")),
+    ],
+    ids=["neurons", "layers", "heads and neurons"],
+)
+def test_compare_and_iterate_prune_any_component(options, components, full, prepared, tmp_path):
+    options = ("--data", prepared, "--beam", 1, "--score", "magnitude", *options)
+    folder = tmp_path / "compared"
+    headprune("compare", full, *options, "--seeds", 1, "--rounds", 0, "-o", folder)
+    headprune("iterate", full, *options, "--steps", 2, "-o", tmp_path)
+    records = [
+        *(folder / "records" / "before-finetune" / "magnitude").rglob("*.json"),
+        tmp_path / "records" / "before-finetune" / "step2.json",
+    ]
+    assert len(records) == 2
+    checkpoint = Checkpoint.load(full)
+    for path in records:
+        record = Record.load(path)
+        part = record.plan.part(components)
+        assert not any(part.part([name]).is_full for name in components[:1])
+        pruned = checkpoint.prune(part)
+        assert record.fingerprint == pruned.fingerprint
+        assert record.parameters == pruned.parameters
+        assert list(record.metric_signatures) == ["bleu"]
+    left = Checkpoint.load(tmp_path / "step2" / "model.pt")
+    assert left.plan == record.plan.normalised(left.shape)
+    assert left.fingerprint == record.fingerprint
 
 
 def test_syntactic_roles_from_parses(full, prepared, tmp_path):
@@ -107,33 +182,37 @@ def test_references_of_another_length_are_refused(full, prepared, tmp_path):
     shutil.copytree(prepared.parent, tmp_path / "copy")
     (tmp_path / "copy" / "raw").mkdir()
     (tmp_path / "copy" / "raw" / "test.de").write_text("w1 w2\n" * 19)
-    subject = TranslationModel(path=full, data=tmp_path / "copy" / "bin", beam=1)
+    whole = TranslationModel(path=full, data=tmp_path / "copy" / "bin", beam=1)
     with pytest.raises(DataError, match="20 sentences in the test set, but 19 raw references"):
-        subject.measure()
+        whole.measure()
 
 
-def test_a_model_that_translates_every_sentence_alike(full, prepared, monkeypatch, capsys):
-    subject = TranslationModel(path=full, data=prepared, beam=1)
-    monkeypatch.setattr(Translator, "translate", lambda _, batch: ["w1"] * len(batch["id"]))
-    assert subject.measure().constant is True
-    assert f"warning: {full} translates every sentence alike" in capsys.readouterr().err
+def test_a_model_that_translates_every_sentence_alike(full, prepared, tmp_path, capsys):
+    model = Checkpoint.load(full)
+    for weights in model.state["model"].values():
+        if weights.is_floating_point():
+            weights.zero_()
+    model.save(tmp_path / "model.pt")
+    whole = TranslationModel(path=tmp_path / "model.pt", data=prepared, beam=1)
+    assert whole.measure().constant is True
+    assert f"{tmp_path}/model.pt translates every sentence alike" in capsys.readouterr().err
 
 
 def test_an_unknown_word_is_like_no_other(full, prepared):
-    subject = TranslationModel(path=full, data=prepared, beam=1)
-    made, _ = subject._loaded(subject._checkpoint)
+    whole = TranslationModel(path=full, data=prepared, beam=1)
+    made, _ = whole._loaded(whole.model)
     tokens = torch.tensor([made.dictionary.unk(), made.dictionary.eos(), made.dictionary.pad()])
     assert made.text(tokens) == "<unk>"
     assert made.reference(tokens) == "UNKNOWN_IN_REFERENCE"
 
 
 def test_times_are_of_translations_of_equal_length(full, prepared):
-    subject = TranslationModel(path=full, data=prepared, beam=2)
+    whole = TranslationModel(path=full, data=prepared, beam=2)
     for plan in (HeadPlan.full(SHAPE), HALF):
-        made, batches = subject._loaded(subject._checkpoint.prune(plan), length=7)
+        made, batches = whole._loaded(whole.model.prune(plan), length=7)
         found = made.generator.generate([made.model.model], batches[0])
         assert {len(best["tokens"]) for each in found for best in each} == {8}  # with </s>
-    first, second = subject.seconds([HeadPlan.full(SHAPE), HALF], rounds=2)
+    first, second = whole.seconds([HeadPlan.full(SHAPE), HALF], rounds=2)
     assert len(first) == len(second) == 2 and min(first + second) > 0
 
 
@@ -160,6 +239,6 @@ def test_flags_that_cannot_be(finetune, message, full, prepared, tmp_path):
 
 
 def test_a_fine_tuning_that_fails_says_fairseqs_last_words(full, prepared, tmp_path):
-    subject = TranslationModel(path=full, data=prepared, finetuning=("--arch", "no_such_arch"))
+    whole = TranslationModel(path=full, data=prepared, finetuning=("--arch", "no_such_arch"))
     with pytest.raises(DataError, match="fairseq-train ended with status 2: .*no_such_arch"):
-        subject.finetuned(HALF, seed=1, folder=tmp_path)
+        whole.finetuned(HALF, seed=1, folder=tmp_path)

@@ -21,11 +21,17 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.cli.translate import app
 from headprune import DataError, HeadPlan, UsageError
-from headprune.translate_cli import app
 from tests.fairseq_plugin.conftest import ROOT, generate, run, train
 from tests.fairseq_plugin.models import SHAPE, build, dictionary
 from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, NOTHING_LEFT, plans
+from tests.fairseq_plugin.test_neurons_and_layers import (
+    NO_LAYERS,
+    NOTHING_LEFT_IN_LAYERS,
+    RAGGED,
+    SIZES,
+)
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
@@ -107,9 +113,36 @@ def test_scores_of_any_style_are_fairseqs(style: str, plan: HeadPlan, folder: Pa
     assert difference(built, convert(built, folder)).largest < 1e-3
 
 
+@pytest.mark.parametrize("plan", [RAGGED, NOTHING_LEFT_IN_LAYERS], ids=["ragged", "empty"])
+@pytest.mark.parametrize("form", ["mask", "remove"])
+def test_neurons_and_layers(form: str, plan: HeadPlan, folder: Path):
+    built = model(plan, form=form, **SIZES)
+    assert difference(built, convert(built, folder)).largest < 1e-3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # NumPy's, on a division by zero
+        convert(built, folder, quantization="int16")
+
+
+def test_a_stack_without_layers_cannot_be_expressed():
+    with pytest.raises(UsageError, match="needs a layer in the encoder, and all are pruned"):
+        ctranslate2_spec.make_spec(build(head_plan=NO_LAYERS.to_json(), **SIZES))
+
+
 def test_stock_fairseqs_transformer(folder: Path):
     built = build("transformer").eval()
     assert difference(built, convert(built, folder)).largest < 1e-3
+
+
+def _has_vnni() -> bool:
+    """Tell if the processor multiplies 8-bit numbers without saturating sums of 16 bits."""
+    try:
+        return "vnni" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
+COARSER = 1 if _has_vnni() else 6
+"""On processors without VNNI, 8-bit products are less exact (and int16 falls back to int8)."""
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])
@@ -119,7 +152,7 @@ def test_quantised_layers_without_heads(quantization: str, plan: HeadPlan, folde
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # NumPy's, on a division by zero
         convert(built, folder, quantization=quantization)
-    assert difference(built, folder).largest < 0.2
+    assert difference(built, folder).largest < 0.2 * COARSER
 
 
 @pytest.mark.parametrize("style", ["post-norm", "pre-norm"])
@@ -182,7 +215,7 @@ def pruned(full: Path) -> Checkpoint:
 
 def test_export_says_what_it_compared(pruned: Checkpoint, tmp_path: Path):
     export = export_to_ctranslate2(pruned, tmp_path / "model", quantization="int8")
-    assert export.float32.largest < 1e-3 < export.quantized.largest < 0.5
+    assert export.float32.largest < 1e-3 < export.quantized.largest < 0.5 * COARSER
     assert (export.pairs, export.origin) == (20, "the valid set")
     assert "in float32, by" in str(export)
     described = json.loads((tmp_path / "model" / "headprune.json").read_text())
@@ -223,10 +256,10 @@ def test_a_wrong_conversion_is_noticed(
     else:  # heads of zeros come first, though the weights of W_o stay
         right = ctranslate2_spec.uncut
 
-        def shifted(tensor: Any, places: Any, *, heads: int, head_dim: int, dim: int) -> Any:
-            shift = heads - len(places) if dim == 0 else 0
+        def shifted(tensor: Any, places: Any, *, units: int, unit_size: int, dim: int) -> Any:
+            shift = units - len(places) if dim == 0 else 0
             moved = [place + shift for place in places]
-            return right(tensor, moved, heads=heads, head_dim=head_dim, dim=dim)
+            return right(tensor, moved, units=units, unit_size=unit_size, dim=dim)
 
         monkeypatch.setattr(ctranslate2_spec, "uncut", shifted)
     with pytest.raises(DataError, match="not exported: .* differ from fairseq's by up to"):

@@ -1,4 +1,4 @@
-"""A fairseq training that diverges ends with one line, and leaves no checkpoint of it."""
+"""A fairseq training that diverges ends with one line, and writes no checkpoint."""
 
 from __future__ import annotations
 

@@ -50,8 +50,9 @@ def test_a_mistake_is_one_short_line(
 
 def test_a_process_of_its_own_answers_for_several_programs() -> None:
     asked = [
-        {"program": "train", "flags": [*ARCH, "--lr", "1e-3"]},
-        {"program": "generate", "flags": ["--bema", "5"]},
+        {"check": "train", "flags": [*ARCH, "--lr", "1e-3", "--warmup-updates", "10%"]},
+        {"check": "generate", "flags": ["--bema", "5"]},
+        {"check": "shape", "flags": [*ARCH, "--encoder-layers", "3"]},
     ]
     answer = subprocess.run(
         [sys.executable, "-m", "fairseq_plugin.flags"],
@@ -61,5 +62,6 @@ def test_a_process_of_its_own_answers_for_several_programs() -> None:
         text=True,
         check=True,
     )
-    first, second = json.loads(answer.stdout)
-    assert first is None and "--bema" in second
+    first, second, third = json.loads(answer.stdout)
+    assert first == {"mistake": None} and "--bema" in second["mistake"]
+    assert third["shape"] == {"ES": [4, 4, 4], "ED": [4, 4], "DS": [4, 4]}

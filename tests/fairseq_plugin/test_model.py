@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from fairseq_plugin.errors import find
+from fairseq_plugin.plan_transport import with_plan
 from headprune import DataError, HeadPlan, UsageError, select
 from tests.fairseq_plugin.models import SHAPE, batch, build, dictionary
 
@@ -50,6 +51,12 @@ def loss(model):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.arange(40) % 20)
 
 
+def stored(model):
+    """A model's weights as fairseq loads them from its checkpoint."""
+    weights = model.state_dict()
+    return with_plan(weights, model.plan) if hasattr(model, "plan") else weights
+
+
 def beam_search(*models):
     generator = SequenceGenerator(list(models), dictionary(), beam_size=3, max_len_b=8)
     sample = {"net_input": {k: v for k, v in batch().items() if k != "prev_output_tokens"}}
@@ -84,7 +91,7 @@ def test_full_plan_is_stock_transformer(style):
 def test_from_the_same_seed_weights_start_as_those_of_stock_transformer():
     stock, mine = build("transformer").state_dict(), build().state_dict()
     assert all(torch.equal(mine[name], tensor) for name, tensor in stock.items())
-    assert {name.rpartition(".")[2] for name in mine.keys() - stock.keys()} == {"kept_heads"}
+    assert mine.keys() == stock.keys()
 
 
 @settings(deadline=None, max_examples=15)
@@ -221,7 +228,7 @@ def test_ways_to_a_plan_give_the_same_weights(plan):
     masked = build(head_plan=plan.to_json(), head_form="mask")
     for source in (build("transformer"), build(), step, masked):
         model = build(head_plan=plan.to_json(), seed=2)
-        model.load_state_dict(source.state_dict())
+        model.load_state_dict(stored(source))
         model.load_state_dict(model.state_dict())  # what is cut already stays as it is
         for name, tensor in model.state_dict().items():
             assert torch.equal(tensor, scratch[name]), name
@@ -245,16 +252,14 @@ def test_heads_are_matched_by_number():
     one = HeadPlan(kept={c: [(0, 1), (0, 1)] for c in SHAPE}, heads=SHAPE)
     other = HeadPlan(kept={c: [(0, 1), (0, 2)] for c in SHAPE}, heads=SHAPE)
     with pytest.raises(DataError, match=r"ES: layer 1: head 2 is to be kept, .* only 2 of 4"):
-        build(head_plan=other.to_json()).load_state_dict(
-            build(head_plan=one.to_json()).state_dict()
-        )
+        build(head_plan=other.to_json()).load_state_dict(stored(build(head_plan=one.to_json())))
 
 
 def test_masking_needs_all_weights():
     plan = NO_HEADS_HERE_AND_THERE.to_json()
     masked, removed = build(head_plan=plan, head_form="mask"), build(head_plan=plan)
     with pytest.raises(DataError, match="ES: layer 0: form mask needs all 4 heads"):
-        masked.load_state_dict(removed.state_dict())
+        masked.load_state_dict(stored(removed))
 
 
 @pytest.mark.parametrize(
@@ -280,16 +285,18 @@ def test_dictionary_that_does_not_fit():
 
 
 def test_layers_to_keep():
-    """Layers of a plan are those of the unpruned model; the model that is left renumbers."""
+    """Layers keep the numbers of the unpruned model; those that are dropped keep no head."""
     shape = dict.fromkeys(SHAPE, (4,) * 3)
     plan = select.at_random(shape, percent=40, seed=2)
     deep = {"encoder_layers": 3, "decoder_layers": 3, "head_plan": plan.to_json()}
     lists = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "1,2"}
     model = build(**deep, **lists)
-    assert model.head_plan.kept["ES"] == (plan.kept["ES"][0], plan.kept["ES"][2])
-    assert model.head_plan.kept["ED"] == plan.kept["ED"][1:]
+    assert model.plan.kept["EL"] == ((0,), (), (0,)) and model.plan.kept["DL"] == ((), (0,), (0,))
+    assert model.plan.kept["ES"] == (plan.kept["ES"][0], (), plan.kept["ES"][2])
+    assert model.plan.kept["ED"] == ((), *plan.kept["ED"][1:])
+    assert len(model.encoder.layers) == len(model.decoder.layers) == 2
     model.load_state_dict(
-        build(**deep).state_dict(),
+        stored(build(**deep)),
         model_cfg=OmegaConf.create({"_name": "transformer_headpruned", **lists}),
     )
     assert outputs(model).shape == (5, 8, 24)
@@ -303,14 +310,18 @@ def test_one_layer_to_keep(layers):
     """In every form that it comes in: from overrides, from the command line, as a number."""
     full = build(**DEEP).state_dict()
     model = build(**DEEP, encoder_layers_to_keep=layers)
-    assert str(model.head_plan) == "ES=4 ED=444 DS=444"
+    assert str(model.plan) == "ES=040 ED=444 DS=444 EL=010"
     model.load_state_dict(dict(full))
     weight = model.encoder.layers[0].self_attn.q_proj.weight
     assert torch.equal(weight, full["encoder.layers.1.self_attn.q_proj.weight"])
     # The checkpoint of the smaller model: when it is resumed, and when it is translated with.
-    build(**DEEP, encoder_layers_to_keep=layers).load_state_dict(model.state_dict())
-    assert model.args.encoder_layers_to_keep is None
-    build(**{**DEEP, "encoder_layers": 1}).load_state_dict(model.state_dict())
+    build(**DEEP, encoder_layers_to_keep=layers).load_state_dict(stored(model))
+    assert model.args.encoder_layers_to_keep is None and model.args.encoder_layers == 3
+    build(**DEEP, head_plan=model.args.head_plan).load_state_dict(stored(model))
+    # Version 0.1.0 stored the plan of a model with one layer.
+    old = build(**{**DEEP, "encoder_layers": 1})
+    old.load_state_dict(model.state_dict())
+    build(**DEEP, encoder_layers_to_keep=layers).load_state_dict(stored(old))
 
 
 @pytest.mark.parametrize(
@@ -356,12 +367,17 @@ def test_plan_file_is_stored_as_the_plan(tmp_path):
             {"head_plan": HeadPlan.full({"ES": (4, 4), "ED": (4, 4), "DS": (4, 8)}).to_json()},
             "DS: layer 1: the plan is for 8 heads, the model has 4",
         ),
-        ({"head_plan": HeadPlan.full({"ES": (4, 4)}).to_json()}, "ED: the plan has none"),
     ],
 )
 def test_heads_that_do_not_fit_the_model(options, message):
     with pytest.raises(UsageError, match=message):
         build(**options)
+
+
+def test_a_plan_of_one_component_leaves_the_others_whole():
+    plan = HeadPlan(kept={"ES": [(0,), (1, 2)]}, heads={"ES": (4, 4)})
+    model = build(head_plan=plan.to_json())
+    assert model.head_plan.counts == {"ES": (1, 2), "ED": (4, 4), "DS": (4, 4)}
 
 
 def test_plan_file_that_is_missing(tmp_path):

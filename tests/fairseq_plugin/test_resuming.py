@@ -1,4 +1,4 @@
-"""Trainings that are killed and resumed, compared with ones that were not."""
+"""Killed and resumed trainings, compared with uninterrupted ones."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ cli_main()
 
 
 def kill_at(line: str, *flags: str) -> None:
-    """Train, and die by signal 9 when a line of the log matches."""
+    """Train, and kill the process with signal 9 when a line of the log matches."""
     process = subprocess.run(
         [sys.executable, "-c", KILL_ITSELF, line, *flags],
         stdout=subprocess.PIPE,
@@ -117,7 +117,7 @@ def kill_at(line: str, *flags: str) -> None:
 
 
 def assert_equal(first: Any, second: Any) -> None:
-    """Bit for bit, in dictionaries and lists too."""
+    """Assert bitwise equality, also inside dictionaries and lists."""
     if isinstance(first, torch.Tensor):
         assert torch.equal(first, second)
     elif isinstance(first, dict):
@@ -151,7 +151,7 @@ def test_a_copy_of_a_checkpoint_is_whole_or_not_there(tmp_path: Path, monkeypatc
 
 
 def test_the_loss_scale_of_amp_is_kept():
-    """PyTorch's own scaler, whose state fairseq forgets."""
+    """The state of PyTorch's scaler, which fairseq does not save, is restored."""
 
     def trainer(**options: float) -> Any:
         scaler = torch.amp.GradScaler("cpu", **options)

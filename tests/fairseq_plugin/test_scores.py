@@ -17,21 +17,26 @@ from typer.testing import CliRunner, Result
 
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.scores import bleu_ablation as bleu_ablation_module
-from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation, masked
+from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import FairseqModel
 from fairseq_plugin.scores.run import load_items
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli import app
+from headprune.components import HEADS, NEURONS
+from headprune.gates import gated as gated_units
 from headprune.scores import HeadScores
 from headprune.scores.ablation import ablation, cases_of
 from headprune.scores.attention_statistics import attention_statistics
 from headprune.scores.gradients import gradient_scores
 from headprune.scores.magnitude import magnitude
-from headprune.scores.names import IMPORTANCE, SCORES, STATISTICS
+from headprune.scores.names import STATISTICS, scores_by_default
+from headprune.scores.registry import registered
 from headprune.scores.reuse import masked_outcomes
 from headprune.scores.roles import rarity_of
+from headprune.scores.units import parts_of
 from tests.fairseq_plugin.models import SHAPE, build, dictionary
 from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, plans
+from tests.fairseq_plugin.test_neurons_and_layers import RAGGED, SIZES
 
 FULL = HeadPlan.full(SHAPE)
 
@@ -108,13 +113,67 @@ def test_any_plan_can_be_scored_and_only_its_heads_have_numbers(plan):
     for form in ("remove", "mask"):
         scored = FairseqModel(model(plan, form=form))
         statistics = attention_statistics(scored, samples(7))
-        found = [magnitude(scored.attentions), *(statistics[kind] for kind in STATISTICS)]
+        found = [
+            magnitude(parts_of(scored, HEADS)),
+            *(statistics[kind] for kind in STATISTICS),
+        ]
         if plan.total_kept:
             gradients = gradient_scores(scored, samples(7))
             found += [gradients.gradient, gradients.taylor, gradients.taylor_molchanov]
             found += [each.drops for each in ablation(scored, samples(7), metric="loss").values()]
         for values in found:
             assert HeadScores(name="any", values=values).scored == plan
+
+
+def test_heads_are_scored_beside_pruned_neurons_and_layers():
+    """By the numbers of the unpruned layers, and alike in both forms."""
+    results = []
+    for form in ("remove", "mask"):
+        built = build(head_plan=RAGGED.to_json(), head_form=form, **SIZES).eval()
+        built.load_state_dict(model(HeadPlan.full(RAGGED.units), **SIZES).state_dict())
+        scored = FairseqModel(built)
+        found = [gradient_scores(scored, samples(4, 3)).gradient]
+        found += [each.drops for each in ablation(scored, samples(7), metric="loss").values()]
+        found += [attention_statistics(scored, samples(7))[kind] for kind in STATISTICS]
+        assert {HeadScores(name="any", values=values).scored for values in found} == {
+            built.head_plan
+        }
+        results.append(found)
+    for removed, masked in zip(*results, strict=True):
+        for name, layers in removed.items():
+            for row, other in zip(layers, masked[name], strict=True):
+                assert row == pytest.approx(other, abs=1e-4)
+
+
+def test_neurons_are_scored():
+    """Ablation against a model that masks the neuron itself; the others alike in both forms."""
+    results = []
+    for form in ("remove", "mask"):
+        built = build(head_plan=RAGGED.to_json(), head_form=form, **SIZES).eval()
+        built.load_state_dict(model(HeadPlan.full(RAGGED.units), **SIZES).state_dict())
+        scored = FairseqModel(built)
+        found = [magnitude(parts_of(scored, NEURONS))]
+        found += [gradient_scores(scored, samples(4, 3), components=NEURONS).gradient]
+        cases = cases_of(scored, "ablation", NEURONS)
+        base, outcomes = masked_outcomes(scored, samples(7)[0], cases, at_once=21)
+        assert set(cases) == {("EF", 1), ("DF", 0)}  # the others are empty, or of dropped layers
+        for (component, layer), masks in cases.items():
+            for mask, outcome in zip(masks, outcomes[component, layer], strict=True):
+                kept = [list(units) for units in RAGGED.kept[component]]
+                kept[layer] = sorted(mask)
+                without_one = HeadPlan(kept={**RAGGED.kept, component: kept}, units=RAGGED.units)
+                expected = pruned_losses(
+                    model(HeadPlan.full(RAGGED.units), **SIZES), without_one, samples(7)[0], **SIZES
+                )
+                torch.testing.assert_close(outcome.losses, expected, atol=1e-5, rtol=1e-5)
+        assert {HeadScores(name="any", values=values).scored for values in found} == {
+            built.plan.part(NEURONS)
+        }
+        results.append(found)
+    for removed, masked in zip(*results, strict=True):
+        for name, layers in removed.items():
+            for row, other in zip(layers, masked[name], strict=True):
+                assert row == pytest.approx(other, abs=1e-4)
 
 
 def gated(_: Any, inputs: tuple[torch.Tensor], *, xi: torch.Tensor, size: int) -> torch.Tensor:
@@ -130,9 +189,9 @@ def test_gradient_is_that_of_the_gates_example_by_example():
             name: torch.ones_like(table, requires_grad=True) for name, table in expected.items()
         }
         with ExitStack() as hooks:
-            for name, layers in scored.attentions.items():
+            for name, layers in parts_of(scored, HEADS).items():
                 for layer, attention in enumerate(layers):
-                    gate = partial(gated, xi=gates[name][layer], size=attention.head_size)
+                    gate = partial(gated, xi=gates[name][layer], size=attention.unit_size)
                     hooks.callback(attention.output.register_forward_pre_hook(gate).remove)
             scored.outcome(batch).losses.sum().backward()
         for name, gate in gates.items():
@@ -192,7 +251,7 @@ def test_roles_of_heads_whose_attention_is_known():
         see("ES", 0, weights)
 
     scored.attend = attend  # type: ignore[method-assign]
-    scored.attentions = {"ES": scored.attentions["ES"][:1]}
+    scored.sublayers = {"ES": scored.sublayers["ES"][:1]}
     found = attention_statistics(scored, [batch], rarity=rarity)
     for head, role in want.items():
         others = [found[role]["ES"][0][h] for h in range(4) if h != head]
@@ -238,8 +297,8 @@ def test_bleu_ablation_is_that_of_the_masked_models_own_search():
 
 def test_masked_leaves_the_model_as_it_was():
     built = model()
-    attention = FairseqModel(built).attentions["DS"][0]
-    with masked(attention, frozenset({1})):
+    attention = FairseqModel(built).sublayers["DS"][0]
+    with gated_units([(attention, torch.tensor([0.0, 1.0, 0.0, 0.0]))]):
         assert attention.output._forward_pre_hooks
     assert not attention.output._forward_pre_hooks
 
@@ -252,14 +311,14 @@ def headprune(*arguments: object) -> Result:
 
 
 def test_all_scores_of_a_checkpoint_and_a_plan(full: Path, corpus: Path, tmp_path: Path):
-    chosen = [f"--score={name}" for name in (*SCORES, "combination")]
+    chosen = [f"--score={name}" for name in (*registered(), "combination")]
     out = tmp_path / "scores"
     result = headprune("scores", full, *chosen, "-o", out)
     assert (
         "alone: one head is enough in " in result.stdout and " of 2 layers of ED" in result.stdout
     )
     assert "ablation: " in result.stdout and "after Holm's correction (loss " in result.stdout
-    for name in (*SCORES, "combination"):
+    for name in (*registered(), "combination"):
         made = HeadScores.load(out / f"{name}.json")
         assert made.fingerprint == Checkpoint.load(full).fingerprint
         assert (out / f"{name}.png").stat().st_size > 0
@@ -300,7 +359,7 @@ def split_of(sentences):
 def test_stock_checkpoints_and_the_test_set(stock: Path, tmp_path: Path):
     result = headprune("scores", stock, "--split=test", "--max-examples=5", "-o", tmp_path)
     assert "warning: scores computed on test" in result.stderr
-    for name in IMPORTANCE:
+    for name in scores_by_default():
         assert HeadScores.load(tmp_path / f"{name}.json").heads == SHAPE
     assert HeadScores.load(tmp_path / "entropy.json").data.endswith("test[5]")
 
@@ -322,3 +381,33 @@ def test_mistakes_are_one_line(options, message, full, tmp_path):
     with pytest.raises((UsageError, DataError), match=message) as caught:
         headprune("scores", full, *options, "-o", tmp_path / "out")
     assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_neurons_and_layers_are_scored_from_the_command_line(
+    full: Path, corpus: Path, tmp_path: Path
+):
+    data = ("--data", corpus)
+    headprune("scores", full, *data, "--components", "EF,DF", "-o", tmp_path / "neurons")
+    saved = {path.stem for path in (tmp_path / "neurons").glob("*.json")}
+    assert saved == {
+        "gradient",
+        "gradient-raw",
+        "taylor",
+        "taylor-molchanov",
+        "magnitude",
+        "random",
+    }
+    chosen = ("--scores", tmp_path / "neurons" / "taylor.json")
+    headprune("plan", *chosen, "--percent", 50, "-o", tmp_path / "plan.json")
+    plan = HeadPlan.load(tmp_path / "plan.json")
+    assert list(plan.units) == ["EF", "DF"] and plan.percent_pruned == 50
+    pruned = tmp_path / "pruned.pt"
+    headprune("prune", full, "--plan", tmp_path / "plan.json", "-o", pruned)
+    assert Checkpoint.load(pruned).plan.part(["EF", "DF"]) == plan
+
+    layers = ("--components", "EL,DL", "--score", "ablation", "--score", "gradient-raw")
+    headprune("scores", full, *data, *layers, "-o", tmp_path / "layers")
+    scores = HeadScores.load(tmp_path / "layers" / "ablation.json")
+    assert set(scores.values) == {"EL", "DL"} and scores.p_values
+    with pytest.raises(UsageError, match="entropy scores ES, ED, DS, not EL"):
+        headprune("scores", full, *data, "--components", "EL", "--score", "entropy", "-o", tmp_path)

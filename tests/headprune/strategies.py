@@ -7,19 +7,28 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headprune import COMPONENTS, HeadPlan
+from headprune.components import HEADS, LAYERS, NEURONS
 
 Shape = dict[str, tuple[int, ...]]
 
-BASE: Shape = dict.fromkeys(COMPONENTS, (8,) * 6)
+BASE: Shape = dict.fromkeys(HEADS, (8,) * 6)
 """Transformer-Base: six layers of eight heads."""
+
+ALL = ", ".join(COMPONENTS)
+"""As messages name them."""
 
 BERT: Shape = {"ES": (12,) * 12}
 
 
-def shapes() -> st.SearchStrategy[Shape]:
-    """One to three components of one to three layers, each of one to twelve heads."""
-    layers = st.lists(st.integers(1, 12), min_size=1, max_size=3).map(tuple)
-    return st.dictionaries(st.sampled_from(COMPONENTS), layers, min_size=1)
+def shapes(components: tuple[str, ...] = (*HEADS, *NEURONS)) -> st.SearchStrategy[Shape]:
+    """One component or more, of one to three layers, each of one to twelve heads or neurons."""
+    units = st.lists(st.integers(1, 12), min_size=1, max_size=3).map(tuple)
+    whole_layers = st.integers(1, 3).map(lambda depth: (1,) * depth)
+    by_component = {name: whole_layers if name in LAYERS else units for name in components}
+    names = st.lists(st.sampled_from(components), min_size=1, unique=True)
+    return names.flatmap(
+        lambda chosen: st.fixed_dictionaries({name: by_component[name] for name in chosen})
+    )
 
 
 @st.composite

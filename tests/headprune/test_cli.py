@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headprune import HeadPlan, __version__, cli, select
+from headprune import HeadPlan, __version__, select
+from headprune.cli import plan as plan_command
+from headprune.cli.group import SUMMARIES, command_named
 from headprune.scores import HeadScores
 from tests.command import Outcome, headprune
 
@@ -31,7 +33,7 @@ from .strategies import BASE, BERT
         (["--percent", 75, "--seed", 3], select.at_random(BASE, percent=75, seed=3)),
         (["--percent", 75, "--seed", -3], select.at_random(BASE, percent=75, seed=-3)),
         (["--percent", 12.5], select.at_random(BASE, percent=12.5, seed=1)),
-        (["--percent", 0], HeadPlan.full(BASE)),
+        (["--percent", 0], select.at_random(BASE, percent=0, seed=1)),
         (
             ["--percent", 75, "--at-least", 1],
             select.at_random(BASE, percent=75, seed=1, at_least=1),
@@ -56,14 +58,14 @@ from .strategies import BASE, BERT
             select.at_random(BASE, keep={"ES": 14, "ED": 31, "DS": 30}, seed=1),
         ),
         (["--keep", "ES=8"], select.at_random(BASE, keep={"ES": 8}, seed=1)),
-        (["--keep", "ES=48"], HeadPlan.full(BASE)),
+        (["--keep", "ES=48"], select.at_random(BASE, keep={"ES": 48}, seed=1)),
         (
             ["--keep", "ES=14", "--shape", "ES=8x2"],
             select.at_random({"ES": (8, 8)}, keep={"ES": [1, 4]}, seed=1),
         ),
         (
             ["--keep", "ES=9", "--shape", "ES=9x1"],
-            HeadPlan.full({"ES": (9,)}),
+            select.at_random({"ES": (9,)}, keep={"ES": 9}, seed=1),
         ),
         (
             ["--keep", "ES=100", "--shape", "ES=12x12"],
@@ -119,21 +121,22 @@ def test_plan_by_scores_keeps_at_least_so_many(
 
 
 READABLE = "it is 'top k', 'bottom k', 'middle k', 'odd', 'even' or layer numbers such as '0,2-4'"
+UNKNOWN = "unknown component, it is one of ES, ED, DS, EF, DF, EL, DL"
 COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give one of --percent, --keep and --prune"),
+        ([], "give one of --percent, --budget, --keep and --prune"),
         (["--percent", 5, "--best", "low"],
-         "--best goes with --scores, the file that says what the best heads are"),
+         "--best goes with --scores, the file with the scores to rank by"),
         (["--prune", "odd", "--seed", 2],
          "--seed goes with a random choice: --scores and --prune draw no heads"),
         (["--percent", 5, "--scores", "s.json", "--seed", 1],
          "--seed goes with a random choice: --scores and --prune draw no heads"),
-        (["--percent", 5, "--prune", "odd"], "give one of --percent, --keep and --prune"),
-        (["--keep", "ES=5", "--percent", 0], "give one of --percent, --keep and --prune"),
+        (["--percent", 5, "--prune", "odd"], "give one of --percent, --budget, --keep and --prune"),
+        (["--keep", "ES=5", "--percent", 0], "give one of --percent, --budget, --keep and --prune"),
         (["--percent", 101], "101.0% is not between 0 and 100"),
         (["--percent", "nan"], "nan% is not between 0 and 100"),
         # the wrong number of layers, more heads than there are
@@ -154,16 +157,16 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
         (["--keep", "ES="], "--keep 'ES=': write a component and a value, as in ES=8"),
         (["--keep", "ES=3", "--keep", "ES=4"], "--keep: ES is given twice"),
         # unknown components
-        (["--keep", "XX=3"], "XX: unknown component, it is one of ES, ED, DS"),
-        (["--keep", "es=3"], "es: unknown component, it is one of ES, ED, DS"),
+        (["--keep", "XX=3"], f"XX: {UNKNOWN}"),
+        (["--keep", "es=3"], f"es: {UNKNOWN}"),
         (
             ["--keep", "DS=3", "--shape", "ES=8x6"],
             "DS: unknown component, it is one of ES",
         ),
-        (["--prune", "XX=odd"], "XX: unknown component, it is one of ES, ED, DS"),
+        (["--prune", "XX=odd"], f"XX: {UNKNOWN}"),
         (
             ["--percent", 5, "--shape", "QQ=8x6"],
-            "QQ: unknown component, it is one of ES, ED, DS",
+            f"QQ: {UNKNOWN}",
         ),
         # shapes
         (["--percent", 5, "--shape", "ES=8x0"], "ES: has no layer"),
@@ -269,7 +272,7 @@ class FakeCheckpoint:
 
 
 def with_checkpoint(plan: HeadPlan) -> Any:
-    return mock.patch.object(cli, "_load_checkpoint", lambda path: FakeCheckpoint(plan))
+    return mock.patch.object(plan_command, "open_model", lambda path: FakeCheckpoint(plan))
 
 
 def test_plan_for_a_checkpoint_takes_its_shape_and_the_heads_left() -> None:
@@ -290,22 +293,44 @@ def test_plan_for_a_checkpoint_takes_its_shape_and_the_heads_left() -> None:
     assert HeadPlan.from_json(outcome.out) == select.by_location(BERT, prune="odd")
 
 
-def test_not_every_folder_is_a_model(tmp_path: Path) -> None:
-    outcome = headprune("plan", "--model", tmp_path, "--percent", 5)
-    assert outcome == Outcome(
-        1, "", f"error: {tmp_path}: a folder without config.json; give a model's folder\n"
-    )
-    outcome = headprune("export", tmp_path, "--to", "fairseq", "-o", tmp_path / "out.pt")
-    assert outcome == Outcome(
-        1, "", f"error: {tmp_path}: a folder; give a fairseq checkpoint file\n"
+NO_MODEL = "not the folder of a model; give a Hugging Face folder (with config.json)"
+
+
+def test_not_every_folder_or_file_is_a_model(tmp_path: Path) -> None:
+    for command in (
+        ("plan", "--percent", 5, "--model"),
+        ("prune", "--plan", "plan.json", "-o", tmp_path / "out"),
+        ("compare", "-o", tmp_path / "out"),
+    ):
+        refused = headprune(*command, tmp_path)
+        assert refused == Outcome(1, "", f"error: {tmp_path}: {NO_MODEL}\n")
+        missing = headprune(*command, tmp_path / "gone")
+        assert missing == Outcome(1, "", f"error: {tmp_path}/gone: no such file or folder\n")
+    (tmp_path / "text").write_text("hello")
+    assert headprune("plan", "--model", tmp_path / "text", "--percent", 5) == Outcome(
+        1,
+        "",
+        f"error: {tmp_path}/text: not the file of a model; give a fairseq checkpoint (.pt)\n",
     )
 
 
-def test_without_fairseq_a_checkpoint_cannot_be_read() -> None:
-    with mock.patch.dict(sys.modules, {"fairseq_plugin": None, "fairseq_plugin.checkpoints": None}):
-        outcome = headprune("plan", "--model", "model.pt", "--percent", 5)
+def test_a_model_is_not_exported_to_the_formats_of_others(tmp_path: Path) -> None:
+    for config in (None, "{}"):
+        if config is not None:
+            (tmp_path / "config.json").write_text(config)
+        outcome = headprune("export", tmp_path, "--to", "fairseq", "-o", tmp_path / "out.pt")
+        assert outcome == Outcome(
+            2, "", f"error: {tmp_path}: --to fairseq takes a fairseq checkpoint (.pt)\n"
+        )
+
+
+def test_without_fairseq_a_checkpoint_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(b"PK")
+    with mock.patch.dict(sys.modules, {"fairseq_plugin.checkpoints": None}):
+        outcome = headprune("plan", "--model", path, "--percent", 5)
     assert (outcome.status, outcome.out) == (2, "")
-    assert outcome.err.startswith("error: model.pt: reading checkpoints needs the fairseq plugin (")
+    assert outcome.err.startswith(f"error: {path}: reading checkpoints needs the fairseq plugin (")
     assert outcome.err.endswith("); see the README, Install\n")
 
 
@@ -313,6 +338,7 @@ def test_without_onnx_the_line_names_the_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "hf_plugin.onnx_export", None)
+    (tmp_path / "config.json").write_text("{}")
     outcome = headprune("export", tmp_path, "--to", "onnx", "-o", tmp_path / "out")
     assert (outcome.status, outcome.out) == (2, "")
     assert outcome.err.endswith("; pip install transformers onnx onnxscript onnxruntime\n")
@@ -370,16 +396,16 @@ def test_show_refuses(plan_file: Path, tmp_path: Path) -> None:
     text, newer, empty = tmp_path / "text", tmp_path / "newer", tmp_path / "empty"
     text.write_text("hello\n")
     empty.write_text("")
-    newer.write_text(json.dumps({**json.loads(plan_file.read_text()), "version": 2}))
+    newer.write_text(json.dumps({**json.loads(plan_file.read_text()), "version": 3}))
     other = tmp_path / "other"
     other.write_text('{"format": "headprune.plan", "version": 1, "heads": {"ES": [8]}, '
                      '"kept": {"ES": [[8]]}}')  # fmt: skip
     for path, message in [
-        (tmp_path / "none", "cannot read (No such file or directory)"),
-        (tmp_path, "a folder without config.json; give a model's folder"),
+        (tmp_path / "none", "no such file or folder"),
+        (tmp_path, NO_MODEL),
         (text, "not JSON (Expecting value: line 1 column 1 (char 0))"),
         (empty, "not JSON (Expecting value: line 1 column 1 (char 0))"),
-        (newer, "plan of version 2, this headprune reads up to 1; update headprune"),
+        (newer, "plan of version 3, this headprune reads up to 2; update headprune"),
         (other, "ES: layer 0 has no head 8, the model has 8 (0 to 7)"),
     ]:
         assert headprune("show", path) == Outcome(1, "", f"error: {path}: {message}\n")
@@ -390,6 +416,7 @@ def test_show_refuses(plan_file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--width", "--feed-forward", "--vocabulary"])
 def test_show_takes_no_sizes_for_a_model(option: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
     outcome = headprune("show", tmp_path, option, 64)
     message = f"error: {tmp_path} is a model, for which there is no {option}\n"
     assert outcome == Outcome(2, "", message)
@@ -411,8 +438,14 @@ def test_help_teaches() -> None:
     assert plan.status == 0
     for word in ("--percent", "--keep", "ES=888444", "top 3 + bottom 3", "ES=12x12", "seed"):
         assert word in plan.out
-    for command in ("show", "prune", "export", "score", "report"):
+    for command in ("show", "prune", "export", "bleu", "report"):
         assert headprune(command, "--help").status == 0
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_the_help_lists_each_command_with_the_first_line_of_its_own_help(name: str) -> None:
+    command = command_named(name)
+    assert SUMMARIES[name] == " ".join(command.help.split("\n\n")[0].split())
 
 
 LOADED = """
@@ -425,14 +458,22 @@ except SystemExit as error:
     status = error.code or 0
 else:
     status = 0
-heavy = {"torch", "fairseq", "transformers", "matplotlib", "fairseq_plugin", "sacrebleu"}
+heavy = {
+    *("torch", "fairseq", "transformers", "matplotlib", "sacrebleu", "numpy"),
+    *("fairseq_plugin", "hf_plugin"),
+}
+if sys.argv[1:] == ["--help"]:
+    heavy |= {"pydantic", "headprune.plan", "headprune.cli.plan", "headprune.cli.scores"}
 print(status, *sorted(heavy & set(sys.modules)), file=sys.stderr)
 """
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["plan", "--help"], ["report", "--help"], ["plan", "--percent", "75"]],
+    [
+        *(["--help"], ["plan", "--help"], ["report", "--help"], ["export", "--help"]),
+        *(["glue", "--help"], ["translate", "--help"], ["plan", "--percent", "75"]),
+    ],
     ids=" ".join,
 )
 def test_help_and_plan_load_no_heavy_library(arguments: list[str]) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headprune import HeadPlan, select
+from headprune import HeadPlan, PruningPlan, select
+from headprune.components import HEADS
 from headprune.cost import (
     Sizes,
     attention_parameters,
@@ -18,7 +19,7 @@ from headprune.cost import (
     pruned_parameters,
 )
 
-from .strategies import BASE, BERT, plans
+from .strategies import BASE, BERT, plans, shapes
 
 BERT_SIZES = Sizes(encoder_width=768, encoder_feed_forward=3072, encoder_head_dim=64)
 UNEVEN = Sizes(
@@ -131,7 +132,7 @@ def test_flops_are_those_that_torch_counts(kept: dict[str, list[tuple[int, ...]]
     )
 
 
-@given(plans(), st.integers(1, 5))
+@given(shapes(HEADS).flatmap(plans), st.integers(1, 5))
 def test_flops_of_a_beam(plan: HeadPlan, beam: int) -> None:
     """The encoder works once, the decoder for each hypothesis, which sees its own words."""
     lengths = {"source": 5, "target": 7}
@@ -158,7 +159,7 @@ def test_flops_of_transformer_base() -> None:
     assert forward_flops(select.at_random(BASE, percent=75, seed=2), Sizes()) == 2_784_399_360
 
 
-@given(plans())
+@given(shapes(HEADS).flatmap(plans))
 def test_a_plan_never_costs_more_than_the_full_one(plan: HeadPlan) -> None:
     full = HeadPlan.full(plan.heads)
     lost = pruned_parameters(plan, UNEVEN)
@@ -168,3 +169,39 @@ def test_a_plan_never_costs_more_than_the_full_one(plan: HeadPlan) -> None:
     saved = forward_flops(full, UNEVEN) - forward_flops(plan, UNEVEN)
     assert (saved == 0) == plan.is_full
     assert saved >= 0
+
+
+def test_parameters_of_layers_and_neurons_are_those_of_torchs_layers() -> None:
+    def count(module: nn.Module) -> int:
+        return sum(p.numel() for p in module.parameters())
+
+    encoder = count(nn.TransformerEncoderLayer(768, 12, 3072))
+    dropped = PruningPlan(kept={"EL": [(0,)] * 9 + [()] * 3}, units={"EL": (1,) * 12})
+    assert pruned_parameters(dropped, BERT_SIZES) == 3 * encoder
+    decoder = count(nn.TransformerDecoderLayer(512, 8, 2048))
+    shape = {"ES": (8,) * 6, "ED": (8,) * 6, "DS": (8,) * 6, "DL": (1,) * 6}
+    without_top = {**PruningPlan.full(shape).kept, "DL": [(0,)] * 5 + [()]}
+    assert pruned_parameters(PruningPlan(kept=without_top, units=shape), Sizes()) == decoder
+    narrow = PruningPlan(kept={"EF": [range(1024)] * 12}, units={"EF": (3072,) * 12})
+    narrower = count(nn.TransformerEncoderLayer(768, 12, 1024))
+    assert pruned_parameters(narrow, BERT_SIZES) == 12 * (encoder - narrower)
+
+
+def test_heads_and_neurons_of_dropped_layers_count_once() -> None:
+    layers = {"EL": [(0,)] * 11 + [()]}
+    alone = PruningPlan(kept=layers, units={"EL": (1,) * 12})
+    with_heads = PruningPlan(
+        kept={**layers, "ES": [range(12)] * 11 + [(3, 4)]},
+        units={"EL": (1,) * 12, "ES": (12,) * 12},
+    )
+    assert pruned_parameters(alone, BERT_SIZES) == pruned_parameters(with_heads, BERT_SIZES)
+    full = PruningPlan.full(BERT)
+    assert forward_flops(with_heads, BERT_SIZES) == forward_flops(full, BERT_SIZES) * 11 // 12
+
+
+def test_flops_of_neurons() -> None:
+    every = PruningPlan.full({"ES": (12,) * 12, "EF": (3072,) * 12})
+    assert forward_flops(every, BERT_SIZES) == forward_flops(PruningPlan.full(BERT), BERT_SIZES)
+    half = PruningPlan(kept={"ES": [range(12)] * 12, "EF": [range(1536)] * 12}, units=every.units)
+    saved = forward_flops(every, BERT_SIZES) - forward_flops(half, BERT_SIZES)
+    assert saved == 12 * 2 * 2 * 30 * 768 * 1536

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and not where they would be copied."""
+"""Files are written completely or not at all, and not into a model's folder."""
 
 from __future__ import annotations
 

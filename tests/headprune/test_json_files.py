@@ -1,4 +1,4 @@
-"""One reader of JSON, with limits."""
+"""Tests of the JSON reader and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command at a time works in a folder."""
+"""Tests of the lock that keeps two commands from working in one folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ with locked_folder(Path(sys.argv[1])):
 
 
 def holder(folder: Path) -> subprocess.Popen[str]:
-    """A process that holds the folder's lock until its standard input is closed."""
+    """Start a process that holds the folder's lock until its standard input is closed."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, folder],
         stdin=subprocess.PIPE,

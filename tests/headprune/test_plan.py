@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headprune import DataError, HeadPlan, HeadpruneError, UsageError
+from headprune import COMPONENTS, DataError, HeadPlan, HeadpruneError, UsageError
 
-from .strategies import BASE, BERT, junk, plans, shapes
+from .strategies import ALL, BASE, BERT, junk, plans, shapes
 
 SMALL = HeadPlan(kept={"ES": [(0, 2), ()], "DS": [(1,)]}, heads={"ES": (4, 4), "DS": (2,)})
 SMALL_JSON = (
@@ -74,13 +74,13 @@ def test_a_plan_cannot_be_changed() -> None:
     plan = HeadPlan(kept=kept, heads=heads)
     kept["ES"][0].append(1)
     heads["ES"][0] = 3
-    assert (plan.kept, plan.heads) == ({"ES": ((0,),)}, {"ES": (2,)})
+    assert (plan.kept, plan.units) == ({"ES": ((0,),)}, {"ES": (2,)})
     with pytest.raises(dataclasses.FrozenInstanceError):
         plan.kept = {}  # type: ignore[misc]
     with pytest.raises(TypeError):
         plan.kept["ES"] = ()  # type: ignore[index]
     with pytest.raises(TypeError):
-        plan.heads["DS"] = (8,)  # type: ignore[index]
+        plan.units["DS"] = (8,)  # type: ignore[index]
     with pytest.raises(TypeError):
         plan.kept["ES"][0] = (1,)  # type: ignore[index]
     plan.counts["ES"] = (2,)  # a copy
@@ -122,10 +122,18 @@ def test_a_plan_travels_to_other_processes(plan: HeadPlan) -> None:
         ({"ES": [()]}, {"ES": (8,), "DS": (8,)}, "DS: no kept heads are given for this component"),
         ({"ES": [()], "DS": [()]}, {"ES": (8,)}, "DS: no heads are given for this component"),
         ([[0]], {"ES": (8,)}, "give the kept heads by component, not [[0]]"),
-        ({}, {}, "no component given; a model has one or more of ES, ED, DS"),
-        ({}, [8], "no component given; a model has one or more of ES, ED, DS"),
-        ({"XX": [()]}, {"XX": (8,)}, "XX: unknown component, it is one of ES, ED, DS"),
-        ({"es": [()]}, {"es": (8,)}, "es: unknown component, it is one of ES, ED, DS"),
+        ({}, {}, f"no component given; a model has one or more of {ALL}"),
+        ({}, [8], f"no component given; a model has one or more of {ALL}"),
+        (
+            {"XX": [()]},
+            {"XX": (8,)},
+            f"XX: unknown component, it is one of {ALL}",
+        ),
+        (
+            {"es": [()]},
+            {"es": (8,)},
+            f"es: unknown component, it is one of {ALL}",
+        ),
         ({"ES": []}, {"ES": ()}, "ES: has no layer"),
         ({"ES": [()]}, {"ES": (0,)}, "ES: layer 0: 0 is no number of heads"),
         ({"ES": [(), ()]}, {"ES": (8, -1)}, "ES: layer 1: -1 is no number of heads"),
@@ -166,7 +174,7 @@ def test_any_shape_has_a_full_plan_or_is_a_usage_error(shape: Any) -> None:
             {**BASE, "ED": (8, 8, 8, 8, 16, 8)},
             "ED: layer 4: the plan is for 8 heads, the model has 16",
         ),
-        ({"ES": (8,) * 6}, "ED: the plan has it, the model does not"),
+        ({"ES": (8,) * 6}, "ED: present in the plan but missing from the model"),
     ],
 )
 def test_a_plan_for_another_shape(shape: dict[str, tuple[int, ...]], message: str) -> None:
@@ -175,17 +183,19 @@ def test_a_plan_for_another_shape(shape: dict[str, tuple[int, ...]], message: st
     assert str(caught.value) == message
 
 
-def test_a_plan_that_lacks_a_component() -> None:
-    plan = HeadPlan.full({"ES": (8,) * 6})
-    with pytest.raises(UsageError) as caught:
-        plan.require_shape(BASE, of="model.pt")
-    assert str(caught.value) == "ED: the plan has none, model.pt does"
+def test_a_plan_may_leave_components_alone() -> None:
+    plan = HeadPlan(kept={"ES": [(0,)] * 6}, heads={"ES": (8,) * 6})
+    plan.require_shape(BASE)
+    completed = plan.completed(BASE)
+    assert completed.units == BASE
+    assert completed.counts == {"ES": (1,) * 6, "ED": (8,) * 6, "DS": (8,) * 6}
+    assert completed.part(["ES"]) == plan
 
 
-@given(plans())
+@given(shapes(COMPONENTS).flatmap(plans))
 def test_a_plan_is_for_its_own_shape(plan: HeadPlan) -> None:
-    plan.require_shape(plan.heads)
-    plan.require_shape({name: list(layers) for name, layers in plan.heads.items()})
+    plan.require_shape(plan.units)
+    plan.require_shape({name: list(layers) for name, layers in plan.units.items()})
 
 
 def test_is_within() -> None:
@@ -204,7 +214,7 @@ def test_is_within() -> None:
 def test_within_is_a_partial_order(pair: tuple[HeadPlan, HeadPlan]) -> None:
     a, b = pair
     assert a.is_within(a)
-    assert a.is_within(HeadPlan.full(a.heads))
+    assert a.is_within(HeadPlan.full(a.units))
     assert (a.is_within(b) and b.is_within(a)) == (a == b)
 
 
@@ -213,7 +223,7 @@ def test_json_is_as_it_was_in_the_first_version() -> None:
     assert HeadPlan.from_json(SMALL_JSON) == SMALL
 
 
-@given(plans(), st.sampled_from([None, 0, 1, 4]))
+@given(shapes(COMPONENTS).flatmap(plans), st.sampled_from([None, 0, 1, 4]))
 def test_json_round_trip(plan: HeadPlan, indent: int | None) -> None:
     text = plan.to_json(indent=indent)
     assert HeadPlan.from_json(text) == plan
@@ -237,8 +247,8 @@ def changed(**fields: Any) -> str:
         ('"headprune.plan"', 'not a head plan (no "format": "headprune.plan")'),
         (changed(format="other"), 'not a head plan (no "format": "headprune.plan")'),
         (
-            changed(version=2),
-            "plan of version 2, this headprune reads up to 1; update headprune",
+            changed(version=3),
+            "plan of version 3, this headprune reads up to 2; update headprune",
         ),
         (changed(version=0), "plan version 0 is not a whole number from 1"),
         (changed(version="1"), "plan version '1' is not a whole number from 1"),
@@ -246,7 +256,10 @@ def changed(**fields: Any) -> str:
         (changed(version=None), "plan version None is not a whole number from 1"),
         (changed(heads=[4]), 'a plan needs "heads" and "kept", each by component'),
         (changed(kept=None), 'a plan needs "heads" and "kept", each by component'),
-        (changed(heads={}), "no component given; a model has one or more of ES, ED, DS"),
+        (
+            changed(heads={}),
+            f"no component given; a model has one or more of {ALL}",
+        ),
         (changed(heads={"ES": [4, 4]}), "DS: no heads are given for this component"),
         (changed(kept={"ES": [[], []]}), "DS: no kept heads are given for this component"),
         (
@@ -263,7 +276,7 @@ def changed(**fields: Any) -> str:
         ),
         (
             changed(heads={"ES": [4, 4], "XX": [2]}),
-            "XX: unknown component, it is one of ES, ED, DS",
+            f"XX: unknown component, it is one of {ALL}",
         ),
     ],
 )

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headprune import HeadPlan, UsageError, select
-from headprune.select.ranking import Head, keep_first
+from headprune.select.ranking import Unit, keep_first
 from tests.command import headprune
 
 from .strategies import plans
 
 
 def plain_choice(
-    pool: HeadPlan, components: list[str], number: int, *, ranks: dict[Head, int], at_least: int
-) -> set[Head] | None:
+    pool: HeadPlan, components: list[str], number: int, *, ranks: dict[Unit, int], at_least: int
+) -> set[Unit] | None:
     """The heads kept, looking through all heads for every layer; None where that cannot be had."""
     everything = [
         (name, layer, head)
@@ -26,7 +26,7 @@ def plain_choice(
         for head in kept
     ]
     ranked = sorted(everything, key=ranks.__getitem__)
-    chosen: set[Head] = set()
+    chosen: set[Unit] = set()
     for name in components:
         for layer in range(len(pool.kept[name])):
             first = [head for head in ranked if head[:2] == (name, layer)][:at_least]
@@ -45,18 +45,18 @@ def plain_choice(
 def test_layers_that_compete(pool: HeadPlan, seed: int, share: float, at_least: int) -> None:
     heads = [
         (name, layer, head)
-        for name, layers in pool.heads.items()
+        for name, layers in pool.units.items()
         for layer, total in enumerate(layers)
         for head in range(total)
     ]
     order = random.Random(seed).sample(range(len(heads)), len(heads))
     ranks = dict(zip(heads, order, strict=True))
     number = round(pool.total * share / 100)
-    expected = plain_choice(pool, list(pool.heads), number, ranks=ranks, at_least=at_least)
+    expected = plain_choice(pool, list(pool.units), number, ranks=ranks, at_least=at_least)
     percent = 100 * (pool.total - number) / pool.total
     try:
         plan = keep_first(
-            pool.heads,
+            pool.units,
             order=ranks.__getitem__,
             percent=percent,
             at_least=at_least,

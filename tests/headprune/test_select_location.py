@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from headprune import HeadPlan, UsageError, select
 
 from . import paper
-from .strategies import BASE, BERT, Shape, junk, shapes
+from .strategies import ALL, BASE, BERT, Shape, junk, shapes
 
 
 def pruned_layers(plan: HeadPlan, component: str = "ES") -> list[int]:
     """The layers that lost all heads; the others must have lost none."""
-    layers = zip(plan.kept[component], plan.heads[component], strict=True)
+    layers = zip(plan.kept[component], plan.units[component], strict=True)
     gone = []
     for layer, (kept, total) in enumerate(layers):
         assert kept in ((), tuple(range(total)))
@@ -94,7 +94,7 @@ def test_one_text_for_all_components_some_or_each() -> None:
 def test_layers_keep_their_own_number_of_heads() -> None:
     plan = select.by_location({"ES": (2, 3, 4)}, prune="bottom 1")
     assert plan.kept["ES"] == ((), (0, 1, 2), (0, 1, 2, 3))
-    assert plan.heads["ES"] == (2, 3, 4)
+    assert plan.units["ES"] == (2, 3, 4)
 
 
 READABLE = "it is 'top k', 'bottom k', 'middle k', 'odd', 'even' or layer numbers such as '0,2-4'"
@@ -124,19 +124,27 @@ READABLE = "it is 'top k', 'bottom k', 'middle k', 'odd', 'even' or layer number
         (BERT, {"prune": "-1"}, f"ES: cannot read '-1'; {READABLE}"),
         (BERT, {"prune": {"ES": 3}}, f"ES: give the layers as text, not 3; {READABLE}"),
         (BERT, {"prune": [0, 2]}, f"give the layers to prune as text, not [0, 2]; {READABLE}"),
-        (BERT, {"prune": {"XX": "odd"}}, "XX: unknown component, it is one of ES, ED, DS"),
+        (
+            BERT,
+            {"prune": {"XX": "odd"}},
+            f"XX: unknown component, it is one of {ALL}",
+        ),
         (BERT, {"prune": {"DS": "odd"}}, "DS: unknown component, it is one of ES"),
         (
             BERT,
             {"prune": "odd", "components": ["XX"]},
-            "XX: unknown component, it is one of ES, ED, DS",
+            f"XX: unknown component, it is one of {ALL}",
         ),
         (
             BERT,
             {"prune": {"ES": "odd"}, "components": ["ES"]},
             "components are given twice: as keys of prune and as components",
         ),
-        ({}, {"prune": "odd"}, "no component given; a model has one or more of ES, ED, DS"),
+        (
+            {},
+            {"prune": "odd"},
+            f"no component given; a model has one or more of {ALL}",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_a_usage_error(

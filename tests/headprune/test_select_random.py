@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headprune import COMPONENTS, HeadPlan, UsageError, select
+from headprune import HeadPlan, UsageError, select
+from headprune.components import HEADS
 
 from . import paper
-from .strategies import BASE, BERT, Shape, junk, plans, shapes
+from .strategies import ALL, BASE, BERT, Shape, junk, plans, shapes
 
 seeds = st.integers(-(10**12), 10**12)
 percentages = (
@@ -130,7 +131,7 @@ def test_a_percentage_is_the_nearest_whole_number_of_heads(
     pruned = plan.total - plan.total_kept
     asked = Fraction(str(percent)) * plan.total / 100
     assert -Fraction(1, 2) < pruned - asked <= Fraction(1, 2)
-    assert plan.heads == shape
+    assert plan.units == shape
 
 
 @pytest.mark.parametrize(
@@ -245,12 +246,12 @@ def test_plans_by_component_and_by_layer_are_nested_too(
 def test_within_chooses_among_the_heads_of_a_plan(
     pool: HeadPlan, seed: int, percent: float
 ) -> None:
-    number = select.at_random(pool.heads, percent=percent, seed=seed).total_kept
+    number = select.at_random(pool.units, percent=percent, seed=seed).total_kept
     if number > pool.total_kept:
         with pytest.raises(UsageError, match=f"only {pool.total_kept} are left"):
-            select.at_random(pool.heads, percent=percent, seed=seed, within=pool)
+            select.at_random(pool.units, percent=percent, seed=seed, within=pool)
         return
-    plan = select.at_random(pool.heads, percent=percent, seed=seed, within=pool)
+    plan = select.at_random(pool.units, percent=percent, seed=seed, within=pool)
     assert plan.is_within(pool)
     assert plan.total_kept == number  # the percentage stays that of the unpruned model
 
@@ -260,10 +261,10 @@ def test_within_with_counts(pool: HeadPlan, seed: int, data: st.DataObject) -> N
     keep = {
         name: [data.draw(st.integers(0, n)) for n in counts] for name, counts in pool.counts.items()
     }
-    plan = select.at_random(pool.heads, keep=keep, seed=seed, within=pool)
+    plan = select.at_random(pool.units, keep=keep, seed=seed, within=pool)
     assert plan.is_within(pool)
     assert plan.counts == {name: tuple(counts) for name, counts in keep.items()}
-    assert select.at_random(pool.heads, keep={}, seed=seed, within=pool) == pool
+    assert select.at_random(pool.units, keep={}, seed=seed, within=pool) == pool
 
 
 def test_pruning_in_steps_with_one_seed_ends_where_one_step_does() -> None:
@@ -340,7 +341,11 @@ POOL = HeadPlan(kept={"ES": [(0,), (0, 2)], "DS": [(1, 2, 3)]}, heads=TWO)
         (BASE, {"keep": {"ES": True}}, "ES: True is no number of heads, and not one a layer"),
         (BASE, {"keep": 14}, "give the heads to keep by component, not 14"),
         # components
-        (BASE, {"keep": {"XX": 3}}, "XX: unknown component, it is one of ES, ED, DS"),
+        (
+            BASE,
+            {"keep": {"XX": 3}},
+            f"XX: unknown component, it is one of {ALL}",
+        ),
         (BERT, {"keep": {"DS": 3}}, "DS: unknown component, it is one of ES"),
         # at_least
         (
@@ -401,9 +406,17 @@ POOL = HeadPlan(kept={"ES": [(0,), (0, 2)], "DS": [(1, 2, 3)]}, heads=TWO)
             "ES: layer 0 has 1 heads, at_least asks for 2",
         ),
         # the shape
-        ({}, {"percent": 5}, "no component given; a model has one or more of ES, ED, DS"),
+        (
+            {},
+            {"percent": 5},
+            f"no component given; a model has one or more of {ALL}",
+        ),
         ({"ES": (8, 0)}, {"percent": 5}, "ES: layer 1: 0 is no number of heads"),
-        ({"QQ": (8,)}, {"percent": 5}, "QQ: unknown component, it is one of ES, ED, DS"),
+        (
+            {"QQ": (8,)},
+            {"percent": 5},
+            f"QQ: unknown component, it is one of {ALL}",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_a_usage_error(
@@ -420,7 +433,7 @@ def test_what_cannot_be_had_is_a_usage_error(
         {"seed": seeds | junk()},
         optional={
             "percent": percentages | junk(),
-            "keep": st.dictionaries(st.sampled_from(COMPONENTS), junk()) | junk(),
+            "keep": st.dictionaries(st.sampled_from(HEADS), junk()) | junk(),
             "at_least": st.integers(0, 3) | junk(),
         },
     ),
@@ -430,7 +443,7 @@ def test_any_arguments_give_a_plan_or_a_usage_error(shape: Any, options: dict[st
         plan = select.at_random(shape, **options)
     except UsageError:
         return
-    assert plan.heads == HeadPlan.full(shape).heads
+    assert plan.units == HeadPlan.full(shape).units
 
 
 # --- the tables of the paper ----------------------------------------------------------------
@@ -457,7 +470,7 @@ def test_table_2(row: dict[str, Any]) -> None:
 
     Its 40% is 40.28% (86 of 144 heads stay) and its 60% is 60.42% (57); the others are exact.
     """
-    plan = select.at_random(BASE, keep={name: row[name] for name in COMPONENTS}, seed=1)
+    plan = select.at_random(BASE, keep={name: row[name] for name in HEADS}, seed=1)
     assert str(plan) == f"ES={row['ES']} ED={row['ED']} DS={row['DS']}"
     assert round(plan.percent_pruned) == row["percent"]
 
@@ -471,16 +484,16 @@ def test_table_3(row: dict[str, Any]) -> None:
     48% is 47.92% (75 of 144 heads stay), 60% is 59.72% (58), 75% is exact, 82% is 81.94% (26).
     So its 60% is not the same number of heads as table 2's.
     """
-    plan = select.at_random(BASE, keep={name: row[name] for name in COMPONENTS}, seed=1)
+    plan = select.at_random(BASE, keep={name: row[name] for name in HEADS}, seed=1)
     assert {name: sum(counts) for name, counts in plan.counts.items()} == {
-        name: row[name] for name in COMPONENTS
+        name: row[name] for name in HEADS
     }
     assert round(plan.percent_pruned) == row["percent"]
 
 
 def test_how_many_heads_stay_in_tables_2_and_3() -> None:
-    table2 = {row["percent"]: sum(int(d) for name in COMPONENTS for d in row[name])
+    table2 = {row["percent"]: sum(int(d) for name in HEADS for d in row[name])
               for row in paper.rows("table2")}  # fmt: skip
-    table3 = {row["percent"]: sum(row[name] for name in COMPONENTS) for row in paper.rows("table3")}
+    table3 = {row["percent"]: sum(row[name] for name in HEADS) for row in paper.rows("table3")}
     assert table2 == {0: 144, 25: 108, 40: 86, 50: 72, 60: 57, 75: 36}
     assert table3 == {0: 144, 48: 75, 60: 58, 75: 36, 82: 26}

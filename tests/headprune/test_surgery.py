@@ -18,55 +18,55 @@ Weights = dict[str, Tensor]
 
 def test_rows() -> None:
     weight = torch.tensor([[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11]])  # 3 heads, d = 2
-    assert cut(weight, (0, 2), heads=3, dim=ROWS).tolist() == [[0, 1], [2, 3], [8, 9], [10, 11]]
+    assert cut(weight, (0, 2), units=3, dim=ROWS).tolist() == [[0, 1], [2, 3], [8, 9], [10, 11]]
 
 
 def test_columns() -> None:
     weight = torch.tensor([[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]])
-    assert cut(weight, (1,), heads=3, dim=COLUMNS).tolist() == [[2, 3], [8, 9]]
+    assert cut(weight, (1,), units=3, dim=COLUMNS).tolist() == [[2, 3], [8, 9]]
 
 
 def test_bias() -> None:
-    assert cut(torch.arange(6), (1, 2), heads=3, dim=ROWS).tolist() == [2, 3, 4, 5]
+    assert cut(torch.arange(6), (1, 2), units=3, dim=ROWS).tolist() == [2, 3, 4, 5]
 
 
 def test_the_order_is_that_of_kept() -> None:
-    assert cut(torch.arange(6), (2, 0), heads=3, dim=ROWS).tolist() == [4, 5, 0, 1]
+    assert cut(torch.arange(6), (2, 0), units=3, dim=ROWS).tolist() == [4, 5, 0, 1]
 
 
 def test_no_head_left() -> None:
     weight = torch.ones(6, 2)
-    assert cut(weight, (), heads=3, dim=ROWS).shape == (0, 2)
-    assert cut(weight.T, (), heads=3, dim=COLUMNS).shape == (2, 0)
-    assert uncut(torch.ones(0, 2), (), heads=3, head_dim=2, dim=ROWS).tolist() == [[0, 0]] * 6
+    assert cut(weight, (), units=3, dim=ROWS).shape == (0, 2)
+    assert cut(weight.T, (), units=3, dim=COLUMNS).shape == (2, 0)
+    assert uncut(torch.ones(0, 2), (), units=3, unit_size=2, dim=ROWS).tolist() == [[0, 0]] * 6
 
 
 def test_uncut() -> None:
     small = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    assert uncut(small, (1,), heads=3, head_dim=2, dim=COLUMNS).tolist() == [
+    assert uncut(small, (1,), units=3, unit_size=2, dim=COLUMNS).tolist() == [
         [0, 0, 1, 2, 0, 0],
         [0, 0, 3, 4, 0, 0],
     ]
-    assert uncut(torch.tensor([5.0]), (0,), heads=2, head_dim=1, dim=ROWS).tolist() == [5, 0]
+    assert uncut(torch.tensor([5.0]), (0,), units=2, unit_size=1, dim=ROWS).tolist() == [5, 0]
 
 
 def test_the_result_is_a_contiguous_copy_of_the_same_type() -> None:
     weight = torch.ones(4, 6, dtype=torch.float16)
-    small = cut(weight, (0, 1, 2), heads=3, dim=COLUMNS)
+    small = cut(weight, (0, 1, 2), units=3, dim=COLUMNS)
     assert small.is_contiguous()
     assert small.dtype == torch.float16
     small.zero_()
     assert weight.sum() == 24
-    assert uncut(small, (0, 1, 2), heads=3, head_dim=2, dim=COLUMNS).dtype == torch.float16
+    assert uncut(small, (0, 1, 2), units=3, unit_size=2, dim=COLUMNS).dtype == torch.float16
 
 
 def test_gradients_reach_the_kept_heads_alone() -> None:
     weight = torch.ones(3, 1, requires_grad=True)
-    cut(weight, (1,), heads=3, dim=ROWS).sum().backward()
+    cut(weight, (1,), units=3, dim=ROWS).sum().backward()
     assert weight.grad is not None
     assert weight.grad.flatten().tolist() == [0, 1, 0]
     small = torch.ones(1, 1, requires_grad=True)
-    uncut(small, (1,), heads=3, head_dim=1, dim=ROWS).sum().backward()
+    uncut(small, (1,), units=3, unit_size=1, dim=ROWS).sum().backward()
     assert small.grad is not None
     assert small.grad.item() == 1
 
@@ -89,13 +89,13 @@ def test_cut_then_uncut_is_the_tensor_with_zeros(
     case: tuple[Tensor, list[int], int, int, int],
 ) -> None:
     tensor, kept, heads, head_dim, dim = case
-    small = cut(tensor, kept, heads=heads, dim=dim)
+    small = cut(tensor, kept, units=heads, dim=dim)
     assert small.size(dim) == len(kept) * head_dim
-    again = uncut(small, kept, heads=heads, head_dim=head_dim, dim=dim)
+    again = uncut(small, kept, units=heads, unit_size=head_dim, dim=dim)
     mask = torch.tensor([head in kept for head in range(heads)]).repeat_interleave(head_dim)
     expected = tensor * (mask if dim == tensor.dim() - 1 else mask[:, None])
     assert again.tolist() == expected.tolist()
-    assert cut(again, kept, heads=heads, dim=dim).tolist() == small.tolist()
+    assert cut(again, kept, units=heads, dim=dim).tolist() == small.tolist()
 
 
 @given(cuts(), st.data())
@@ -106,16 +106,16 @@ def test_cutting_twice_is_cutting_once(
     if not kept:
         return
     positions = data.draw(st.lists(st.integers(0, len(kept) - 1), unique=True))
-    small = cut(tensor, kept, heads=heads, dim=dim)
-    twice = cut(small, positions, heads=len(kept), dim=dim)
+    small = cut(tensor, kept, units=heads, dim=dim)
+    twice = cut(small, positions, units=len(kept), dim=dim)
     assert (
-        twice.tolist() == cut(tensor, [kept[p] for p in positions], heads=heads, dim=dim).tolist()
+        twice.tolist() == cut(tensor, [kept[p] for p in positions], units=heads, dim=dim).tolist()
     )
 
 
 def test_a_width_that_does_not_divide_into_heads() -> None:
-    with pytest.raises(ValueError, match="7 entries do not divide into 3 heads"):
-        cut(torch.ones(7), (0,), heads=3, dim=ROWS)
+    with pytest.raises(ValueError, match="7 entries do not divide into 3 units"):
+        cut(torch.ones(7), (0,), units=3, dim=ROWS)
 
 
 # --- equation 2: removing heads is multiplying their outputs by 0 ----------------------------
@@ -157,9 +157,9 @@ def test_removing_masking_and_zeros_agree(kept: tuple[int, ...]) -> None:
     x, memory = (torch.randn(n, WIDTH, generator=generator, dtype=torch.float64) for n in (5, 7))
     full = random_weights()
     dims = {name: COLUMNS if name == "out.weight" else ROWS for name in full if name != "out.bias"}
-    removed = {name: cut(full[name], kept, heads=HEADS, dim=dim) for name, dim in dims.items()}
+    removed = {name: cut(full[name], kept, units=HEADS, dim=dim) for name, dim in dims.items()}
     zeros = {
-        name: uncut(removed[name], kept, heads=HEADS, head_dim=HEAD_DIM, dim=dim)
+        name: uncut(removed[name], kept, units=HEADS, unit_size=HEAD_DIM, dim=dim)
         for name, dim in dims.items()
     }
     removed["out.bias"] = zeros["out.bias"] = full["out.bias"]

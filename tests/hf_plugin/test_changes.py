@@ -14,10 +14,11 @@ import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from headprune import DataError, HeadPlan, UsageError
-from headprune.changes_cli import distinct_names
-from headprune.report.changes import Changes, evenness, layer_means, to_json, to_markdown
+from headprune.report.changes import Changes, document, evenness, layer_means
+from headprune.report.render import json_values, markdown
 from hf_plugin import prune_heads
 from hf_plugin.changes import head_changes, load
+from hf_plugin.cli.changes import distinct_names
 from hf_plugin.families import attentions
 
 from .models import FAMILIES, HEADS, LAYERS, SIZE, SOME, build, clone, plan_for
@@ -127,8 +128,10 @@ def test_layers_that_do_not_change_at_all() -> None:
     none, infinite = evenness([frozen, half])
     assert none.difference == 0 and none.holds
     assert math.isinf(infinite.difference) and not infinite.holds
-    assert "infinite" in to_markdown([frozen, half], title="t")
-    content = json.loads(to_json([half]), parse_constant=pytest.fail)
+    assert "infinite" in markdown.render(document([frozen, half], title="t"))
+    content = json.loads(
+        json_values.render(document([half], title="t")), parse_constant=pytest.fail
+    )
     assert content["claim"]["rows"][0]["difference"] is None
 
 
@@ -149,15 +152,8 @@ def test_models_are_called_by_what_their_paths_differ_in(
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    # The command's own module, so that an error shows as `headprune` would print it.
-    code = (
-        "import sys; from headprune.errors import HeadpruneError\n"
-        "from headprune.changes_cli import app\n"
-        "try: app()\n"
-        "except HeadpruneError as e: print(f'error: {e}', file=sys.stderr); sys.exit(e.exit_status)"
-    )
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-m", "headprune.cli", "changes", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -175,7 +171,7 @@ def test_the_command_writes_tables_and_maps_and_prints_the_claim(tmp_path: Path)
     assert "| some" in done.stdout and "below 10%" in done.stdout
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == [
-        f"changes.{ending}" for ending in ("csv", "json", "md", "png", "svg")
+        f"changes.{ending}" for ending in ("csv", "html", "json", "md", "png", "svg")
     ]
     with (out / "changes.csv").open() as file:
         lines = list(csv.DictReader(file))

@@ -27,8 +27,8 @@ def test_finds_every_layer_and_reads_the_head_size_from_it(family):
     for layers in found.values():
         assert len(layers) == LAYERS
         for attention in layers:
-            assert attention.head_size == SIZE
-            assert (attention.heads, attention.kept) == (HEADS, tuple(range(HEADS)))
+            assert attention.unit_size == SIZE
+            assert (attention.units, attention.kept) == (HEADS, tuple(range(HEADS)))
             assert attention.output.in_features == HEADS * SIZE
 
 
@@ -91,7 +91,7 @@ def test_refuses_linears_that_are_not_plain():
 def test_a_width_that_is_not_64_times_heads_is_read_not_guessed():
     model = build("bert", hidden_size=32, num_attention_heads=2)
     (layers,) = attentions(model).values()
-    assert {(a.heads, a.head_size) for a in layers} == {(2, 16)}
+    assert {(a.units, a.unit_size) for a in layers} == {(2, 16)}
 
 
 def test_a_composite_says_what_to_do():

@@ -1,4 +1,4 @@
-"""Copying the files of a model's folder: never from outside it."""
+"""Only files inside a model's folder are copied."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_named_pipe_is_refused_and_not_waited_for(folder: Path) -> None:
 
 
 def in_hub_cache(model: Path, cache: Path) -> Path:
-    """The folder as huggingface_hub lays it out: snapshots of links into the repository's blobs."""
+    """A folder of huggingface_hub's cache: snapshots consist of links to the repository's blobs."""
     repository = cache / "models--org--name"
     snapshot = repository / "snapshots" / "0123456789abcdef"
     (repository / "blobs").mkdir(parents=True)

@@ -23,6 +23,7 @@ from headprune.cli import app
 from headprune.errors import HeadpruneError
 from hf_plugin.folders import Folder
 from tests.hf_plugin.models import FAMILIES, SOME, build, first, plan_for
+from tests.prunable_models import check_prunable_model
 
 families = pytest.mark.parametrize("family", FAMILIES)
 
@@ -161,7 +162,10 @@ def truncated(folder):
         (with_config(model_type="mpnet"), "mpnet cannot be pruned exactly"),
         (truncated, "cannot read the weights"),
         (with_config(intermediate_size=20), "size|shape|hold"),
-        (lambda folder: (folder / "config.json").unlink(), "a folder without config.json"),
+        (
+            lambda folder: (folder / "config.json").unlink(),
+            "not the folder of a model; give a Hugging Face folder",
+        ),
         (lambda folder: (folder / "config.json").write_text("{"), "cannot read the model"),
         (with_config(num_attention_heads="x"), "num_attention_heads is 'x', it has to be a whole"),
         (with_config(hidden_act="foo"), "cannot read the model"),
@@ -221,3 +225,9 @@ def test_a_folder_that_does_not_say_its_class_and_uniform_heads_that_go(tmp_path
         expected = first(model)
     loaded = AutoModel.from_pretrained(tmp_path / "removed")
     torch.testing.assert_close(first(loaded), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "bart"])
+def test_a_folder_is_a_prunable_model(family, tmp_path):
+    _, folder = saved(tmp_path, family)
+    check_prunable_model(folder, tmp_path)

@@ -19,13 +19,13 @@ TEXTS = ["the old man sees a dog", "a cat likes the red dog"]
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_folder_without_a_tokenizer(family: str, tmp_path) -> None:
     build(family).save_pretrained(tmp_path)
-    with pytest.raises(DataError, match="no tokenizer (in the folder|to be had)"):
+    with pytest.raises(DataError, match="no tokenizer in the folder|cannot load a tokenizer"):
         load_tokenizer(str(tmp_path))
 
 
 def test_a_config_alone_is_no_tokenizer(tmp_path) -> None:
     (write_model(tmp_path) / "tokenizer.json").unlink()
-    with pytest.raises(DataError, match="no tokenizer"):
+    with pytest.raises(DataError, match="no tokenizer in the folder|cannot load a tokenizer"):
         load_tokenizer(str(tmp_path))
 
 

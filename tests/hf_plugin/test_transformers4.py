@@ -1,4 +1,4 @@
-"""What transformers 4 could do with heads, and its checkpoints: it holds here too."""
+"""Behaviour of transformers 4 with pruned heads, and checkpoints that it wrote."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_head_mask_has_gradients_and_silences_its_heads(family):
 
 
 def as_transformers_4_wrote(folder, model, heads) -> None:
-    """Turn what this package saved into what transformers 4 did: a BERT with `pruned_heads`."""
+    """Convert a saved folder to that of transformers 4: a BERT with `pruned_heads`."""
     hf_plugin.prune_heads(model, heads).save_pretrained(folder)
     path = folder / "config.json"
     config = json.loads(path.read_text())

@@ -137,7 +137,7 @@ def test_a_mask_that_cannot_be_honoured_is_refused():
 
 
 class Old(BertPreTrainedModel):
-    """A model for transformers 4, which hands its mask on."""
+    """A user's model for transformers 4, which passes its mask on."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -157,7 +157,7 @@ def test_a_model_of_the_users_own_hands_its_mask_on():
 
 
 class OwnAttention(nn.Module):
-    """An attention in the manner of transformers 4."""
+    """A user's attention for transformers 4."""
 
     def __init__(self):
         super().__init__()
@@ -178,7 +178,7 @@ class OwnAttention(nn.Module):
 
 
 class Own(PreTrainedModel):
-    """A model of no known family, with a ``_prune_heads`` of its own."""
+    """A user's model of an unknown family, with its own method ``_prune_heads``."""
 
     config_class = PreTrainedConfig
 

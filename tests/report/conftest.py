@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from headprune.report.results import Result, score
+from headprune.results.record import Record
+from headprune.results.translation import score
 from headprune.select import at_random
 
 SHAPE = {"ES": (4, 4), "ED": (4, 4), "DS": (4, 4)}
 REFERENCES = [f"House number {n} stands in street {n * 7 % 50} of the town." for n in range(30)]
 
-Make = Callable[..., tuple[Path, Result]]
+Make = Callable[..., tuple[Path, Record]]
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def make(tmp_path: Path) -> Make:
         wrong: int = 3,
         keep: dict[str, str] | None = None,
         study: str = "made-up",
-    ) -> tuple[Path, Result]:
+    ) -> tuple[Path, Record]:
         folder = tmp_path / kind / row / f"seed{seed}"
         folder.mkdir(parents=True)
         plan = at_random(SHAPE, seed=seed, percent=None if keep else percent, keep=keep)

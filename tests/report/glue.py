@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from headprune import HeadPlan
-from headprune.report.glue_results import GlueResult
-from headprune.report.signature import signature
+from headprune.results.record import Record
+from headprune.results.signature import signature
 from headprune.select import at_random, by_location
 
 EXAMPLES = 200
 
-MakeGlue = Callable[..., tuple[Path, GlueResult]]
+MakeGlue = Callable[..., tuple[Path, Record]]
 
 
 def maker(folder: Path, *, layers: int = 4) -> MakeGlue:
@@ -33,7 +32,7 @@ def maker(folder: Path, *, layers: int = 4) -> MakeGlue:
         wrong: int = 30,
         study: str = "made-up",
         **changes: Any,
-    ) -> tuple[Path, GlueResult]:
+    ) -> tuple[Path, Record]:
         if kind == "control":
             row, percent, form = "control", 0, "none"
         if prune is not None:
@@ -46,33 +45,32 @@ def maker(folder: Path, *, layers: int = 4) -> MakeGlue:
         tuned = kind != "before-finetune"
         value = 100 * (EXAMPLES - wrong) / EXAMPLES
         metric = "matthews" if task == "cola" else "accuracy"
-        result = GlueResult(
+        result = Record(
             **{
                 **dict(
                     study=study,
                     kind=kind,
                     row=row,
-                    percent=plan.percent_pruned,
                     requested_percent=percent,
                     seed=seed,
-                    plan=json.loads(plan.to_json()),
-                    counts=str(plan),
-                    heads_kept=plan.total_kept,
+                    plan=plan,
                     signature=_signature(plan, kind=kind, form=form, seed=seed, task=task),
                     finetune="3ep" if tuned else "none",
                     task=task,
                     form=form,
                     model="made-up-bert",
-                    metric=metric,
-                    value=value,
                     metrics={metric: value},
                     examples={**({"train": 8000} if tuned else {}), "dev": EXAMPLES},
-                    epochs=3.0 if tuned else 0.0,
-                    batch_size=32,
-                    learning_rate=5e-5,
-                    max_length=128,
-                    predictions="predictions.tsv",
-                    training={"parameters": 20_000_000 + 1000 * plan.total_kept},
+                    files={"predictions": "predictions.tsv"},
+                    training={
+                        "parameters": 20_000_000 + 1000 * plan.total_kept,
+                        "settings": {
+                            "epochs": 3.0 if tuned else 0.0,
+                            "batch_size": 32,
+                            "learning_rate": 5e-5,
+                            "max_length": 128,
+                        },
+                    },
                 ),
                 **changes,
             }

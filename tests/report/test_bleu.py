@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headprune import DataError
-from headprune.report.bleu import bleu_and_chrf, read_generation, read_lines
+from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines
 
 GENERATION = """\
 2026-01-01 | INFO | fairseq_cli.generate | loading

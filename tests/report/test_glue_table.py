@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 from matplotlib import pyplot
 from scipy.stats import binom
 
-from headprune import DataError, HeadPlan, UsageError
+from headprune import DataError, HeadPlan, PruningPlan, UsageError
 from headprune.report import glue_figure
-from headprune.report.glue_results import GlueResult
-from headprune.report.glue_table import GlueTable, summarise, to_csv, to_json, to_markdown
+from headprune.report.glue import GlueStudy, document, name_of, study_of
 from headprune.report.make import make_report
 from headprune.report.paper import paper_glue_table
-from headprune.report.predictions import mcnemar, read_correct
+from headprune.report.render import json_values, markdown, spreadsheet
+from headprune.report.table import summarise
+from headprune.results.predictions import mcnemar, read_correct
+from headprune.results.record import Record
 from headprune.select import by_location
 
 from .conftest import Make
@@ -35,7 +37,7 @@ def glue(tmp_path: Path) -> MakeGlue:
     return maker(tmp_path)
 
 
-def whole_study(glue: MakeGlue) -> list[tuple[Path, GlueResult]]:
+def whole_study(glue: MakeGlue) -> list[tuple[Path, Record]]:
     """Two tasks, two percentages (one in two forms) and a set of layers, over three seeds."""
     results = []
     for task in ("sst2", "cola"):
@@ -51,8 +53,21 @@ def whole_study(glue: MakeGlue) -> list[tuple[Path, GlueResult]]:
     return results
 
 
-def summary(results: list[tuple[Path, GlueResult]], **options: Any) -> GlueTable:
-    return summarise(results, title="Made up", **options)
+def summary(results: list[tuple[Path, Record]], **options: Any) -> GlueStudy:
+    table = summarise(results, **options)
+    return study_of(table, results, title="Made up", paper=options.get("paper", ()))
+
+
+def to_markdown(study: GlueStudy) -> str:
+    return markdown.render(document(study))
+
+
+def to_csv(study: GlueStudy) -> str:
+    return spreadsheet.render(document(study))
+
+
+def to_json(study: GlueStudy) -> str:
+    return json_values.render(document(study))
 
 
 def test_rows_are_ways_and_forms_and_their_cells_are_means_over_seeds(glue: MakeGlue) -> None:
@@ -64,7 +79,7 @@ def test_rows_are_ways_and_forms_and_their_cells_are_means_over_seeds(glue: Make
         ("90%", "remove"),
         ("top 2", "remove"),
     ]
-    assert list(table.tasks) == ["sst2", "cola"]
+    assert list(table.table.tasks) == ["sst2", "cola"]
     cell = table.rows[2].cells["cola"]
     values = [r.value for _, r in results if r.row == "90%" and r.task == "cola"]
     assert cell.value.mean == pytest.approx(statistics.mean(values))
@@ -87,7 +102,7 @@ def test_accuracy_is_tested_against_the_control_of_the_same_seed(glue: MakeGlue)
     assert summary([*whole_study_without_predictions(glue)], test=False).rows
 
 
-def whole_study_without_predictions(glue: MakeGlue) -> list[tuple[Path, GlueResult]]:
+def whole_study_without_predictions(glue: MakeGlue) -> list[tuple[Path, Record]]:
     results = [glue("control", task="rte"), glue(task="rte")]
     for path, _ in results:
         path.with_name("predictions.tsv").unlink()
@@ -143,7 +158,7 @@ def test_predictions_are_paired_by_index(tmp_path: Path) -> None:
     [
         ({"study": "other"}, "study is 'other'"),
         ({"model": "other"}, "model is 'other'"),
-        ({"metric": "f1"}, "the metric of sst2 is 'f1'"),
+        ({"metrics": {"f1": 1.0}}, "the metric of sst2 is 'f1'"),
         ({"examples": {"train": 9, "dev": 200}}, "examples of sst2"),
     ],
 )
@@ -154,19 +169,20 @@ def test_results_that_differ_in_what_they_measure_are_no_table(
         summary([glue(seed=1), glue(seed=2, **change)])
 
 
-def test_the_same_seed_twice_or_two_controls_are_refused(glue: MakeGlue) -> None:
+def test_two_values_of_a_seed_or_two_controls_are_refused(glue: MakeGlue) -> None:
     one = glue()
-    with pytest.raises(DataError, match="sst2: seed 1 of '50%' is there twice"):
-        summary([one, one])
+    other = (one[0], replace(one[1], metrics={"accuracy": 1.0}))
+    with pytest.raises(DataError, match="sst2: seed 1 of '50%' has two records"):
+        summary([one, other])
     with pytest.raises(DataError, match="no result"):
         summary([])
     with pytest.raises(DataError, match="more than one control"):
         summary([glue("control"), glue("control", seed=2, **{"form": "none"}), _other_control(one)])
 
 
-def _other_control(one: tuple[Path, GlueResult]) -> tuple[Path, GlueResult]:
+def _other_control(one: tuple[Path, Record]) -> tuple[Path, Record]:
     path, result = one
-    return path, GlueResult(**{**vars(result), "kind": "control"})
+    return path, replace(result, kind="control")
 
 
 def test_a_model_that_predicts_one_label_is_marked(glue: MakeGlue) -> None:
@@ -202,6 +218,23 @@ def test_markdown_has_one_table_of_values_and_one_of_differences(glue: MakeGlue)
     assert "sst2|plan:*|" in differences
 
 
+def test_neurons_have_rows_beside_heads(glue: MakeGlue) -> None:
+    plan = PruningPlan(kept={"EF": [range(6)] * 4}, units={"EF": (8,) * 4})
+    neurons = glue(row="neurons", percent=25, plan=plan)
+    alone = summary([neurons])
+    assert "| model   |   form | neurons kept |" in to_markdown(alone)
+    table = summary([glue("control"), glue(), neurons])
+    text = to_markdown(table)
+    assert "| units kept |" in text
+    assert (
+        "| neurons | remove |   24 of 32 |" in text and "| 50%     | remove |    8 of 16 |" in text
+    )
+    assert table.rows[0].counts == "EF=6666"
+    other = PruningPlan(kept={"EF": [range(6)] * 4}, units={"EF": (9,) * 4})
+    with pytest.raises(DataError, match="of a model of another shape"):
+        summary([neurons, glue(row="other", plan=other)])
+
+
 def test_a_task_that_a_row_lacks_stays_empty(glue: MakeGlue) -> None:
     table = summary([glue("control"), glue("control", task="cola"), glue(seed=1), glue(seed=2)])
     assert list(table.rows[0].cells) == ["sst2"]
@@ -210,9 +243,9 @@ def test_a_task_that_a_row_lacks_stays_empty(glue: MakeGlue) -> None:
 
 def test_models_that_were_not_fine_tuned_have_rows_of_their_own(glue: MakeGlue) -> None:
     table = summary([glue("control"), glue(), glue("before-finetune", wrong=90)])
-    assert [row.name for row in table.rows] == ["50%", "50%, not fine-tuned"]
+    assert [name_of(row) for row in table.rows] == ["50%", "50%, not fine-tuned"]
     table = summary([glue("before-finetune", seed=2), glue(seed=2)])
-    assert table.tasks["sst2"].settings.startswith("train 8,000, dev 200, epochs 3,")
+    assert table.settings["sst2"].startswith("train 8,000, dev 200, epochs 3,")
 
 
 def test_models_that_were_not_fine_tuned_hide_no_difference(glue: MakeGlue) -> None:
@@ -308,17 +341,23 @@ def test_the_report_is_written_whole_and_the_same_twice(
     files = [path for path, result in whole_study(glue) if wanted(result)]
     for name in ("a", "b"):
         make_report(files, paper=["table4", "table5"]).save(tmp_path / name)
-    names = ["table.md", "table.csv", "table.json", "figure.png", "figure.svg"]
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert names == {path.name for path in (tmp_path / "b").iterdir()}
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(names)
+    tables = {"table.md", "table.csv", "table.json", "figure.png", "figure.svg"}
+    # Figure 1 is of rows by percentage.
+    assert names - {"drops.svg"} == {*tables, "report.html", "report.md"}
+    assert ("drops.svg" in names) == (ways in ("all", "percent"))
     assert (tmp_path / "a" / "table.md").read_text().startswith("# made-up\n")
 
 
 def test_the_format_says_which_report_to_make(make: Make, glue: MakeGlue, tmp_path: Path) -> None:
     assert "BLEU" in make_report([make()[0]]).markdown
     assert "sst2 (accuracy)" in make_report([glue()[0]]).markdown
-    with pytest.raises(DataError, match="headprune.glue-result, but"):
+    with pytest.raises(
+        DataError, match="a result of sst2, but .* is one of translation: not for one table"
+    ):
         make_report([make(seed=2)[0], glue(seed=2)[0]])
     with pytest.raises(UsageError, match="no result file"):
         make_report([])

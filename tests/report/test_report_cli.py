@@ -1,4 +1,4 @@
-"""`headprune score` and `headprune report` from the command line."""
+"""`headprune bleu` and `headprune report` from the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headprune.report.results import Result
+from headprune.results.record import Record
 
 from .conftest import Make
 
@@ -20,16 +20,44 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_score_writes_a_result_and_says_it(make: Make, tmp_path: Path) -> None:
+def test_bleu_writes_a_result_and_prints_it(make: Make, tmp_path: Path) -> None:
     path, result = make()
     done = run(
-        *("score", path.parent / "generation.txt", "--reference", tmp_path / "raw" / "test.de"),
+        *("bleu", path.parent / "generation.txt", "--reference", tmp_path / "raw" / "test.de"),
         *("--plan", path.parent / "plan.json", "--seed", 1, "--data", "wmt14.en-ru"),
         *("--finetune", "30ep", "-o", tmp_path / "again.json"),
     )
     assert done.returncode == 0, done.stderr
-    assert f"BLEU {result.bleu:.2f}" in done.stdout
-    assert Result.load(tmp_path / "again.json").signature == result.signature
+    assert f"BLEU {result.metrics['bleu']:.2f}" in done.stdout
+    assert Record.load(tmp_path / "again.json").signature == result.signature
+
+
+def test_what_is_not_given_follows_from_the_plan(make: Make, tmp_path: Path) -> None:
+    path, result = make(seed=2)
+    done = run(
+        *("bleu", path.parent / "generation.txt", "--reference", tmp_path / "raw" / "test.de"),
+        *("--plan", path.parent / "plan.json", "--data", "wmt14.en-ru", "--finetune", "30ep"),
+        *("-o", tmp_path / "again.json"),
+    )
+    assert done.returncode == 0, done.stderr
+    again = Record.load(tmp_path / "again.json")
+    assert (again.kind, again.row, again.seed) == ("pruned", "50%", 2)
+    assert (again.form, again.requested_percent) == ("remove", 50.0)
+    assert again.signature == result.signature
+
+
+def test_the_old_name_of_bleu_works_and_says_so(make: Make, tmp_path: Path) -> None:
+    path, result = make()
+    arguments = (
+        *(path.parent / "generation.txt", "--reference", tmp_path / "raw" / "test.de"),
+        *("--plan", path.parent / "plan.json", "--seed", 1, "--data", "wmt14.en-ru"),
+    )
+    new = run("bleu", *arguments, "-o", tmp_path / "new.json")
+    old = run("score", *arguments, "-o", tmp_path / "old.json")
+    assert (new.returncode, new.stderr) == (0, "")
+    assert (old.returncode, old.stdout) == (0, new.stdout)
+    assert old.stderr == "headprune score is now called headprune bleu\n"
+    assert Record.load(tmp_path / "old.json").metrics == result.metrics
 
 
 def test_report_writes_all_its_files(make: Make, tmp_path: Path) -> None:
@@ -38,11 +66,14 @@ def test_report_writes_all_its_files(make: Make, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("# Made up")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "report.html",
+        "report.md",
         "table.md",
         "table.csv",
         "table.json",
         "figure.png",
         "figure.svg",
+        "drops.svg",
     }
 
 

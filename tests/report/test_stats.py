@@ -14,7 +14,7 @@ from sacrebleu.significance import PairedTest as SacrebleuTest
 from sacrebleu.significance import Result as SacrebleuResult
 
 from headprune import DataError
-from headprune.stats import _bleu, _many_bleu, paired_randomisation, spread
+from headprune.results.stats import _bleu, _many_bleu, paired_randomisation, spread
 
 REFERENCES = [f"the house number {n} stands in street {n * 7 % 50} of the town" for n in range(60)]
 

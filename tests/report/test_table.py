@@ -8,20 +8,25 @@ import json
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headprune import DataError, UsageError
-from headprune.report.figure import save_figures
+from headprune.report.document import Document
+from headprune.report.drawing import save_drawing
+from headprune.report.figure import draw
 from headprune.report.make import make_report
 from headprune.report.paper import paper_table
-from headprune.report.results import Result
-from headprune.report.table import Table, summarise, to_csv, to_json, to_markdown
+from headprune.report.render import json_values, markdown, spreadsheet
+from headprune.report.table import summarise
+from headprune.report.translation import TranslationStudy, document, study_of
+from headprune.results.record import Record
 
 from .conftest import Make
 
 
-def whole_study(make: Make) -> list[tuple[Path, Result]]:
+def whole_study(make: Make) -> list[tuple[Path, Record]]:
     """Baseline, control and two percentages over three seeds; one is much worse."""
     results = [make("baseline", row="baseline", percent=0, wrong=6)]
     for seed in (1, 2, 3):
@@ -34,25 +39,37 @@ def whole_study(make: Make) -> list[tuple[Path, Result]]:
     return results
 
 
-def summary(results: list[tuple[Path, Result]], **options: object) -> Table:
-    return summarise(results, title="Made up", **options)  # type: ignore[arg-type]
+def summary(results: list[tuple[Path, Record]], **options: Any) -> TranslationStudy:
+    return study_of(summarise(results, **options), title="Made up")
+
+
+def report(study: TranslationStudy, **options: Any) -> Document:
+    return document(study.table, title="Made up", **options)
+
+
+def to_markdown(study: TranslationStudy, **options: Any) -> str:
+    return markdown.render(report(study, **options))
+
+
+def to_csv(study: TranslationStudy) -> str:
+    return spreadsheet.render(report(study))
 
 
 def test_rows_are_means_over_seeds_beside_the_control(make: Make) -> None:
     results = whole_study(make)
     table = summary(results, test=False)
-    assert [row.label for row in table.rows] == ["25%", "75%"]
-    worse = table.rows[1]
-    values = [r.bleu for _, r in results if r.row == "75%" and r.kind == "pruned"]
+    assert [line.row.label for line in table.lines] == ["25%", "75%"]
+    worse = table.lines[1]
+    values = [r.value for _, r in results if r.row == "75%" and r.kind == "pruned"]
     assert worse.bleu.mean == pytest.approx(statistics.mean(values))
     assert worse.bleu.sd == pytest.approx(statistics.stdev(values))
-    assert worse.seeds == (1, 2, 3)
-    assert worse.heads_kept == 6
-    assert worse.parameters == 6000
+    assert worse.cell.seeds == (1, 2, 3)
+    assert worse.row.heads_kept == 6
+    assert worse.cell.parameters == 6000
     assert table.control is not None
-    assert worse.delta == pytest.approx(worse.bleu.mean - table.control.bleu.mean)
-    assert table.rows[0].delta == pytest.approx(0)
-    assert table.rows[0].before is not None
+    assert worse.cell.delta == pytest.approx(worse.bleu.mean - table.control.bleu.mean)
+    assert table.lines[0].cell.delta == pytest.approx(0)
+    assert table.lines[0].before is not None
     assert worse.before is None
 
 
@@ -66,7 +83,7 @@ def test_a_model_that_translates_all_sentences_alike_is_marked(make: Make) -> No
         for path, result in results
     ]
     table = summary(results, test=False)
-    assert [row.constant for row in table.rows] == [0, 1]
+    assert [line.cell.constant for line in table.lines] == [0, 1]
     text = to_markdown(table)
     assert [line.split("|")[1].strip() for line in text.splitlines() if " † |" in line] == ["75%"]
     assert "- †: the model of one seed or more gives the same output for every example" in text
@@ -82,21 +99,22 @@ def test_without_a_control_rows_are_set_beside_the_baseline(make: Make) -> None:
     ]
     table = summary(results)
     assert table.compared_with is table.baseline
-    assert table.rows[0].delta is not None and table.rows[0].delta < 0
-    assert table.rows[0].p_values == ()
+    cell = table.lines[0].cell
+    assert cell.delta is not None and cell.delta < 0
+    assert cell.p_values == ()
     assert "Δ baseline" in to_markdown(table)
 
 
 def test_each_model_is_tested_against_the_control_of_its_seed(make: Make) -> None:
     table = summary(whole_study(make))
-    same, worse = table.rows
+    same, worse = (line.cell for line in table.lines)
     assert len(same.p_values) == len(worse.p_values) == 3
     assert min(same.p_values) > 0.9
     assert max(worse.p_values) < 0.05
-    assert table.test_signature is not None
     text = to_markdown(table)
     assert "3 of 3" in text
-    assert table.test_signature in text
+    signature = table.table.tasks["translation"].test_signature
+    assert signature is not None and signature in text
 
 
 def test_markdown_is_a_table_with_signatures_and_the_number_of_seeds(make: Make) -> None:
@@ -114,7 +132,7 @@ def test_markdown_is_a_table_with_signatures_and_the_number_of_seeds(make: Make)
 def test_csv_and_json_hold_the_same_numbers(make: Make) -> None:
     table = summary(whole_study(make), test=False)
     lines = list(csv.DictReader(io.StringIO(to_csv(table))))
-    content = json.loads(to_json(table))
+    content = json.loads(json_values.render(report(table)))
     assert [line["row"] for line in lines] == ["baseline", "control", "25%", "75%"]
     for line, row in zip(lines[2:], content["rows"], strict=True):
         assert float(line["bleu_mean"]) == pytest.approx(row["bleu"]["mean"], abs=1e-4)
@@ -124,10 +142,27 @@ def test_csv_and_json_hold_the_same_numbers(make: Make) -> None:
     assert lines[0]["bleu_sd"] == ""
 
 
-def test_the_same_seed_twice_is_refused(make: Make) -> None:
-    one = make(seed=1)
-    with pytest.raises(DataError, match="seed 1 of '50%' is there twice"):
-        summary([one, one])
+def test_copies_of_a_record_count_once_and_contradictions_are_refused(make: Make) -> None:
+    path, record = make(seed=1)
+    elsewhere = (path.parent / "elsewhere" / path.name, replace(record, seconds=3.0, device="x"))
+    (line,) = summary([(path, record), elsewhere], test=False).lines
+    assert len(line.cell.values) == 1
+    other = (path, replace(record, metrics={**record.metrics, "bleu": 1.0}))
+    with pytest.raises(
+        DataError, match="seed 1 of '50%' has two records, .* different metrics; leave"
+    ):
+        summary([(path, record), other], test=False)
+
+
+def test_models_from_scratch_are_rows_of_their_own(make: Make) -> None:
+    results = whole_study(make)
+    results += [make("scratch", row="75% from scratch", percent=75, seed=s) for s in (1, 2, 3)]
+    study = summary(results)
+    labels = [line.row.label for line in study.lines]
+    assert sorted(labels) == ["25%", "75%", "75% from scratch"]
+    (scratch,) = (line for line in study.lines if line.row.kind == "scratch")
+    assert len(scratch.cell.p_values) == 3 and scratch.before is None
+    assert "- 75% from scratch: not pruned from the baseline, but trained" in to_markdown(study)
 
 
 def test_results_of_two_studies_are_no_table(make: Make) -> None:
@@ -158,8 +193,8 @@ def test_a_table_that_the_paper_has_not_is_refused(name: str) -> None:
 
 def test_the_papers_numbers_stand_beside_the_row_that_asks_for_them(make: Make) -> None:
     table = summary(whole_study(make), test=False, paper=[paper_table("table1:en-ru")])
-    assert table.rows[0].paper_delta == pytest.approx(29.59 - 29.09)
-    text = to_markdown(table)
+    assert table.lines[0].cell.paper_delta == pytest.approx(29.59 - 29.09)
+    text = to_markdown(table, paper=[paper_table("table1:en-ru")])
     assert "+0.50" in text
     assert "Budhraja" in text
 
@@ -187,7 +222,9 @@ def test_figures_are_written_whole_and_the_same_twice(
         results.append(make(row="other 25%", keep={"ES": "33", "ED": "33", "DS": "33"}))
     table = summary(results, test=False, paper=[paper_table("table1:en-ru")])
     for name in ("a", "b"):
-        save_figures(table, png=tmp_path / f"{name}.png", svg=tmp_path / f"{name}.svg")
+        save_drawing(
+            lambda: draw(table), png=tmp_path / f"{name}.png", svg=tmp_path / f"{name}.svg"
+        )
     assert read(tmp_path / "a.png").startswith(b"\x89PNG")
     assert read(tmp_path / "a.svg") == read(tmp_path / "b.svg")
     assert b"</svg>" in read(tmp_path / "a.svg")

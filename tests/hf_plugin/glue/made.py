@@ -1,4 +1,4 @@
-"""Made-up files of all tasks, in the format of GLUE's, and a tiny BERT that reads them."""
+"""Generated files of all tasks in GLUE's format, and a tiny BERT that reads them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def write_model(
 
 
 def settings(task: str, model: Path, data_dir: Path | None, **changes: Any) -> Settings:
-    """Settings of a run of a second."""
+    """Settings of a run that takes a second."""
     values: dict[str, Any] = dict(
         task=task,
         model=str(model),

@@ -1,4 +1,4 @@
-"""Reading GLUE's files, whole and broken, and the hub's data set."""
+"""Tests of reading GLUE's files, intact and damaged, and the hub's data set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def file_of(glue, name, split="train"):
 
 @pytest.fixture
 def broken(glue, tmp_path):
-    """A task's training file with one thing replaced."""
+    """Write a task's training file with one replacement."""
 
     def broken(name, old, new):
         text = file_of(glue, name).read_bytes()
@@ -151,7 +151,7 @@ def test_subset_is_random_but_always_the_same(glue):
 
 
 def test_hub(monkeypatch):
-    """The hub's tables, as `datasets` gives them."""
+    """Tables as `datasets` loads them from the hub."""
 
     def load_dataset(where, name, *, split):
         assert (where, name, split) == ("nyu-mll/glue", "mnli", "validation_matched")
@@ -173,7 +173,7 @@ def test_no_hub(monkeypatch):
         raise ConnectionError("no\nnetwork")
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(DataError, match=r"sst2: cannot be had .*no network.*--data-dir"):
+    with pytest.raises(DataError, match=r"sst2: cannot be loaded .*no network.*--data-dir"):
         load_splits(TASKS["sst2"], None, splits=["dev"])
 
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from headprune import HeadPlan
 from headprune.errors import DataError, UsageError
-from headprune.glue_cli import app
-from headprune.report.glue_results import GlueResult
+from headprune.results.record import Record
+from hf_plugin.cli.glue import app
 from hf_plugin.glue import entailment
 from hf_plugin.places import DEFAULT_MODEL
 from tests.hf_plugin.models import SOME
@@ -35,7 +35,7 @@ def test_a_study_sets_the_labels(model, glue, tmp_path):
         *("--study", "s", "--kind", "pruned", "--row", "70%", "--requested-percent", 70),
         *("--select", "random", "--max-train-examples", 16),
     )
-    result = GlueResult.load(out / "result.json")
+    result = Record.load(out / "result.json")
     assert (result.study, result.kind, result.row) == ("s", "pruned", "70%")
     assert (result.requested_percent, result.percent) == (70.0, SOME.percent_pruned)
     assert (result.seed, result.form, result.examples["train"]) == (4, "mask", 16)
@@ -44,7 +44,7 @@ def test_a_study_sets_the_labels(model, glue, tmp_path):
 
 
 def test_without_options_the_generated_task(tmp_path, monkeypatch):
-    """As on a fresh machine, but for the size of model and task."""
+    """The command with its defaults, on a smaller model and task."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(entailment, "EXAMPLES", {"train": 30, "dev": 12})
     entailment.write(tmp_path / "data")
@@ -53,7 +53,7 @@ def test_without_options_the_generated_task(tmp_path, monkeypatch):
     for module in ("glue.models", "tokenizers"):
         monkeypatch.setattr(f"hf_plugin.{module}.place", lambda name: str(model))
     glue_command("--max-length", 32)
-    result = GlueResult.load(tmp_path / "runs" / "glue" / "entailment" / "result.json")
+    result = Record.load(tmp_path / "runs" / "glue" / "entailment" / "result.json")
     assert (result.task, result.kind, result.model) == ("entailment", "control", DEFAULT_MODEL)
     assert "|data:generated.entailment[-10%]|" in result.signature
     assert result.examples == {"train": 27, "dev": 12}
@@ -64,9 +64,9 @@ def test_grid(model, glue, tmp_path):
         *("--task", "sst2", "--data-dir", glue, "--model", model, "-o", tmp_path, *SHORT),
         *("--grid", "--grid-batch-sizes", "12", "--grid-learning-rates", "1e-3,1e-2"),
     )
-    result = GlueResult.load(tmp_path / "result.json")
+    result = Record.load(tmp_path / "result.json")
     assert len(result.training["grid"]) == 2
-    assert result.batch_size == 12
+    assert result.settings["batch_size"] == 12
 
 
 def test_missing_default_model(tmp_path, monkeypatch):
@@ -99,6 +99,9 @@ def test_missing_plan_and_data(model, tmp_path):
 
 
 def test_the_command_loads_nothing_heavy_before_it_runs():
-    code = "import sys, headprune.glue_cli; print({'torch', 'transformers'} & set(sys.modules))"
+    code = (
+        "import sys; from headprune.cli.group import command_named; command_named('glue')\n"
+        "print({'torch', 'transformers', 'hf_plugin'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -1,4 +1,4 @@
-"""Examples that are held out: never trained on, never in both parts."""
+"""Held-out examples are never trained on, and never in both parts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_record_that_makes_no_sense_is_refused(sizes: object, tmp_path: Path) 
 
 
 class Texts:
-    """The texts of every data set that a module encodes."""
+    """Collect the texts of every data set that a module encodes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
         self.sets: list[set[tuple[str, ...]]] = []
@@ -120,6 +120,24 @@ class Texts:
             return encode(examples, *args, **options)
 
         return noting
+
+
+def test_only_the_parts_that_scores_need_are_encoded(tmp_path, monkeypatch):
+    glue = write_task(tmp_path / "glue", "sst2", train=40)
+    scored = Texts(monkeypatch, hf_plugin.scores.run)
+    model = write_model(tmp_path / "model")
+    for split, scores, sets in (
+        ("train", ["gradient"], 1),
+        ("train", ["ablation"], 1),
+        ("train", ["gradient", "ablation", "magnitude"], 2),
+        ("train", ["magnitude"], 0),
+        ("dev", ["gradient", "ablation"], 1),  # the same examples for both
+    ):
+        scored.sets.clear()
+        hf_plugin.scores.run.score_heads(
+            str(model), scores=scores, task="sst2", data_dir=glue, split=split, max_length=24
+        )
+        assert len(scored.sets) == sets, (split, scores)
 
 
 @pytest.mark.slow

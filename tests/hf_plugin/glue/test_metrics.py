@@ -1,4 +1,4 @@
-"""The metrics against values worked out by hand, and where they are not defined."""
+"""Metrics compared with values computed by hand, and undefined metrics."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trai
 import hf_plugin
 from headprune import HeadPlan, UsageError
 from headprune.errors import DataError
-from headprune.report.glue_results import GlueResult
+from headprune.results.record import Record
+from headprune.select import at_random
 from hf_plugin.folders import Folder
 from hf_plugin.glue.data import load_splits
 from hf_plugin.glue.grid import search
@@ -40,7 +41,7 @@ def weights(folder):
 def test_every_task(name, model, glue, tmp_path):
     task = TASKS[name]
     result = run(settings(name, model, glue, plan=SOME, epochs=1.0), Labels(), tmp_path)
-    assert GlueResult.load(tmp_path / "result.json") == result
+    assert Record.load(tmp_path / "result.json") == result
     assert list(result.metrics)[: len(task.metrics)] == list(task.metrics)
     assert (result.task, result.metric, result.value) == (
         name,
@@ -91,7 +92,7 @@ def test_control(model, glue, tmp_path):
     assert result.signature.startswith(
         "plan:ES=444|select:none|seed:1|form:none|finetune:2ep|data:glue.rte|"
     )
-    assert result.head_plan.is_full
+    assert result.plan.is_full
     assert result.training["parameters"] == sum(
         parameter.numel()
         for parameter in AutoModelForSequenceClassification.from_pretrained(model).parameters()
@@ -104,6 +105,8 @@ def test_labels(model, glue, tmp_path):
     assert (result.kind, result.row, result.form) == ("pruned", "67%", "remove")
     assert "|select:given|seed:1|form:remove|finetune:1ep|data:glue.rte[10]|" in result.signature
     assert result.examples["train"] == 10
+    ((updates, loss),) = result.training["curve"]["train"]
+    assert updates == 2 and loss > 0  # one epoch of ten examples in batches of eight
     labels = Labels(
         study="s", kind="pruned", row="two thirds", requested_percent=66.0, select="random"
     )
@@ -111,7 +114,7 @@ def test_labels(model, glue, tmp_path):
     assert (again.study, again.row, again.requested_percent) == ("s", "two thirds", 66.0)
     assert "|select:random|" in again.signature
     assert again.training == result.training
-    assert GlueResult.load(tmp_path / "result.json") == again
+    assert Record.load(tmp_path / "result.json") == again
     with pytest.raises(UsageError, match="kind: a control keeps all heads"):
         run(wanted, Labels(kind="control"), tmp_path)
     with pytest.raises(UsageError, match="kind: 'best' is not one of control, pruned, before-fin"):
@@ -123,7 +126,7 @@ def test_the_model_of_a_masked_run_is_the_one_that_was_measured(model, glue, tmp
     saved = tmp_path / "mask" / "model"
     assert Folder.load(saved).plan == SOME
     again = run(settings("stsb", saved, glue, epochs=0.0), Labels(), tmp_path / "again")
-    assert (again.form, again.head_plan) == ("remove", SOME)
+    assert (again.form, again.plan) == ("remove", SOME)
     # Predictions of a model this small differ little, so their correlation magnifies rounding,
     # which is not the same for all processors and numbers of threads.
     assert again.metrics == pytest.approx(masked.metrics, abs=1e-2)
@@ -147,10 +150,10 @@ def test_mask_and_remove_train_alike(tmp_path, glue):
 def test_uniform(model, glue, tmp_path):
     result = run(settings("rte", model, glue, plan=SOME, form="uniform"), Labels(), tmp_path)
     assert "|form:uniform|" in result.signature
-    assert result.head_plan == SOME
+    assert result.plan == SOME
     measured = settings("rte", tmp_path / "model", glue, epochs=0.0)
     again = run(measured, Labels(), tmp_path / "again")
-    assert (again.form, again.metrics, again.head_plan) == ("uniform", result.metrics, SOME)
+    assert (again.form, again.metrics, again.plan) == ("uniform", result.metrics, SOME)
 
 
 def test_finetune_prune_finetune(model, glue, tmp_path):
@@ -171,7 +174,7 @@ def test_finetune_prune_finetune(model, glue, tmp_path):
 
 
 class Killed(BaseException):
-    """As sudden as a kill: no `except Exception` sees it."""
+    """An interruption as sudden as a kill, which no `except Exception` catches."""
 
 
 SLOW = pytest.mark.slow
@@ -290,7 +293,7 @@ def test_a_constant_prediction_is_marked(task, model, glue, tmp_path, capsys):
     trained = tmp_path / "trained"
     run(settings(task, model, glue, epochs=1.0), Labels(), trained)
     if task == "stsb":  # where no two predictions are the same by chance
-        assert "constant_prediction" not in GlueResult.load(trained / "result.json").training
+        assert "constant_prediction" not in Record.load(trained / "result.json").training
     loaded = AutoModelForSequenceClassification.from_pretrained(trained / "model")
     AutoTokenizer.from_pretrained(model).save_pretrained(constant)
     with torch.no_grad():
@@ -304,7 +307,7 @@ def test_a_constant_prediction_is_marked(task, model, glue, tmp_path, capsys):
 def test_a_grid_goes_on_after_a_cell_that_diverges(model, glue, tmp_path):
     wanted = settings("rte", model, glue, epochs=1.0)
     result = search(wanted, Labels(), tmp_path, batch_sizes=[8], learning_rates=[1e300, 1e-3])
-    assert result.learning_rate == 1e-3
+    assert result.settings["learning_rate"] == 1e-3
     assert "the fine-tuning has diverged" in result.training["grid"][0]["diverged"]
     with pytest.raises(DataError, match="has diverged"):
         search(wanted, Labels(), tmp_path / "all", batch_sizes=[8], learning_rates=[1e300])
@@ -330,7 +333,7 @@ def test_seeds(model, glue, tmp_path):
 def test_grid(model, glue, tmp_path):
     wanted = settings("mnli", model, glue, plan=SOME, form="mask", epochs=1.0)
     result = search(wanted, Labels(), tmp_path, batch_sizes=[8, 24], learning_rates=[1e-3, 1e-2])
-    assert GlueResult.load(tmp_path / "result.json") == result
+    assert Record.load(tmp_path / "result.json") == result
     cells = result.training["grid"]
     assert [(cell["batch_size"], cell["learning_rate"]) for cell in cells] == [
         (8, 1e-3),
@@ -341,8 +344,12 @@ def test_grid(model, glue, tmp_path):
     assert result.value == max(cell["accuracy"] for cell in cells)
     assert all("mismatched_accuracy" in cell for cell in cells)
     assert "optimistic" in result.training["grid_note"]
-    best = tmp_path / "grid" / f"bs{result.batch_size}-lr{result.learning_rate:g}"
-    assert GlueResult.load(best / "result.json").value == result.value
+    best = (
+        tmp_path
+        / "grid"
+        / f"bs{result.settings['batch_size']}-lr{result.settings['learning_rate']:g}"
+    )
+    assert Record.load(best / "result.json").value == result.value
     for name in ("predictions.tsv", "predictions_mismatched.tsv"):
         assert (tmp_path / name).read_bytes() == (best / name).read_bytes()
     assert Folder.load(tmp_path / "model").plan == SOME
@@ -384,14 +391,14 @@ def test_settings_that_make_no_sense(changes, message, model, glue, tmp_path):
 def test_models_that_cannot_be_read(model, glue, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(DataError, match="empty: no tokenizer to be had"):
+    with pytest.raises(DataError, match="empty: cannot load a tokenizer"):
         run(settings("rte", empty, glue), Labels(), tmp_path / "out")
     headless = tmp_path / "headless"
     for file in model.iterdir():
         if file.suffix != ".safetensors":
             headless.mkdir(exist_ok=True)
             (headless / file.name).write_bytes(file.read_bytes())
-    with pytest.raises(DataError, match="headless: no model to be had"):
+    with pytest.raises(DataError, match="headless: cannot load the model"):
         run(settings("rte", headless, glue), Labels(), tmp_path / "out")
 
 
@@ -450,7 +457,21 @@ def test_result_is_json_with_all_settings(model, glue, tmp_path):
     run(settings("rte", model, glue, plan=SOME), Labels(), tmp_path)
     content = json.loads((tmp_path / "result.json").read_text())
     assert content["training"]["settings"]["plan"] == content["plan"]
-    assert content["learning_rate"] == 1e-3
+    assert content["training"]["settings"]["learning_rate"] == 1e-3
+
+
+def test_labels_and_origin_come_from_the_plan(model, glue, tmp_path):
+    plan = at_random(SOME.heads, seed=3, percent=50)
+    result = run(settings("sst2", model, glue, plan=plan, epochs=0.0), Labels(), tmp_path)
+    assert (result.row, result.requested_percent) == ("50%", 50.0)
+    assert "|select:random|" in result.signature
+    assert Record.load(tmp_path / "result.json").plan.origin == plan.origin
+    assert len(result.fingerprint) == 64 and result.seconds > 0
+    assert result.device and {"headprune", "torch", "transformers"} <= set(result.versions)
+    labels = Labels(row="half", select="given", requested_percent=49.0)
+    again = run(settings("sst2", model, glue, plan=plan, epochs=0.0), labels, tmp_path)
+    assert (again.row, again.requested_percent) == ("half", 49.0)
+    assert "|select:given|" in again.signature and again.metrics == result.metrics
 
 
 def test_a_model_saved_in_half_precision_is_trained_in_full(tmp_path, glue):
@@ -510,7 +531,7 @@ def test_another_grid_in_the_same_folder(model, glue, tmp_path):
     first = settings("sst2", model, glue, epochs=1.0)
     search(first, Labels(), tmp_path, batch_sizes=[8], learning_rates=[1e-3, 2e-3])
     result = search(first, Labels(), tmp_path, batch_sizes=[8], learning_rates=[2e-3])
-    assert result.learning_rate == 2e-3 and len(result.training["grid"]) == 1
+    assert result.settings["learning_rate"] == 2e-3 and len(result.training["grid"]) == 1
     assert (tmp_path / "model" / "config.json").is_file()
     with pytest.raises(UsageError, match="is of a run with other settings .seed."):
         search(replace(first, seed=2), Labels(), tmp_path, batch_sizes=[8], learning_rates=[2e-3])
@@ -532,3 +553,19 @@ def test_a_full_plan_is_a_control_in_every_form(form, model, glue, tmp_path):
     chosen = settings("sst2", model, glue, plan=plan, form=form, epochs=0.0)
     result = run(chosen, Labels(), tmp_path)
     assert (result.kind, result.form) == ("control", "none")
+
+
+def test_weight_decay_and_epsilon_are_the_optimizers(model, glue, tmp_path):
+    # With so large an epsilon the gradient changes nothing, and only weight decay is left.
+    still = settings("rte", model, glue, epochs=1.0, adam_epsilon=1e12)
+    result = run(still, Labels(), tmp_path / "still")
+    run(replace(still, weight_decay=100.0), Labels(), tmp_path / "decayed")
+    assert result.training["settings"]["adam_epsilon"] == 1e12
+    name, norm = "bert.encoder.layer.0.output.dense.weight", "bert.encoder.layer.0.output.LayerNorm"
+    start = weights(model)
+    before, after = weights(tmp_path / "still" / "model"), weights(tmp_path / "decayed" / "model")
+    assert torch.allclose(before[name], start[name])
+    assert after[name].norm() < 0.9 * before[name].norm()
+    assert torch.allclose(after[f"{norm}.weight"], before[f"{norm}.weight"])
+    with pytest.raises(UsageError, match="epsilon 0: give one above 0"):
+        replace(still, adam_epsilon=0.0).check()

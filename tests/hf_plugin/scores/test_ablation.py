@@ -14,7 +14,7 @@ from transformers import (
 
 import hf_plugin
 from headprune import DataError, HeadPlan, UsageError
-from headprune.report.predictions import mcnemar
+from headprune.results.predictions import mcnemar
 from headprune.scores.ablation import ablation, cases_of
 from headprune.scores.reuse import masked_outcomes
 from hf_plugin.scores.model import HuggingFaceModel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,16 @@ import torch
 from transformers import BertForSequenceClassification
 from typer.testing import CliRunner, Result
 
-from headprune import HeadPlan
+from headprune import HeadPlan, PruningPlan
 from headprune.cli import app
-from headprune.errors import HeadpruneError
+from headprune.compare.claimed_folder import claim
+from headprune.errors import HeadpruneError, UsageError
+from headprune.results.record import Record
+from headprune.task_model import TaskModel
 from hf_plugin.folders import Folder
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
-from hf_plugin.scores.subject import Classifier
+from hf_plugin.scores.classifier import Classifier
 from tests.hf_plugin.glue.made import SHAPE, write_model, write_task
 
 
@@ -79,17 +83,39 @@ def test_what_is_measured_is_what_the_glue_command_measures(classifier, glue, tm
         data_dir=glue,
     )
     plan = HeadPlan(kept={"ES": [(0,), (), (1, 2)]}, heads=SHAPE)
-    subject = Classifier(path=classifier, finetuning=settings)
-    pruned = subject.pruned(plan, tmp_path / "pruned")
-    from dataclasses import replace
-
+    whole = Classifier(path=classifier, finetuning=settings)
+    pruned = whole.pruned(plan, tmp_path / "pruned")
+    assert isinstance(whole, TaskModel) and isinstance(pruned, TaskModel)
     result = run(replace(settings, plan=plan), Labels(), tmp_path / "run")
-    assert pruned.measure().value == pytest.approx(result.value)
-    assert pruned.plan == plan
-    whole, part = subject.cost(HeadPlan.full(SHAPE)), subject.cost(plan)
-    assert whole.parameters == Folder.load(classifier).parameters
-    assert part.parameters == Folder.load(tmp_path / "pruned").parameters
-    assert part.flops < whole.flops
+    measured = pruned.measure()
+    assert measured.value == pytest.approx(result.value)
+    assert measured.fingerprint == result.fingerprint == pruned.model.fingerprint
+    assert whole.measure(plan) == measured
+    assert whole.measure().value == Classifier(path=classifier, finetuning=settings).measure().value
+    assert pruned.model.plan == plan
+    assert whole.model.parameters_with(HeadPlan.full(SHAPE)) == Folder.load(classifier).parameters
+    assert whole.model.parameters_with(plan) == Folder.load(tmp_path / "pruned").parameters
+
+
+def test_folders_of_older_versions_are_resumed(classifier, glue, tmp_path):
+    """Their settings lack the weight decay and the epsilon, which were what they are by default."""
+    finetuning = Settings(
+        task="sst2",
+        model=str(classifier),
+        epochs=1,
+        batch_size=4,
+        learning_rate=1e-4,
+        max_length=32,
+        data_dir=glue,
+    )
+    settings = Classifier(path=classifier, finetuning=finetuning).settings
+    older = {n: v for n, v in settings.items() if n not in ("weight_decay", "adam_epsilon")}
+    (tmp_path / "settings.json").write_text(json.dumps(older))
+    (tmp_path / "before").mkdir()
+    claim(tmp_path, settings)
+    other = Classifier(path=classifier, finetuning=replace(finetuning, weight_decay=0.1))
+    with pytest.raises(UsageError, match=r"other settings \(weight_decay\)"):
+        claim(tmp_path, other.settings)
 
 
 def test_a_model_that_predicts_the_same_for_every_example(glue, tmp_path, capsys):
@@ -118,10 +144,10 @@ def test_the_cost_of_a_plan_is_that_of_the_pruned_model(family, glue, tmp_path):
     settings = Settings(
         task="sst2", model=str(model), epochs=0, batch_size=4, learning_rate=1, max_length=32
     )
-    subject = Classifier(path=model, finetuning=settings)
+    whole = Classifier(path=model, finetuning=settings)
     plan = HeadPlan(kept={"ES": [(0,), (1, 3), (1, 2)]}, heads=SHAPE)
-    pruned = subject.pruned(plan, tmp_path / "pruned")
-    assert subject.cost(plan).parameters == Folder.load(pruned.path).parameters
+    pruned = whole.pruned(plan, tmp_path / "pruned")
+    assert whole.model.parameters_with(plan) == Folder.load(pruned.path).parameters
 
 
 def test_a_model_with_uniform_heads_is_refused(classifier, tmp_path):
@@ -147,6 +173,45 @@ def test_iterate_leaves_a_model_of_each_step(epochs, classifier, glue, tmp_path)
     assert again.stdout == result.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "component", "share"),
+    [
+        (("--components", "EF", "--budget", "50%params"), "EF", 50),
+        (("--components", "EL", "--percent", 33), "EL", 100 / 3),
+        (("--components", "ES", "--budget", "50% of flops"), "ES", 50),
+    ],
+    ids=["neurons", "layers", "heads"],
+)
+def test_compare_and_iterate_prune_any_component(
+    options, component, share, classifier, glue, tmp_path
+):
+    data = ("--task", "sst2", "--data-dir", glue, "--max-length", 32, "--epochs", 0)
+    compared = ("--score", "taylor", "--seeds", 1, "--rounds", 0, "-o", tmp_path / "compared")
+    headprune("compare", classifier, *data, *options, *compared)
+    headprune(
+        "iterate", classifier, *data, *options, "--steps", 2, "--score=taylor", "-o", tmp_path
+    )
+    records = [
+        *(tmp_path / "compared" / "records" / "before-finetune" / "taylor").rglob("*.json"),
+        tmp_path / "records" / "before-finetune" / "step2.json",
+    ]
+    assert len(records) == 2
+    for path in records:
+        record = Record.load(path)
+        part = record.plan.part([component])
+        assert part.percent_pruned == pytest.approx(share)
+        pruned = Folder.load(classifier).prune(part)
+        assert record.fingerprint == pruned.fingerprint
+        assert record.parameters == pruned.parameters
+        heads = record.plan.part(["ES"])
+        assert component == "ES" or heads.counts["ES"] == tuple(
+            4 * (component != "EL" or bool(kept)) for kept in part.kept[component]
+        )
+    left = Folder.load(tmp_path / "step2")
+    assert left.plan == record.plan and left.fingerprint == record.fingerprint
+    assert PruningPlan.load(tmp_path / "plan.json") == record.plan
+
+
 def test_a_task_with_numbers_to_predict(glue, tmp_path):
     model = write_model(tmp_path / "model", num_labels=1)
     options = ("--task", "stsb", "--data-dir", glue, "--score", "taylor", "--percent", 50)
@@ -159,13 +224,18 @@ def test_a_task_with_numbers_to_predict(glue, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere: no such folder or checkpoint"),
+        (["nowhere"], "nowhere: no such file or folder"),
         (["MODEL"], "give --task"),
-        (["MODEL", "--task=sst2", "--data=here"], "is no fairseq checkpoint, for which there is"),
+        (["MODEL", "--task=sst2", "--data=here"], "is a Hugging Face model, for which there is"),
         (["MODEL", "--task=sst2", "--beam=3"], "for which there is no --beam"),
-        (["gone.pt", "--task=sst2"], "gone.pt: no such folder or checkpoint"),
+        (["gone.pt", "--task=sst2"], "gone.pt: no such file or folder"),
         (["MODEL", "--task=sst2", "--percent=101"], "percent|101"),
-        (["MODEL", "--task=sst2", "--score=best"], "there is no score 'best'"),
+        (["MODEL", "--task=sst2", "--budget=half"], "budget: 'half' cannot be read"),
+        (["MODEL", "--task=sst2", "--budget=5%", "--percent=5"], "give --percent or --budget"),
+        (["MODEL", "--task=sst2", "--budget=5%", "--budget=5%flops"], "not several"),
+        (["MODEL", "--task=sst2", "--components=DF"], "has no DF; it has ES, EF, EL"),
+        (["MODEL", "--task=sst2", "--component=heads"], "'HEADS' is not one of ES, ED"),
+        (["MODEL", "--task=sst2", "--score=best"], "there is no score or method 'best'"),
         (["MODEL", "--task=sst2", "--learning-rate=0"], "learning rate 0: give one above 0"),
     ],
 )

@@ -15,6 +15,7 @@ from transformers import (
 
 import hf_plugin
 from headprune import DataError, UsageError
+from headprune.components import HEADS as HEAD_COMPONENTS
 from headprune.scores import HeadScores
 from headprune.scores import attention_statistics as core_statistics
 from headprune.scores import gradients as core_gradients
@@ -22,6 +23,7 @@ from headprune.scores import magnitude as core_magnitude
 from headprune.scores.ablation import ablation
 from headprune.scores.attention_statistics import THRESHOLD
 from headprune.scores.names import STATISTICS
+from headprune.scores.units import parts_of
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.scores.losses import example_losses
 from hf_plugin.scores.model import HuggingFaceModel
@@ -38,7 +40,7 @@ def attention_statistics(model, batches):
 
 
 def magnitude(model):
-    return core_magnitude.magnitude(HuggingFaceModel(model).attentions)
+    return core_magnitude.magnitude(parts_of(HuggingFaceModel(model), HEAD_COMPONENTS))
 
 
 def data(family: str) -> dict[str, torch.Tensor]:

@@ -11,7 +11,7 @@ from headprune import HeadPlan
 from headprune.cli import app
 from headprune.errors import HeadpruneError
 from headprune.scores import HeadScores
-from headprune.scores.names import IMPORTANCE as SCORES
+from headprune.scores.names import scores_by_default
 from tests.hf_plugin.glue.made import SHAPE, write_model, write_task
 
 
@@ -38,7 +38,9 @@ def test_all_scores_and_a_plan_from_one(classifier, glue, tmp_path):
     options = ("--task", "sst2", "--data-dir", glue, "--max-length", 32, "-o", tmp_path / "scores")
     result = headprune("scores", classifier, *options)
     assert "warning: nothing says which training examples" in result.stderr
-    found = {name: HeadScores.load(tmp_path / "scores" / f"{name}.json") for name in SCORES}
+    found = {
+        name: HeadScores.load(tmp_path / "scores" / f"{name}.json") for name in scores_by_default()
+    }
     for name, scores in found.items():
         assert scores.name == name and scores.heads == SHAPE and scores.scored.is_full
         assert (tmp_path / "scores" / f"{name}.png").stat().st_size > 0

@@ -1,0 +1,156 @@
+"""fairseq checkpoints as a backend of headprune.
+
+The module is loaded without its package (see ``headprune.plugins``), so fairseq is imported inside
+methods only.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headprune.backends import Backend, ExportTarget, Given, ScoreRequest, refuse_other_options
+from headprune.errors import UsageError, needing
+
+if TYPE_CHECKING:
+    from fairseq_plugin.checkpoints import Checkpoint
+    from fairseq_plugin.scores.translation_model import TranslationModel
+    from headprune.scores import HeadScores
+    from headprune.scores.compute import Watch
+    from headprune.scores.syntax import Parse
+
+_CHECKPOINT = "a fairseq checkpoint"
+
+_EXPORT_TARGETS = {
+    "fairseq": ExportTarget(
+        summary="stock fairseq's transformer",
+        description="--to fairseq brings removed heads and neurons back as zeros: stock fairseq "
+        "loads the result without the plugin, and it translates as the pruned model does. Layers "
+        "that are gone stay so, and where all layers of a side keep equally many neurons, that is "
+        "the width of their feed-forward: then the result is a smaller transformer.",
+    ),
+    "ctranslate2": ExportTarget(
+        summary="CTranslate2, a fast runtime for translation",
+        description="--to ctranslate2 writes a folder for `headprune translate` and for "
+        "CTranslate2 itself, without pruned neurons and layers. Each layer is filled up with zero "
+        "heads to the largest number of heads in its stack. The folder is written only if its "
+        "scores equal fairseq's, on sentences of the data's valid or test set.",
+        options=("quantization", "data"),
+    ),
+}
+
+
+class FairseqBackend:
+    """Checkpoints of fairseq's encoder-decoder Transformer."""
+
+    models = f"{_CHECKPOINT} (.pt)"
+    pruned_help = (
+        "A pruned checkpoint translates with fairseq-generate --user-dir fairseq_plugin, and is "
+        "trained further with fairseq-train --finetune-from-model."
+    )
+    export_targets: Mapping[str, ExportTarget] = _EXPORT_TARGETS
+
+    def recognises(self, model: str) -> bool:
+        """Tell if a file is one that torch.save wrote (a zip file or a pickle), or named so."""
+        if model.endswith(".pt"):
+            return True
+        with open(model, "rb") as file:
+            return file.read(2).startswith((b"PK", b"\x80"))
+
+    def open(self, path: Path) -> Checkpoint:
+        """Read and check a checkpoint."""
+        with needing(f"{path}: reading checkpoints needs the fairseq plugin"):
+            from fairseq_plugin.checkpoints import Checkpoint
+        return Checkpoint.load(path)
+
+    def export(self, path: Path, *, target: str, output: Path, given: Given) -> str:
+        """Write a checkpoint for stock fairseq, or a folder for CTranslate2."""
+        checkpoint = self.open(path)
+        if target == "fairseq":
+            checkpoint.export_to_fairseq().save(output)
+            return "a checkpoint of stock fairseq's transformer"
+        with needing("this needs the package ctranslate2", install="pip install ctranslate2"):
+            from fairseq_plugin.ctranslate2_export import export_to_ctranslate2
+        return str(export_to_ctranslate2(checkpoint, output, **given))
+
+    def score(self, model: str, request: ScoreRequest, *, given: Given) -> dict[str, HeadScores]:
+        """Compute scores of a checkpoint on sentence pairs; --data and --beam are its own."""
+        refuse_other_options(given, "data", "beam", model=model, kind=_CHECKPOINT)
+        from headprune.scores.splits import scoring_split
+
+        with needing("scoring checkpoints needs fairseq"):
+            from fairseq_plugin.scores.run import score_heads
+        return score_heads(
+            Path(model),
+            scores=request.scores,
+            components=request.components,
+            split=scoring_split(request.split, default="valid", reported_on="test"),
+            metric=request.metric or "loss",
+            max_examples=request.max_examples,
+            batch_size=request.batch_size,
+            seed=request.seed,
+            weights=request.weights,
+            watch=request.watch,
+            **given,
+        )
+
+    def score_syntax(
+        self, model: str, *, parses: Sequence[Parse], file_name: str, given: Given
+    ) -> dict[str, HeadScores]:
+        """Compute the syntactic roles of the encoder's heads."""
+        with needing("scoring checkpoints needs fairseq"):
+            from fairseq_plugin.scores.run import score_syntax
+        return score_syntax(Path(model), parses, file_name=file_name, data=given.get("data"))
+
+    def task_model(
+        self,
+        path: Path,
+        *,
+        output: Path,
+        finetune: bool,
+        max_examples: int | None,
+        watch: Watch,
+        given: Given,
+    ) -> TranslationModel:
+        """The translation model and its data; it is fine-tuned with the flags of --finetune.
+
+        Options are checked before anything is read.
+        """
+        known = ("data", "finetune", "metric", "beam")
+        refuse_other_options(given, *known, model=path, kind=_CHECKPOINT)
+        flags = _split_flags(given.get("finetune", ""))
+        with needing("comparing checkpoints needs fairseq"):
+            from fairseq_plugin.flags import check_flags
+            from fairseq_plugin.loading import trained_on
+            from fairseq_plugin.scores.run import METRICS
+            from fairseq_plugin.scores.translation_model import TranslationModel, require_finetuning
+        metric = given.get("metric", "loss")
+        if metric not in METRICS:
+            raise UsageError(f"--metric {metric}: it is one of {', '.join(METRICS)}")
+        require_finetuning(flags)
+        if flags:
+            try:
+                check_flags("train", flags)
+            except UsageError as problem:
+                raise UsageError(f"--finetune: {problem}") from None
+        return TranslationModel(
+            path=path,
+            data=given.get("data") or trained_on(self.open(path)),
+            finetuning=flags,
+            max_examples=max_examples,
+            metric_of_ablation=metric,
+            beam=given.get("beam", 5),
+            watch=watch,
+        )
+
+
+def _split_flags(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as problem:
+        raise UsageError(f"--finetune: {problem} in {text!r}") from None
+
+
+backend: Backend = FairseqBackend()

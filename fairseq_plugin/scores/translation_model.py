@@ -1,0 +1,210 @@
+"""A translation model with its data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.loading import fairseq_silent, languages_of
+from fairseq_plugin.measuring import search_flags, translate
+from fairseq_plugin.running import PLUGIN, Job, train
+from fairseq_plugin.schedule import length_name
+from fairseq_plugin.scores.bleu_ablation import Translator
+from fairseq_plugin.scores.model import Batch, FairseqModel
+from fairseq_plugin.scores.run import (
+    batches_of,
+    beam_search,
+    data_name,
+    load_items,
+    load_scored,
+    score_heads,
+)
+from headprune.compare.turns import taking_turns
+from headprune.errors import UsageError
+from headprune.plan import PruningPlan
+from headprune.results.tasks import TRANSLATION
+from headprune.scores.compute import Watch
+from headprune.scores.head_scores import HeadScores
+from headprune.scores.parts import PARTS
+from headprune.task_model import Measurement
+
+_OWN_FLAGS = (
+    *("--finetune-from-model", "--plan", "--head-plan"),
+    *("--save-dir", "--user-dir", "--seed"),
+)
+_TIMED_SENTENCES = 64
+_TIMED_LENGTH = 20
+_BATCH = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationModel:
+    """Implements ``headprune.task_model.TaskModel``.
+
+    Scores are computed on the valid set, BLEU on the test set as ``fairseq_plugin.measuring`` does.
+
+    Attributes:
+        path: the checkpoint.
+        data: the binarised data folder.
+        finetuning: flags for fairseq-train, with the architecture; empty disables fine-tuning.
+        max_examples: the size of a random subset of sentence pairs to compute scores on.
+        metric_of_ablation: ``loss`` or ``bleu``.
+        watch: see ``score_heads``.
+    """
+
+    path: Path
+    data: Path
+    finetuning: tuple[str, ...] = ()
+    max_examples: int | None = None
+    metric_of_ablation: str = "loss"
+    beam: int = 5
+    watch: Watch = field(default=lambda batches, *_: batches, compare=False)
+
+    def __post_init__(self) -> None:
+        require_finetuning(self.finetuning)
+
+    @cached_property
+    def model(self) -> Checkpoint:
+        """The checkpoint."""
+        return Checkpoint.load(self.path)
+
+    @property
+    def task(self) -> str:
+        """Translation."""
+        return TRANSLATION
+
+    @property
+    def metric(self) -> str:
+        """BLEU."""
+        return "BLEU"
+
+    @property
+    def data_name(self) -> str:
+        """The corpus's name, or the last two parts of the folder's path."""
+        return data_name(self.data)
+
+    @property
+    def finetune_name(self) -> str:
+        """The number of epochs or updates, whichever is given."""
+        return length_name(self.finetuning) if self.finetuning else "none"
+
+    @property
+    def can_finetune(self) -> bool:
+        """True if flags for fine-tuning were given."""
+        return bool(self.finetuning)
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings that scores, measurements and fine-tunings depend on."""
+        return {
+            "fingerprint": self.model.fingerprint,
+            "data": str(self.data),
+            "finetuning": list(self.finetuning),
+            "max_examples": self.max_examples,
+            "metric_of_ablation": self.metric_of_ablation,
+            "beam": self.beam,
+            "parts": list(PARTS),  # older comparisons computed both on the whole valid set
+        }
+
+    def scores(
+        self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
+    ) -> dict[str, HeadScores]:
+        """Scores on the valid set."""
+        return score_heads(
+            self.path,
+            scores=names,
+            data=self.data,
+            max_examples=self.max_examples,
+            seed=seed,
+            metric=self.metric_of_ablation,
+            beam=self.beam,
+            components=components,
+            watch=self.watch,
+        )
+
+    def measure(self, plan: PruningPlan | None = None) -> Measurement:
+        """BLEU on the test set."""
+        checkpoint = self.model
+        if plan is not None and plan != checkpoint.plan:
+            checkpoint = checkpoint.prune(plan)
+        translations = translate(checkpoint, self.data, search_flags(beam=self.beam))
+        if translations.constant:
+            print(f"warning: {self.path} translates every sentence alike", file=sys.stderr)
+        score = translations.score()
+        return Measurement(
+            score.bleu, translations.constant, score.bleu_signature, checkpoint.fingerprint
+        )
+
+    def pruned(self, plan: PruningPlan, folder: Path) -> TranslationModel:
+        """The model with the units of ``plan`` alone."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.prune(plan).save(folder / "model.pt")
+        return replace(self, path=folder / "model.pt")
+
+    def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> TranslationModel:
+        """The pruned model, fine-tuned by fairseq-train."""
+        model = folder / "model.pt"
+        if not model.exists():
+            plan_path = folder / "plan.json"
+            plan.save(plan_path)
+            train(
+                Job(label=f"fine-tuning, seed {seed}", log=folder / "train.log"),
+                [
+                    *("--user-dir", str(PLUGIN), *self.finetuning),
+                    *("--finetune-from-model", str(self.path), "--head-plan", str(plan_path)),
+                    *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
+                ],
+                data=self.data,
+                languages=languages_of(self.model, self.data),
+                model=model,
+                depends=[self.path, plan_path],
+                adopt=True,
+            )
+        return replace(self, path=model)
+
+    def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
+        """The run time of the beam search for some sentences of the test set.
+
+        All translations have the same length, as bad models tend to write longer ones.
+        """
+        with fairseq_silent():
+            jobs = []
+            for plan in plans:
+                translator, batches = self._loaded(self.model.prune(plan), length=_TIMED_LENGTH)
+                translator.model.model.eval()
+                middle = batches[len(batches) // 2 :][: _TIMED_SENTENCES // _BATCH]
+                jobs.append(partial(_translate, translator, middle))
+            return taking_turns(jobs, rounds=rounds)
+
+    def _loaded(
+        self, checkpoint: Checkpoint, *, length: int | None = None
+    ) -> tuple[Translator, list[Batch]]:
+        model, task = load_scored(checkpoint, self.data)
+        items = load_items(task, "test", self.data, max_examples=None)
+        return (
+            beam_search(FairseqModel(model), task, self.data, beam=self.beam, length=length),
+            batches_of(items, model, size=_BATCH),
+        )
+
+
+def require_finetuning(flags: Sequence[str]) -> None:
+    """Check the flags for fine-tuning.
+
+    Raises:
+        UsageError: a flag that the comparison sets itself, or no architecture.
+    """
+    for flag in flags:
+        if flag.split("=")[0] in _OWN_FLAGS:
+            raise UsageError(f"--finetune: {flag} is given by the comparison itself")
+    if flags and not any(flag.split("=")[0] in ("--arch", "-a") for flag in flags):
+        raise UsageError("--finetune: give --arch, the model's sizes, among its flags")
+
+
+def _translate(translator: Translator, batches: Sequence[Batch]) -> None:
+    for batch in batches:
+        translator.translate(batch)

@@ -1,0 +1,219 @@
+"""Backends: the libraries whose models headprune opens, found by the group `headprune.backends`.
+
+An entry point is called NAME.KIND, its KIND being what a model is: `file`, `folder`, or `hub` for
+the name of a model that is downloaded. It names an object that has the protocol ``Backend``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headprune import plugins
+from headprune.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from headprune.model import PrunableModel
+    from headprune.scores import HeadScores
+    from headprune.scores.compute import Watch
+    from headprune.scores.syntax import Parse
+    from headprune.task_model import TaskModel
+
+GROUP = "headprune.backends"
+
+Given = Mapping[str, Any]
+"""Options that not every backend has, by name in Python; only those that the user gave."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportTarget:
+    """A format that a backend writes models in.
+
+    Attributes:
+        summary: a few words, for the help of `headprune export --to`.
+        description: a paragraph, for the help of `headprune export`.
+        options: names of the options that go with this target alone.
+    """
+
+    summary: str
+    description: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreRequest:
+    """The scores to compute, and how; see `headprune scores --help`.
+
+    Attributes:
+        scores: the names of the scores.
+        components: those whose units are scored; None: all attention.
+        split: the split of the data; None: the backend's default.
+        metric: the metric of ablation; None: the backend's default.
+        max_examples: compute scores on a random subset of this size; None: on all examples.
+        batch_size: the number of examples in a batch.
+        seed: the seed of the score ``random``.
+        weights: the weights of the score ``combination``.
+        watch: wraps the batches of a pass, for a progress bar.
+    """
+
+    scores: Sequence[str]
+    components: Sequence[str] | None
+    split: str | None
+    metric: str | None
+    max_examples: int | None
+    batch_size: int
+    seed: int
+    weights: Mapping[str, float]
+    watch: Watch
+
+
+class Backend(Protocol):
+    """A library's models: how to recognise, open, export, score and compare them.
+
+    The module that holds the object imports its library inside methods only, and raises a
+    UsageError where that is not installed (``headprune.errors.needing``).
+    """
+
+    @property
+    def models(self) -> str:
+        """A noun phrase for one model on disk, such as ``a fairseq checkpoint (.pt)``."""
+
+    @property
+    def pruned_help(self) -> str:
+        """A paragraph on the use of pruned models, for the help of `headprune prune`."""
+
+    @property
+    def export_targets(self) -> Mapping[str, ExportTarget]:
+        """The formats to export to, by name."""
+
+    def recognises(self, model: str) -> bool:
+        """Tell, quickly, if a path (or the name of a model to download) is one of its models."""
+
+    def open(self, path: Path) -> PrunableModel:
+        """The model of a path."""
+
+    def export(self, path: Path, *, target: str, output: Path, given: Given) -> str:
+        """Write the model in another format, and return a description of what was written.
+
+        Args:
+            target: one of ``export_targets``.
+            given: the target's own options.
+        """
+
+    def score(self, model: str, request: ScoreRequest, *, given: Given) -> dict[str, HeadScores]:
+        """Compute scores of a model."""
+
+    def score_syntax(
+        self, model: str, *, parses: Sequence[Parse], file_name: str, given: Given
+    ) -> dict[str, HeadScores]:
+        """Compute the syntactic roles of a model's heads on parsed sentences.
+
+        Args:
+            file_name: the name of the file with the sentences.
+        """
+
+    def task_model(
+        self,
+        path: Path,
+        *,
+        output: Path,
+        finetune: bool,
+        max_examples: int | None,
+        watch: Watch,
+        given: Given,
+    ) -> TaskModel:
+        """The model with its data, for `headprune compare` and `headprune iterate`.
+
+        Args:
+            output: the folder that they write to.
+            finetune: whether pruned models are fine-tuned where the options do not say it.
+            max_examples: compute scores on a random subset of this size.
+        """
+
+
+def backends(kind: str) -> list[Backend]:
+    """The installed backends whose models are of one kind: ``file``, ``folder`` or ``hub``."""
+    return [
+        backend
+        for name, backend in plugins.load_known(GROUP).items()
+        if name.rpartition(".")[2] == kind
+    ]
+
+
+def all_backends() -> list[Backend]:
+    """Every installed backend once."""
+    return list({id(backend): backend for backend in plugins.load_known(GROUP).values()}.values())
+
+
+def find_backend(path: Path) -> Backend | None:
+    """The backend that recognises a file or folder; None where none does.
+
+    Raises:
+        DataError: there is no such path, or it cannot be read.
+    """
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    try:
+        candidates = backends("folder" if path.is_dir() else "file")
+        return next((each for each in candidates if each.recognises(str(path))), None)
+    except OSError as error:
+        raise DataError(f"{path}: cannot read ({error.strerror})") from None
+
+
+def backend_of(path: Path) -> Backend:
+    """The backend that recognises a file or folder.
+
+    Raises:
+        DataError: there is no such path, it cannot be read, or no backend recognises it.
+    """
+    backend = find_backend(path)
+    if backend is None:
+        raise no_model(path)
+    return backend
+
+
+def backend_of_name(model: str) -> Backend:
+    """The backend of a path, or of a model's name on a hub.
+
+    Raises:
+        DataError: no backend recognises it.
+    """
+    if Path(model).exists():
+        return backend_of(Path(model))
+    backend = next((each for each in backends("hub") if each.recognises(model)), None)
+    if backend is None:
+        raise DataError(f"{model}: no such file or folder")
+    return backend
+
+
+def no_model(path: Path) -> DataError:
+    """The error for a file or folder that no backend recognises."""
+    kind = "folder" if path.is_dir() else "file"
+    known = " or ".join(backend.models for backend in backends(kind))
+    advice = f"give {known}" if known else "no backend for such models is installed"
+    return DataError(f"{path}: not the {kind} of a model; {advice}")
+
+
+def open_model(path: str | Path) -> PrunableModel:
+    """Open a model of any installed backend: a fairseq checkpoint, a Hugging Face folder, ...
+
+    Raises:
+        UsageError: the backend's library is missing, or the model cannot be pruned.
+        DataError: no backend recognises the path, or the model's files are damaged.
+    """
+    path = Path(path)
+    return backend_of(path).open(path)
+
+
+def refuse_other_options(given: Given, *known: str, model: object, kind: str) -> None:
+    """Raise a UsageError where an option was given that is not among ``known``.
+
+    Args:
+        kind: a noun phrase for the model, with an article.
+    """
+    for name in given:
+        if name not in known:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{model} is {kind}, for which there is no {option}")

@@ -1,0 +1,86 @@
+"""Budgets: the share of units, parameters or floating-point operations to prune."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+
+from headprune.errors import UsageError
+
+MEASURES = ("units", "parameters", "flops")
+"""Quantities that a budget can be a share of."""
+
+_SHORT_NAMES = {"params": "parameters"}
+
+_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%?\s*(?:of\s+)?([a-z]*)\s*", re.ASCII)
+
+
+def percent_text(percent: float) -> str:
+    """A percentage with all its digits, so that ``float`` reads the same number: ``25``, ``12.5``.
+
+    >>> percent_text(25.0), percent_text(33.333333)
+    ('25', '33.333333')
+    """
+    return repr(float(percent)).removesuffix(".0")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The amount to prune.
+
+    The percentage refers to the sum over the components to prune, not to the whole model: 50% of
+    parameters for all heads is half of the parameters of all heads, embeddings not included.
+
+    Attributes:
+        percent: 0 to 100.
+        of: one of ``MEASURES``.
+
+    Raises:
+        UsageError: a percentage out of range, or no such measure.
+
+    >>> str(Budget.parse("50%")), str(Budget.parse("60% of parameters"))
+    ('50%', '60% of parameters')
+    """
+
+    percent: float
+    of: str = "units"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.percent, bool) or not isinstance(self.percent, Real):
+            raise UsageError(f"percent is {self.percent!r}, it has to be a number")
+        if not 0 <= self.percent <= 100:  # NaN fails too
+            raise UsageError(f"{self.percent}% is not between 0 and 100")
+        if self.of not in MEASURES:
+            raise UsageError(f"budget: {self.of!r} is not one of {', '.join(MEASURES)}")
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Read ``50%``, ``50% of parameters``, ``50%params`` or ``50% flops``.
+
+        Raises:
+            UsageError: another text.
+        """
+        match = _TEXT.fullmatch(text.lower())
+        measure = _SHORT_NAMES.get(match[2], match[2] or "units") if match else ""
+        if not match or measure not in MEASURES:
+            raise UsageError(
+                f"budget: {text!r} cannot be read; write 50%, '50% of parameters' or '50% of flops'"
+            )
+        return cls(float(match[1]), measure)
+
+    def kept_share(self, total: int) -> Fraction:
+        """The part of ``total`` that is kept, as an exact fraction.
+
+        Fractions of the decimal text: 12.5% of 4 heads is exactly a half on every machine.
+        """
+        return total - Fraction(str(self.percent)) * total / 100
+
+    def number_kept(self, total: int) -> int:
+        """The number of kept units out of ``total`` for a share of units; halves are pruned."""
+        pruned = int(Fraction(str(self.percent)) * total / 100 + Fraction(1, 2))
+        return total - pruned
+
+    def __str__(self) -> str:
+        return f"{float(self.percent):g}%" + ("" if self.of == "units" else f" of {self.of}")

@@ -1,0 +1,28 @@
+"""Models that give one output for every example: they have learnt nothing."""
+
+from __future__ import annotations
+
+from headprune.results.bleu import read_lines
+from headprune.results.control_tests import Located
+from headprune.results.marks import CONSTANT, is_constant
+from headprune.results.predictions import read_predictions
+
+
+def is_constant_model(located: Located) -> bool:
+    """Tell if a model gives one output for every example.
+
+    Older records do not say so; then the outputs beside the record do, where there are any.
+
+    Raises:
+        DataError: outputs that cannot be read.
+    """
+    path, record = located
+    if CONSTANT in record.training:
+        return record.training[CONSTANT] is True
+    files = {name: path.parent / file for name, file in record.files.items()}
+    if "predictions" in files:
+        predictions, labels = zip(*read_predictions(files["predictions"]), strict=True)
+        return is_constant(predictions, labels)
+    if "hypotheses" in files and "reference" in files:
+        return is_constant(read_lines(files["hypotheses"]), read_lines(files["reference"]))
+    return False

@@ -1,0 +1,203 @@
+"""The outcome of claims on a set of runs, corrected for the number of claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from headprune.claims.claim import Claim, Measurement, Part
+from headprune.claims.estimate import Estimate
+from headprune.claims.examples import ExampleTests, compare_on_examples
+from headprune.claims.region import Region
+from headprune.claims.runs import Runs, grouped
+from headprune.report.changes import Changes
+from headprune.results.control_tests import Located
+from headprune.results.significance import holm
+
+LEVEL = 0.05
+"""The level of the tests, for all claims together: Holm's method bounds the probability of a wrong
+rejection; that of a wrong direction is checked by simulation (docs/claims.md)."""
+
+
+class Outcome(StrEnum):
+    """The answer that a set of runs gives on a claim."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNKNOWN = "these runs cannot tell"
+    NOT_RUN = "not run here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The p-values of a claim, before correction.
+
+    Attributes:
+        against_outside: of the hypothesis that the claim is false. The claim holds if every part
+            lies in its region, so this is the largest p-value of the parts.
+        against_inside: of the hypothesis that the claim is true. One part outside its region
+            refutes it, so this is the smallest p-value, times the number of parts.
+    """
+
+    against_outside: float
+    against_inside: float
+
+    @property
+    def p_value(self) -> float:
+        """The smaller of the two."""
+        return min(self.against_outside, self.against_inside)
+
+    def outcome(self, adjusted: float) -> Outcome:
+        """The outcome, given the p-value after correction."""
+        if adjusted >= LEVEL:
+            return Outcome.UNKNOWN
+        return Outcome.HOLDS if self.against_outside < self.against_inside else Outcome.FAILS
+
+
+def evidence_on(region: Region, estimates: Sequence[Estimate | None]) -> Evidence:
+    """Test whether all effects lie in the region, and whether any lies outside.
+
+    Effects without an estimate may be of any size: then the claim can be refuted by the others,
+    and not be shown to hold.
+    """
+    outside = min(1.0 if each is None else region.p_outside(each) for each in estimates)
+    return Evidence(
+        against_outside=max(1.0 if each is None else region.p_inside(each) for each in estimates),
+        against_inside=min(1.0, len(estimates) * outside),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assessed:
+    """A claim on one set of runs.
+
+    Attributes:
+        runs: the runs; None where no runs have the rows.
+        measurement: the effects; None where no runs have the rows.
+        evidence: the p-values; None where no interval can be given.
+        adjusted: the p-value after Holm's correction for all claims that were tested.
+        detectable: the smallest distance of the true effect from the claimed region that these
+            runs would have found with a probability of 80%, if it had been the clearest of all.
+        tests: for each part and detail by name, the tests of its models on examples.
+    """
+
+    claim: Claim
+    outcome: Outcome
+    runs: Runs | None = None
+    measurement: Measurement | None = None
+    evidence: Evidence | None = None
+    adjusted: float | None = None
+    detectable: float | None = None
+    tests: dict[str, ExampleTests]
+
+    @property
+    def weakest(self) -> Part | None:
+        """The effect that is farthest from the region in units of its error.
+
+        It is the one part of most claims. Parts without an estimate come last. None where nothing
+        was measured.
+        """
+        if self.measurement is None:
+            return None
+        region = self.claim.region
+        return min(
+            self.measurement.parts,
+            key=lambda part: 2.0 if part.estimate is None else region.p_outside(part.estimate),
+        )
+
+
+def assess(
+    claims: Sequence[Claim],
+    results: Sequence[Located],
+    *,
+    changes: Sequence[Changes] = (),
+    test: bool = True,
+) -> list[Assessed]:
+    """Decide on every claim in every set of runs that has its rows.
+
+    Args:
+        claims: the claims.
+        results: records and their files, of one study or several, complete or not.
+        changes: changes of heads in fine-tuning, of one study.
+        test: test the models that a claim compares on the examples of their test set too.
+
+    Raises:
+        DataError: one seed twice in a row, or outputs that cannot be read.
+    """
+    return assess_runs(claims, runs_of(results, changes=changes), test=test)
+
+
+def runs_of(results: Sequence[Located], *, changes: Sequence[Changes] = ()) -> list[Runs]:
+    """The sets of runs on which claims are decided; changes of heads are one of their own.
+
+    Raises:
+        DataError: one seed twice in a row, or outputs that cannot be read.
+    """
+    all_runs = grouped(results)
+    if changes:
+        all_runs.append(Runs(name="changes of heads", form="none", rows={}, changes=changes))
+    return all_runs
+
+
+def assess_runs(
+    claims: Sequence[Claim], all_runs: Sequence[Runs], *, test: bool = True
+) -> list[Assessed]:
+    """Decide on every claim in every set of runs that has its rows.
+
+    Raises:
+        DataError: outputs that cannot be read.
+    """
+    measured = [
+        (claim, runs, measurement)
+        for claim in claims
+        for runs in all_runs
+        if (measurement := claim.measure(runs)) is not None
+    ]
+    evidence = [_evidence(claim, measurement) for claim, _, measurement in measured]
+    tested = [each for each in evidence if each is not None]
+    adjusted = iter(holm([each.p_value for each in tested]))
+    assessed: dict[str, list[Assessed]] = {}
+    for (claim, runs, measurement), p_values in zip(measured, evidence, strict=True):
+        p_value = None if p_values is None else next(adjusted)
+        each = Assessed(
+            claim=claim,
+            outcome=_outcome(p_values, p_value),
+            runs=runs,
+            measurement=measurement,
+            evidence=p_values,
+            adjusted=p_value,
+            tests=compare_on_examples(measurement) if test else {},
+        )
+        detectable = _detectable(each, LEVEL / max(1, len(tested)))
+        assessed.setdefault(claim.name, []).append(replace(each, detectable=detectable))
+    return [
+        each
+        for claim in claims
+        for each in assessed.get(
+            claim.name, [Assessed(claim=claim, outcome=Outcome.NOT_RUN, tests={})]
+        )
+    ]
+
+
+def _outcome(evidence: Evidence | None, adjusted: float | None) -> Outcome:
+    if evidence is None or adjusted is None:
+        return Outcome.UNKNOWN
+    return evidence.outcome(adjusted)
+
+
+def _evidence(claim: Claim, measurement: Measurement) -> Evidence | None:
+    """The p-values; None if none of the parts that decide has an estimate."""
+    estimates = [part.estimate for part in measurement.parts]
+    return (
+        evidence_on(claim.region, estimates)
+        if any(each is not None for each in estimates)
+        else None
+    )
+
+
+def _detectable(each: Assessed, level: float) -> float | None:
+    part = each.weakest
+    if each.evidence is None or part is None or part.estimate is None or not each.measurement:
+        return None
+    return each.claim.region.detectable(part.estimate, level / len(each.measurement.parts))

@@ -1,0 +1,124 @@
+"""Records of one study and form, found by what was pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headprune.claims.constant import is_constant_model
+from headprune.errors import DataError
+from headprune.report.changes import Changes
+from headprune.results.control_tests import Located
+from headprune.results.labels import method_of
+from headprune.results.record import Record
+from headprune.results.signature import fields_of
+
+Matches = Callable[[Record], bool]
+Row = Mapping[int, Located]
+"""The records of a row by seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """The records of one study whose pruned models have one form, and of its unpruned models.
+
+    Attributes:
+        name: the study, or the model where the records belong to none.
+        form: the form of the pruned models.
+        rows: the records of each row by seed; keys are kind, task and label.
+        left_out: rows with a model that gives one output for every example. Its figure says
+            nothing about pruning, and the other seeds alone would be a selection.
+        changes: changes of heads in fine-tuning.
+    """
+
+    name: str
+    form: str
+    rows: Mapping[tuple[str, str, str], Row]
+    left_out: Sequence[tuple[str, str, str]] = field(default=())
+    changes: Sequence[Changes] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """The name of the study and the form."""
+        return self.name if self.form == "none" else f"{self.name} ({self.form})"
+
+    def tasks(self, metric: str | None = None) -> list[str]:
+        """The tasks in the order of the records; with ``metric``, those that report it."""
+        names: dict[str, None] = {}
+        for (_, task, _), row in self.rows.items():
+            if metric is None or next(iter(row.values()))[1].metric == metric:
+                names.setdefault(task)
+        return list(names)
+
+    def control(self, task: str) -> Row:
+        """The unpruned model, fine-tuned as the others; empty if it was not measured."""
+        return self.row(task, lambda record: True, kind="control")
+
+    def row(self, task: str, matches: Matches, *, kind: str = "pruned", label: str = "") -> Row:
+        """The row whose records all match; empty without one.
+
+        Args:
+            task: the task.
+            matches: the condition on records.
+            kind: the kind of the records.
+            label: the row that is preferred where several match.
+        """
+        matching = self.matching(task, matches, kind=kind)
+        if not matching:
+            return {}
+        return matching.get(label) or next(iter(matching.values()))
+
+    def matching(self, task: str, matches: Matches, *, kind: str = "pruned") -> dict[str, Row]:
+        """All rows whose records all match, by label."""
+        return {
+            label: row
+            for (row_kind, row_task, label), row in self.rows.items()
+            if (row_kind, row_task) == (kind, task) and all(matches(r) for _, r in row.values())
+        }
+
+
+def grouped(results: Sequence[Located]) -> list[Runs]:
+    """Group records by study and form; unpruned models belong to every form of their study.
+
+    Raises:
+        DataError: one seed twice in a row, or outputs that cannot be read.
+    """
+    groups: dict[str, dict[str, list[Located]]] = {}
+    for path, record in results:
+        name = record.study or record.model or ""
+        groups.setdefault(name, {}).setdefault(record.form, []).append((path, record))
+    runs = []
+    for name, by_form in groups.items():
+        unpruned = by_form.pop("none", [])
+        for form, pruned in (by_form or {"none": []}).items():
+            rows = _rows([*unpruned, *pruned])
+            left_out = [
+                key for key, row in rows.items() if any(map(is_constant_model, row.values()))
+            ]
+            runs.append(
+                Runs(
+                    name=name,
+                    form=form,
+                    rows={key: row for key, row in rows.items() if key not in left_out},
+                    left_out=left_out,
+                )
+            )
+    return runs
+
+
+def _rows(results: Sequence[Located]) -> dict[tuple[str, str, str], Row]:
+    rows: dict[tuple[str, str, str], dict[int, Located]] = {}
+    for path, record in results:
+        row = rows.setdefault((record.kind, record.task, record.row), {})
+        if record.seed in row:
+            raise DataError(
+                f"{path}: {record.task}: seed {record.seed} of {record.row!r} is also in "
+                f"{row[record.seed][0]}; give the records of one run only"
+            )
+        row[record.seed] = (path, record)
+    return {key: dict(sorted(row.items())) for key, row in rows.items()}
+
+
+def method_in(record: Record) -> str:
+    """The method that chose the units, as the signature of the figures names it."""
+    return fields_of(record.signature).get("select") or method_of(record.plan, default="")

@@ -1,0 +1,57 @@
+"""The command ``headprune``. Each subcommand loads its libraries when it runs, not before."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from headprune.cli.group import CommandGroup
+from headprune.errors import HeadpruneError
+from headprune.files import disk_problem, flush_standard_output
+from headprune.version import __version__
+
+app = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Remove attention heads from Transformers, and measure what that costs.\n\n"
+    "Components are ES (encoder self-attention), ED (encoder-decoder attention) and DS (decoder "
+    "self-attention). Layer 0 is next to the embeddings. Heads are numbered as in the unpruned "
+    "model.",
+)
+
+
+def main() -> None:
+    """Run the command; errors of the user or the disk are printed as one line."""
+    try:
+        try:
+            app(prog_name="headprune")
+        finally:
+            flush_standard_output()
+    except HeadpruneError as error:
+        _fail(str(error), error.exit_status)
+    except UnicodeEncodeError as error:
+        _fail(f"standard output: {error.object[error.start : error.end]!r} is no valid text", 1)
+    except Exception as error:
+        reason = disk_problem(error)
+        if reason is None:
+            raise
+        name = getattr(error, "filename", None)
+        _fail(f"{name or 'standard output, or a file'}: cannot write ({reason})", 1)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    print(f"error: {' '.join(message.splitlines())}", file=sys.stderr)
+    sys.exit(status)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"headprune {__version__}")
+        raise typer.Exit

@@ -1,0 +1,67 @@
+"""The command `headprune claims`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headprune.errors import needing
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def claims(
+    records: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Records of one study or several, complete or not, from `headprune bleu`, "
+            "`headprune glue` or `headprune compare`."
+        ),
+    ],
+    output_dir: Annotated[
+        Path | None,
+        typer.Option("--output-dir", "-o", help="Folder for claims.md, .html, .csv, .json."),
+    ] = None,
+    changes: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file changes.json of `headprune changes`, for the claim on changes of heads "
+            "in fine-tuning."
+        ),
+    ] = None,
+    title: Annotated[str, typer.Option(help="Title of the document.")] = "Claims",
+    test: Annotated[
+        bool,
+        typer.Option(
+            help="Test the models that a claim compares on their outputs too; each test takes some "
+            "seconds."
+        ),
+    ] = True,
+) -> None:
+    """Decide which claims of papers hold on a set of records.
+
+    Each claim of Budhraja et al. 2020 and of related papers holds, does not hold, or cannot be
+    decided by these records. The table gives effect, interval, number of seeds, p-value after
+    correction for the number of claims, and the smallest effect that would have been found. Claims
+    whose rows are missing are listed with the command that makes them. It is also printed on
+    standard output. docs/claims.md explains the rules.
+    """
+    with needing("claims need scipy", install="pip install scipy"):
+        import scipy.stats  # noqa: F401
+    from headprune.claims.document import claims_document
+    from headprune.report.changes import read_changes
+    from headprune.report.render import renderers, save
+    from headprune.results.record import Record
+
+    document = claims_document(
+        [(path, Record.load(path)) for path in records],
+        changes=() if changes is None else read_changes(changes),
+        title=title,
+        test=test,
+    )
+    if output_dir is not None:
+        save(document, output_dir, name="claims")
+    print(renderers()[".md"](document))

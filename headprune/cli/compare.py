@@ -1,0 +1,182 @@
+"""The command `headprune compare`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headprune.backends import backend_of
+from headprune.budget import Budget
+from headprune.cli.options import (
+    BUDGET,
+    PruningOptions,
+    TaskModelOptions,
+    budgets_given,
+    in_panel,
+    parse_components,
+    trained_model,
+    with_option_groups,
+)
+from headprune.cli.progress import progress
+from headprune.components import HEADS
+from headprune.errors import UsageError, needing
+from headprune.locks import locked_folder
+from headprune.methods.registry import registered as registered_methods
+from headprune.scores.names import all_scores, scores_by_default
+from headprune.scores.registry import score_named
+
+app = typer.Typer(add_completion=False)
+
+_CHOICE = "What to compare"
+
+
+def _methods() -> list[str]:
+    """The names of the methods that are not scores."""
+    return [name for name in registered_methods() if name not in all_scores()]
+
+
+@app.command()
+@with_option_groups
+def compare(
+    model: Annotated[Path, trained_model()],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder for tables, figures and scores; a run that was interrupted resumes there.",
+        ),
+    ],
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A score, or another method, to compare with random choice, repeatable: "
+            f"{', '.join(all_scores())}; {', '.join(_methods())}.",
+            show_default=", ".join(name for name in scores_by_default() if name != "random"),
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    percent: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Percentage of heads (or of the units of --components) to prune, repeatable.",
+            show_default="25, 50, 75",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    budget: Annotated[list[str] | None, in_panel(BUDGET, _CHOICE)] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Number of seeds: each is that of a fine-tuning of every pruned model, and of a "
+            "draw of random heads.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = 3,
+    random_seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of draws of random heads. Scores are tested against them, and three draws "
+            "can show large differences only.",
+            show_default="--seeds",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    tune: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A score whose pruned models are fine-tuned, repeatable; the random ones always "
+            "are. Default: all scores that are compared.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    component: Annotated[
+        str | None, typer.Option(help="The older name of --components.", hidden=True)
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Number of times that each model is timed; 0 times none.")
+    ] = 7,
+    title: Annotated[str | None, typer.Option(help="Title of the tables and figures.")] = None,
+    *,
+    pruning: PruningOptions,
+    options: TaskModelOptions,
+) -> None:
+    """Compare scores with random choice: does a score say which heads can be pruned?
+
+    The model is pruned by every score to every percentage, and by drawing heads at random. Each
+    pruned model is measured right after pruning, and again after fine-tuning with several seeds.
+    Each score is also correlated with the ablation of single heads (of neurons, where --score
+    ablation is given). Scores are computed on one half of the examples held out from training (of
+    the valid set for checkpoints), ablation on the other half, and the metric on the development or
+    the test set.
+
+    Writes compare.md, .csv and .json, curves.png and correlations.png, and a record of each
+    measurement in records/. A run that was interrupted resumes where it stopped.
+
+    Examples:
+
+      headprune compare runs/glue/entailment/model --task entailment --data-dir
+      runs/glue/entailment/data --score gradient --percent 50 -o comparison
+
+      headprune compare runs/demo/baseline/model.pt --score gradient --percent 50
+      -o comparison --finetune "--arch transformer_headpruned_small --encoder-layers 3
+      --decoder-layers 3 --share-all-embeddings --optimizer adam --lr 1e-3 --max-tokens 2048
+      --max-update 50"
+    """
+    with needing("comparing scores needs scipy", install="pip install scipy"):
+        import scipy.stats  # noqa: F401
+    from headprune.compare.report import Report
+    from headprune.compare.run import compare as run
+
+    if component is not None and pruning.components is not None:
+        raise UsageError("give --components alone; --component is its older name")
+    components = pruning.component_names() if component is None else parse_components(component)
+    budgets = budgets_given(percent, budget) or [Budget(each) for each in (25.0, 50.0, 75.0)]
+    with locked_folder(output):
+        task_model = backend_of(model).task_model(
+            model,
+            output=output,
+            finetune=True,
+            max_examples=pruning.max_examples,
+            watch=progress,
+            given=options.given(),
+        )
+        comparison = run(
+            task_model,
+            scores=score or _scores_of(components or HEADS),
+            percents=sorted({each.percent for each in budgets}),
+            measure=budgets[0].of,
+            seeds=range(1, seeds + 1),
+            random_seeds=None if random_seeds is None else range(1, random_seeds + 1),
+            folder=output,
+            tuned=tune,
+            at_least=pruning.at_least,
+            components=components,
+            rounds=rounds,
+            say=_print_step,
+        )
+        report = Report.of(comparison)
+        report.save(output, title=title or f"Scores compared on {model}")
+        for sentence in report.findings:
+            print(sentence)
+        names = ["compare.md", "curves.png"] + ["correlations.png"] * bool(report.correlations)
+        print(", ".join(str(output / name) for name in names))
+
+
+def _scores_of(components: Sequence[str]) -> list[str]:
+    """The scores that are compared by default: those that score all the components."""
+    return [
+        name
+        for name in scores_by_default(components)
+        if name != "random" and set(components) <= set(score_named(name).components)
+    ]
+
+
+def _print_step(step: str, done: int, total: int) -> None:
+    print(f"[{done} of {total}] {step}", file=sys.stderr, flush=True)

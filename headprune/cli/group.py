@@ -1,0 +1,91 @@
+"""The subcommands of ``headprune``: one module each, and those that plugins register.
+
+The help lists the subcommands of headprune by name and summary; a subcommand's module is imported
+when the subcommand runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from headprune import plugins
+
+PLUGIN_COMMANDS = "headprune.commands"
+"""The group of entry points that plugins register commands by: the entry point's name is the
+command's, its object a typer app with one command, made with ``add_completion=False``."""
+
+SUMMARIES: Mapping[str, str] = {
+    "plan": "Choose the heads, neurons or layers to keep and write them as a plan (JSON).",
+    "show": "Show which heads, neurons and layers are kept, and what that saves.",
+    "prune": "Prune heads, neurons and layers of a trained model, without training.",
+    "export": "Write a model so that other tools load it.",
+    "bleu": "Score a translation with sacreBLEU: cased, detokenised BLEU and chrF.",
+    "report": "Gather results into a web page and tables.",
+    "claims": "Decide which claims of papers hold on a set of records.",
+    "scores": "Score every head (or neuron, or layer) of a model, as JSON and as heat maps.",
+    "compare": "Compare scores with random choice: does a score say which heads can be pruned?",
+    "iterate": "Prune in steps: score the heads, prune the worst, score the remaining ones, and so "
+    "on.",
+}
+"""The subcommands in ``headprune/cli/``, and the first line of each one's help."""
+
+_ORDER = (
+    *("plan", "show", "prune", "export", "bleu", "report", "claims", "glue", "changes"),
+    *("scores", "compare", "iterate", "translate"),
+)
+"""The order in which the help lists commands; others follow by name."""
+
+_OLD_NAMES = {"score": "bleu"}
+
+
+def command_named(name: str) -> Any:
+    """The subcommand of this name as a click command; None if it does not exist."""
+    if name in SUMMARIES:
+        app = import_module(f"headprune.cli.{name}").app
+    else:
+        app = plugins.load_known(PLUGIN_COMMANDS).get(name)
+    if app is None:
+        return None
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
+
+
+class _Unloaded(TyperCommand):
+    """A subcommand known by name and summary; its module is imported when it runs."""
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        """The context of the imported command, which the group then runs."""
+        return command_named(str(self.name)).make_context(info_name, args, parent=parent, **extra)
+
+
+class CommandGroup(TyperGroup):
+    """Subcommands that are found by name when they are needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every subcommand's name, in the order of the help."""
+        names = {*SUMMARIES, *plugins.load_known(PLUGIN_COMMANDS)}
+        listed = [name for name in _ORDER if name in names]
+        return [*listed, *sorted(names.difference(listed))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The subcommand of this name; None if it does not exist."""
+        if cmd_name in SUMMARIES:
+            return _Unloaded(cmd_name, help=SUMMARIES[cmd_name])
+        return command_named(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The subcommand that the arguments begin with, and the rest of the arguments."""
+        new_name = _OLD_NAMES.get(args[0])
+        if new_name is not None:
+            print(f"headprune {args[0]} is now called headprune {new_name}", file=sys.stderr)
+            args = [new_name, *args[1:]]
+        elif self.get_command(ctx, args[0]) is None:  # the error suggests a name like it
+            self.commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return super().resolve_command(ctx, args)

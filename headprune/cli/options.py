@@ -1,0 +1,246 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from headprune.backends import all_backends
+from headprune.budget import Budget
+from headprune.components import COMPONENTS
+from headprune.errors import UsageError
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+CLASSIFIERS, CHECKPOINTS = "Classifiers", "fairseq checkpoints"
+"""Panels of the help for options of one kind of model."""
+
+
+def kinds_of_models() -> str:
+    """The models of all installed backends, for help texts."""
+    return " or ".join(backend.models for backend in all_backends())
+
+
+def in_panel(option: Any, panel: str) -> Any:
+    """The option, listed in a panel of the help."""
+    option = copy(option)
+    option.rich_help_panel = panel
+    return option
+
+
+def with_option_groups(command: _Command) -> _Command:
+    """Give a command the options that its keyword-only parameters' dataclasses list as fields.
+
+    A parameter ``options: Group`` stands for one option for each field of ``Group``, whose
+    annotations are like those of parameters; the command is called with ``options=Group(...)``.
+    """
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    hints = get_type_hints(command, include_extras=True)
+    for parameter in inspect.signature(command).parameters.values():
+        group = hints[parameter.name]
+        if not is_dataclass(group):
+            parameters.append(parameter.replace(annotation=group))
+            continue
+        groups[parameter.name] = group
+        field_hints = get_type_hints(group, include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=field_hints[field.name],
+            )
+            for field in fields(group)
+        ]
+
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run  # type: ignore[return-value]
+
+
+DATA_DIR = typer.Option(
+    help="Folder with GLUE's tsv files (CoLA/, SST-2/, ...), or the task's own folder; .tsv.gz is "
+    "read too. Default: download nyu-mll/glue from the hub.",
+    show_default=False,
+)
+MAX_TRAIN_EXAMPLES = typer.Option(
+    min=1,
+    help="Number of training examples: a random subset, the same for every seed. The signature "
+    "has the number.",
+)
+HOLD_OUT = typer.Option(
+    min=0,
+    help="Percentage of the training set that fine-tuning leaves out, for `headprune scores`, "
+    "`compare` and `iterate` to compute scores and ablation on. Default: 10, or 0 with "
+    "--max-train-examples, which leaves examples out anyway.",
+    show_default=False,
+)
+MAX_LENGTH = typer.Option(
+    min=8, help="Maximum number of tokens of an example; longer ones are cut. Default: 128."
+)
+TASK = typer.Option(help="The task of GLUE that the classifier was fine-tuned on.")
+DATA = typer.Option(
+    help="Folder of the binarised data. Default: the data that the checkpoint was trained on."
+)
+BEAM = typer.Option(min=1, help="Width of the beam search. Default: 5.")
+
+MaxExamples = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Compute scores on a random subset of this size, the same one every time.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruningOptions:
+    """The units that compete, and the examples that they are scored on."""
+
+    components: Annotated[
+        str | None,
+        typer.Option(
+            help="Components whose units are pruned, with commas: heads ES,ED,DS, feed-forward "
+            "neurons EF,DF, whole layers EL,DL. Percentages are then of their units; the units of "
+            "all others are kept.",
+            show_default="all heads",
+        ),
+    ] = None
+    at_least: Annotated[
+        int, typer.Option(min=0, help="Minimum number of heads, or neurons, that a layer keeps.")
+    ] = 1
+    max_examples: MaxExamples = None
+
+    def component_names(self) -> list[str] | None:
+        """The components; None where none are named."""
+        return None if self.components is None else parse_components(self.components)
+
+
+def trained_model() -> Any:
+    """The argument for a model that comparisons measure."""
+    return typer.Argument(
+        help=f"The model: {kinds_of_models()}, of a fine-tuned classifier or a translation model."
+    )
+
+
+def budgets_given(percents: Sequence[float] | None, budgets: Sequence[str] | None) -> list[Budget]:
+    """The budgets of --percent or --budget; empty where neither is given.
+
+    Raises:
+        UsageError: both are given, a text that cannot be read, or budgets of different measures.
+    """
+    if percents and budgets:
+        raise UsageError("give --percent or --budget, not both")
+    parsed = [*map(Budget, percents or ()), *map(Budget.parse, budgets or ())]
+    if len({budget.of for budget in parsed}) > 1:
+        raise UsageError("--budget: give shares of units, of parameters or of flops, not several")
+    return parsed
+
+
+BUDGET = typer.Option(
+    help="Instead of --percent: '50%', '50% of parameters' or '50% of flops', of the units of "
+    "--components."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Options that depend on the kind of model; None where the user gave none."""
+
+    def given(self) -> dict[str, Any]:
+        """The values that the user gave, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions(ModelOptions):
+    """The data that scores are computed on."""
+
+    task: Annotated[str | None, in_panel(TASK, CLASSIFIERS)] = None
+    data_dir: Annotated[Path | None, in_panel(DATA_DIR, CLASSIFIERS)] = None
+    max_length: Annotated[int | None, in_panel(MAX_LENGTH, CLASSIFIERS)] = None
+    data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
+    beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskModelOptions(ModelOptions):
+    """Options to score, measure and fine-tune a model."""
+
+    task: Annotated[str | None, in_panel(TASK, CLASSIFIERS)] = None
+    data_dir: Annotated[Path | None, in_panel(DATA_DIR, CLASSIFIERS)] = None
+    epochs: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Fine-tuning epochs for each pruned model; 0 disables fine-tuning. Default: 1 in "
+            "`compare`, 0 in `iterate`.",
+            rich_help_panel=CLASSIFIERS,
+        ),
+    ] = None
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Batch size of fine-tuning. Default: 32.", rich_help_panel=CLASSIFIERS
+        ),
+    ] = None
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Peak learning rate of fine-tuning. Default: 2e-5.", rich_help_panel=CLASSIFIERS
+        ),
+    ] = None
+    max_train_examples: Annotated[int | None, in_panel(MAX_TRAIN_EXAMPLES, CLASSIFIERS)] = None
+    hold_out: Annotated[float | None, in_panel(HOLD_OUT, CLASSIFIERS)] = None
+    max_length: Annotated[int | None, in_panel(MAX_LENGTH, CLASSIFIERS)] = None
+    bf16: Annotated[
+        bool | None,
+        typer.Option("--bf16", help="Fine-tune in bfloat16.", rich_help_panel=CLASSIFIERS),
+    ] = None
+    data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
+    finetune: Annotated[
+        str | None,
+        typer.Option(
+            help="Flags of fairseq-train, in quotes, to fine-tune pruned models with, --arch and "
+            "the model's sizes among them. Default: no fine-tuning.",
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Metric of ablation: loss (default), or bleu by beam search, which takes much "
+            "longer.",
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None
+    beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None
+
+
+def parse_components(text: str) -> list[str]:
+    """The names of components in ``EF,DF``.
+
+    Raises:
+        UsageError: an unknown component.
+    """
+    names = [name.strip().upper() for name in text.split(",")]
+    for name in names:
+        if name not in COMPONENTS:
+            raise UsageError(
+                f"--components {text!r}: {name!r} is not one of {', '.join(COMPONENTS)}"
+            )
+    return names

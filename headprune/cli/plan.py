@@ -1,0 +1,303 @@
+"""The command `headprune plan`."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headprune import select
+from headprune.backends import open_model
+from headprune.budget import Budget
+from headprune.cli.options import parse_components
+from headprune.components import HEADS, unit_names
+from headprune.cost import unit_cost
+from headprune.counts import parse_counts
+from headprune.errors import DataError, UsageError
+from headprune.files import require_standard_output
+from headprune.methods.method import Request
+from headprune.methods.registry import method_named, registered
+from headprune.plan import MOST_UNITS, PruningPlan, Shape
+from headprune.select.ranking import Cost
+
+if TYPE_CHECKING:
+    from headprune.model import PrunableModel
+
+app = typer.Typer(add_completion=False)
+
+BASE_SHAPE = dict.fromkeys(HEADS, (8,) * 6)
+
+
+class Best(StrEnum):
+    """The direction of scores: units with high or with low scores are kept."""
+
+    high = "high"
+    low = "low"
+
+
+@app.command()
+def plan(
+    percent: Annotated[
+        float | None,
+        typer.Option(help="Percentage of all heads to prune, at random or by --scores."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --percent: '50%', '50% of parameters' or '50% of flops', of the units "
+            "of --components."
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="The way to choose the units, with --percent or --budget: "
+            + "; ".join(
+                f"{name}, {method.meaning}"
+                for name, method in registered().items()
+                if not method.needs_model
+            )
+            + ".",
+            show_default="random",
+        ),
+    ] = None,
+    components: Annotated[
+        str | None,
+        typer.Option(
+            help="Components whose units are pruned, with commas: heads ES,ED,DS, feed-forward "
+            "neurons EF,DF, whole layers EL,DL. The units of all others are kept.",
+            show_default="all heads",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Number of heads to keep in a component, at random or by --scores: ES=14 over "
+            "all its layers, or ES=888444 for each layer, one digit a layer "
+            "(ES=16,16,12,8,4,4 where a layer has ten or more). Repeatable; components that are "
+            "not named keep all heads."
+        ),
+    ] = None,
+    prune: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Layers whose heads are all pruned: 'top 3 + bottom 3', 'middle 2', 'odd', "
+            "'even' or layer numbers '0,2-4'; for one component 'ES=top 3'. Repeatable."
+        ),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            help="Score file (JSON): --percent and --keep keep the heads with the best scores "
+            "instead of random ones."
+        ),
+    ] = None,
+    best: Annotated[
+        Best | None,
+        typer.Option(
+            help="Keep units with high or with low scores; requires --scores.",
+            show_default="high; low for entropy and alone",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the random choice.", show_default="1")
+    ] = None,
+    at_least: Annotated[
+        int | None,
+        typer.Option(
+            help="Minimum number of heads that every layer keeps.",
+            show_default="0; with --scores 1, unless --keep gives a number for each layer",
+        ),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Number of heads of the unpruned model: ES=8x6 is six layers of eight heads. "
+            "Repeatable. Default: Transformer-Base, ES=8x6 ED=8x6 DS=8x6."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Model that the plan is for: the plan has its shape, and keeps heads that it "
+            "still has. A fairseq checkpoint or a Hugging Face folder."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Plan file. Default: standard output.")
+    ] = None,
+) -> None:
+    """Choose the heads, neurons or layers to keep and write them as a plan (JSON).
+
+    Give one of --percent, --budget, --keep and --prune. The same options give the same plan
+    everywhere.
+
+    Examples:
+
+      headprune plan --percent 75 --seed 1 -o plan.json
+
+      headprune plan --keep ES=888444 --keep ED=444888 --keep DS=888444 -o plan.json
+
+      headprune plan --shape ES=12x12 --prune 'top 3 + bottom 3' -o plan.json
+
+      headprune plan --scores gradient.json --percent 50 -o plan.json
+
+      headprune plan --model model.pt --components EF,DF --budget '50% of parameters' -o plan.json
+    """
+    if [percent is not None, budget is not None, bool(keep), bool(prune)].count(True) != 1:
+        raise UsageError("give one of --percent, --budget, --keep and --prune")
+    if method and (keep or prune or scores):
+        raise UsageError("--method goes with --percent or --budget")
+    if prune and at_least:
+        raise UsageError("--at-least goes with --percent or --keep: --prune empties whole layers")
+    if shape and model:
+        raise UsageError("give --shape or --model, not both")
+    if scores and (prune or shape):
+        raise UsageError("--scores goes with --percent or --keep, and brings the shape along")
+    if seed is not None and (scores or prune):
+        raise UsageError("--seed goes with a random choice: --scores and --prune draw no heads")
+    if best and not scores:
+        raise UsageError("--best goes with --scores, the file with the scores to rank by")
+    opened = open_model(model) if model else None
+    within = opened.plan.part(HEADS) if opened else None
+    shape_given: Shape = _parse_shape(shape) if shape else BASE_SHAPE
+    if components is not None:
+        names = parse_components(components)
+        if opened is not None:
+            within = opened.plan.completed(opened.shape)
+        whole = within or PruningPlan.full(shape_given)
+        missing = [name for name in names if name not in whole.units]
+        if missing:
+            have = ", ".join(whole.units)
+            raise UsageError(f"--components {missing[0]}: the model has {have}; see --shape")
+        within = whole.part(names)
+    asked = _budget(percent, budget)
+    if scores:
+        from headprune.scores import HeadScores
+        from headprune.scores.names import keep_of
+
+        ranked = HeadScores.load(scores)
+        if opened and ranked.fingerprint and ranked.fingerprint != opened.fingerprint:
+            raise DataError(
+                f"{scores}: scores of other weights than those of {model}; score this model, or "
+                "leave --model out"
+            )
+        chosen = select.by_score(
+            ranked,
+            budget=asked,
+            cost=_cost(asked, ranked.units, opened),
+            per_layer=_parse_keep(keep, ranked.heads) if keep else None,
+            keep=best.value if best else keep_of(ranked.name),
+            at_least=at_least,
+            within=within,
+        )
+        _write_plan(chosen, output)
+        return
+    units: Shape = within.units if within else shape_given
+    if prune:
+        if within is not None and not within.is_full:
+            raise UsageError(f"{model}: has pruned heads already; --prune takes an unpruned model")
+        chosen = select.by_location(units, prune=_parse_prune(prune))
+    elif asked is not None:
+        chosen = _by_method(
+            method or "random",
+            Request(
+                plan=within or PruningPlan.full(units),
+                budget=asked,
+                seed=1 if seed is None else seed,
+                at_least=at_least,
+                cost=_cost(asked, units, opened),
+            ),
+        )
+    else:
+        assert keep
+        chosen = select.at_random(
+            units,
+            seed=1 if seed is None else seed,
+            keep=_parse_keep(keep, units),
+            at_least=at_least or 0,
+            within=within,
+        )
+    _write_plan(chosen, output)
+
+
+def _budget(percent: float | None, budget: str | None) -> Budget | None:
+    if budget is not None:
+        return Budget.parse(budget)
+    return None if percent is None else Budget(percent)
+
+
+def _cost(asked: Budget | None, shape: Shape, opened: PrunableModel | None) -> Cost | None:
+    """The cost function of the budget's measure; None for a share of units."""
+    if asked is None or asked.of == "units":
+        return None
+    if opened is None:
+        raise UsageError(
+            f"--budget {asked}: give --model: the cost of a unit depends on the sizes of the model"
+        )
+    return unit_cost(asked.of, sizes=opened.sizes, shape=shape)
+
+
+def _by_method(name: str, request: Request) -> PruningPlan:
+    method = method_named(name)
+    if method.needs_model:
+        raise UsageError(
+            f"--method {name} needs data; run `headprune scores` and give --scores, or see "
+            "`headprune compare` and `headprune iterate`"
+        )
+    return method.run(request).plan
+
+
+def _write_plan(chosen: PruningPlan, output: Path | None) -> None:
+    if output is None:
+        require_standard_output()
+        print(chosen.to_json(indent=1))
+        return
+    chosen.save(output)
+    print(f"{output}: {chosen} ({chosen.percent_pruned:.1f}% of {unit_names(chosen.units)} pruned)")
+
+
+def _assignments(items: list[str], what: str) -> dict[str, str]:
+    """``["ES=1", "DS=2"]`` as a mapping."""
+    result: dict[str, str] = {}
+    for item in items:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not value:
+            raise UsageError(f"{what} {item!r}: write a component and a value, as in ES=8")
+        if name in result:
+            raise UsageError(f"{what}: {name} is given twice")
+        result[name] = value
+    return result
+
+
+def _parse_shape(items: list[str]) -> dict[str, tuple[int, ...]]:
+    shape = {}
+    for name, text in _assignments(items, "--shape").items():
+        if match := re.fullmatch(r"([0-9]{1,99})x([0-9]{1,99})", text):
+            heads, layers = int(match[1]), int(match[2])
+            if max(heads, 1) * layers > MOST_UNITS:
+                raise UsageError(f"--shape {name}={text}: more than {MOST_UNITS:,} heads")
+            shape[name] = (heads,) * layers
+        else:
+            shape[name] = parse_counts(text, component=name)
+    return shape
+
+
+def _parse_keep(items: list[str], heads: Shape) -> dict[str, int | str]:
+    """Parse --keep: one digit for each layer is a count per layer, a shorter number is a total."""
+    keep: dict[str, int | str] = {}
+    for name, text in _assignments(items, "--keep").items():
+        layers = heads.get(name, ())
+        short = len(text) != len(layers) and len(text) <= len(str(sum(layers)))
+        total = short and text.isdecimal()
+        keep[name] = int(text) if total else text
+    return keep
+
+
+def _parse_prune(items: list[str]) -> str | dict[str, str]:
+    if len(items) == 1 and "=" not in items[0]:
+        return items[0]
+    return _assignments(items, "--prune")

@@ -1,0 +1,101 @@
+"""The command `headprune show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headprune.backends import find_backend, no_model, refuse_other_options
+from headprune.cli.options import kinds_of_models
+from headprune.components import NEURONS
+from headprune.cost import Sizes
+from headprune.errors import UsageError
+from headprune.files import require_standard_output
+from headprune.plan import PruningPlan
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(help=f"A plan file, {kinds_of_models()}.")],
+    width: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Width of the model, for plan files only.",
+            show_default="64 for each head",
+        ),
+    ] = None,
+    feed_forward: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Feed-forward width, for plan files only.", show_default="4 x width"
+        ),
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(min=0, help="Vocabulary size, for plan files only.", show_default="32000"),
+    ] = None,
+    length: Annotated[
+        int, typer.Option(min=1, help="Number of tokens of a sentence, for the FLOPs.")
+    ] = 30,
+) -> None:
+    """Show which heads, neurons and layers are kept, and what that saves.
+
+    For a plan, parameters and FLOPs are those of a Transformer of the given width, in which a head
+    is width / heads wide; for a model, they are its own.
+    """
+    from headprune.report.plan_view import show_plan
+
+    require_standard_output()
+    backend = find_backend(path)
+    if backend is None and path.is_dir():
+        raise no_model(path)
+    if backend is None:
+        plan = PruningPlan.load(path)
+        sizes = _sizes(plan, width=width, feed_forward=feed_forward, vocabulary=vocabulary)
+        show_plan(plan, sizes, length=length)
+        return
+    sizes_given = {"width": width, "feed_forward": feed_forward, "vocabulary": vocabulary}
+    refuse_other_options(
+        {name: size for name, size in sizes_given.items() if size is not None},
+        model=path,
+        kind="a model",
+    )
+    model = backend.open(path)
+    show_plan(
+        model.plan,
+        model.sizes,
+        length=length,
+        parameters=(model.unpruned_parameters, model.parameters),
+        form=model.form,
+    )
+
+
+def _sizes(
+    plan: PruningPlan, *, width: int | None, feed_forward: int | None, vocabulary: int | None
+) -> Sizes:
+    """The widths of a model for a plan; by default those of common models."""
+    heads = {name: layers[0] for name, layers in plan.heads.items()}
+    neurons = {name: max(plan.units[name]) for name in NEURONS if name in plan.units}
+    if width is None and neurons and not heads:
+        width = max(neurons.values()) // 4
+    if width is None:  # as Transformer-Base and -Big, BERT-base and -large have it
+        width = 64 * max(heads.values(), default=8)
+    if feed_forward is None:
+        feed_forward = 4 * width
+    for name, number in heads.items():
+        if width % number:
+            raise UsageError(f"{name}: width {width} does not divide into {number} heads")
+    return Sizes(
+        encoder_width=width,
+        decoder_width=width,
+        encoder_feed_forward=neurons.get("EF", feed_forward),
+        decoder_feed_forward=neurons.get("DF", feed_forward),
+        encoder_head_dim=width // heads.get("ES", 1),
+        decoder_head_dim=width // heads.get("DS", heads.get("ED", 1)),
+        vocabulary=32000 if vocabulary is None else vocabulary,
+    )

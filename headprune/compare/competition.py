@@ -1,0 +1,105 @@
+"""The units that compete with one another in a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headprune.budget import Budget
+from headprune.components import HEADS
+from headprune.cost import unit_cost
+from headprune.errors import UsageError
+from headprune.plan import PruningPlan
+from headprune.scores.names import COMBINATION
+from headprune.scores.registry import score_named
+from headprune.select.random import at_random
+from headprune.select.ranking import Cost
+
+if TYPE_CHECKING:
+    from headprune.model import PrunableModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Competition:
+    """The units that compete, and the quantity that budgets are shares of.
+
+    Attributes:
+        full: the plan of the model as it was given, with all units of the components.
+        pool: the part of it with the units that compete.
+        cost: see ``unit_cost``; None for shares of units.
+    """
+
+    full: PruningPlan
+    pool: PruningPlan
+    measure: str
+    cost: Cost | None
+    at_least: int
+
+    @classmethod
+    def of(
+        cls, model: PrunableModel, components: Sequence[str] | None, *, measure: str, at_least: int
+    ) -> Competition:
+        """The competition of the units of some components of a model; None: all attention.
+
+        Raises:
+            UsageError: the model lacks a component, or there is no such measure.
+        """
+        names = [*model.plan.heads] if components is None else components
+        for name in names:
+            if name not in model.shape:
+                raise UsageError(f"{model.path} has no {name}; it has {', '.join(model.shape)}")
+        full = model.plan.completed({name: model.shape[name] for name in names})
+        pool = full.part(names)
+        assert pool is not None
+        Budget(0, measure)  # refuses other measures
+        cost = None
+        if measure != "units":
+            cost = unit_cost(measure, sizes=model.sizes, shape=pool.units)
+        return cls(full=full, pool=pool, measure=measure, cost=cost, at_least=at_least)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The components, in canonical order."""
+        return tuple(self.pool.units)
+
+    @property
+    def scored_components(self) -> tuple[str, ...] | None:
+        """The components to compute scores of; None, which is all attention, for heads.
+
+        Folders of older versions hold the scores of all heads.
+        """
+        return None if set(self.components) <= {*HEADS} else self.components
+
+    def percent_pruned(self, plan: PruningPlan) -> float:
+        """The share of heads that a plan prunes; or of the units that compete, if not heads."""
+        part = plan if self.scored_components is None else plan.part(self.components)
+        assert part is not None
+        return part.percent_pruned
+
+    def require_possible(self, scores: Sequence[str], percents: Sequence[float]) -> None:
+        """Raise a UsageError for invalid settings at the start rather than after hours."""
+        for name in scores:
+            if name == COMBINATION:
+                continue
+            lacking = [c for c in self.components if c not in score_named(name).components]
+            if lacking:
+                raise UsageError(
+                    f"{name} is no score of {', '.join(lacking)}; compare it with --components"
+                )
+        for percent in percents:
+            at_random(
+                self.pool.units,
+                seed=1,
+                budget=Budget(percent, self.measure),
+                cost=self.cost,
+                at_least=self.at_least,
+                within=self.pool,
+            )
+
+
+def component_settings(components: Sequence[str] | None) -> dict[str, Any]:
+    """The settings of a folder that name what is pruned; older folders name one component."""
+    if components is None:
+        return {}
+    return {"component": components[0]} if len(components) == 1 else {"components": [*components]}

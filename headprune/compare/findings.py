@@ -1,0 +1,110 @@
+"""Sentences on the outcome of a comparison, derived from its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from headprune.budget import Budget
+from headprune.compare.against_random import LEVEL, CellTest, ScoreTest, compare_with_random
+from headprune.compare.correlations import Correlation
+from headprune.compare.records import Outcomes
+from headprune.report.table import Cell
+from headprune.results.stats import Spread
+
+MOMENTS = {"before": "Right after pruning", "after": "After fine-tuning"}
+"""Words for the moment of a measurement, by the name of the column."""
+
+
+def findings(
+    outcomes: Outcomes,
+    correlations: Mapping[str, Correlation],
+    *,
+    metric: str,
+    measure: str = "units",
+) -> list[str]:
+    """One sentence for each percentage before and after fine-tuning, and one on correlations."""
+    sentences = (
+        against_random(cells, when=when, percent=percent, metric=metric, measure=measure)
+        for when, percent, cells in outcomes.cells()
+    )
+    return [*filter(None, sentences), *_on_correlations(correlations)]
+
+
+def tested(cells: Mapping[str, Cell]) -> CellTest | None:
+    """The test of all scores of one percentage and moment; None if no test is possible."""
+    random, values = _values(cells)
+    return None if random is None else compare_with_random(random, values)
+
+
+def against_random(
+    cells: Mapping[str, Cell], *, when: str, percent: float, metric: str, measure: str = "units"
+) -> str | None:
+    """A sentence that names the scores which differ significantly from random choice.
+
+    None without fine-tuning, without random's spread, or without another score.
+    """
+    random, values = _values(cells)
+    if random is None or random.sd is None or not values:
+        return None
+    start = f"{MOMENTS[when]}, at {Budget(percent, measure)},"
+    test = compare_with_random(random, values)
+    if test is None:
+        return (
+            f"{start} all {random.n} random plans have the same {metric}, {random.mean:.2f}, "
+            "so that no score can be tested against them."
+        )
+    different = {name: each for name, each in test.scores.items() if each.significant}
+    parts = [
+        f"{_listed([_with_difference(name, different[name]) for name in names])} "
+        f"{'are' if len(names) > 1 else 'is'} {which} than random choice"
+        for which, names in (
+            ("better", [name for name, each in different.items() if each.difference > 0]),
+            ("worse", [name for name, each in different.items() if each.difference < 0]),
+        )
+        if names
+    ]
+    others = {name: each for name, each in test.scores.items() if name not in different}
+    ordered = sorted(others, key=lambda name: -others[name].difference)
+    differences = ", ".join(_with_difference(name, others[name]) for name in ordered)
+    if not different:
+        parts = [f"no score differs significantly from random choice ({differences})"]
+    elif others:
+        parts.append(f"the others do not differ significantly ({differences})")
+    return (
+        f"{start} {'; '.join(parts)}. Random: {random} {metric}, n = {random.n} plans; "
+        f"t-test for one more draw, p < {LEVEL:g} after Holm's correction for {len(values)} "
+        f"{'scores' if len(values) > 1 else 'score'}; the smallest difference that would have been "
+        f"found is {test.smallest:.2f}."
+    )
+
+
+def _values(cells: Mapping[str, Cell]) -> tuple[Spread | None, dict[str, float]]:
+    """The values of random choice, and the mean value of each other score."""
+    spreads = {name: cell.value for name, cell in cells.items()}
+    random = spreads.pop("random", None)
+    return random, {name: each.mean for name, each in spreads.items()}
+
+
+def _with_difference(name: str, test: ScoreTest) -> str:
+    return f"{name} {test.difference:+.2f}"
+
+
+def _on_correlations(correlations: Mapping[str, Correlation]) -> list[str]:
+    known = {name: each for name, each in correlations.items() if not math.isnan(each.value)}
+    if not known:
+        return []
+    clear = [name for name, each in known.items() if each.low > 0]
+    against = [name for name, each in known.items() if each.high < 0]
+    text = (
+        f"The drop that ablation measures correlates positively with {_listed(clear)}"
+        if clear
+        else "No score correlates positively with the drop that ablation measures"
+    )
+    if against:
+        text += f", and negatively with {_listed(against)}"
+    return [f"{text} (95% intervals that leave out 0)."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

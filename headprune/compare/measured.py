@@ -1,0 +1,72 @@
+"""One measured value, with the time and the place of its measurement."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from headprune.errors import DataError
+from headprune.results.environment import Environment, processor_name, versions_of
+from headprune.task_model import Measurement
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measurement and its environment.
+
+    Attributes:
+        value: the value of the metric.
+        resumed: True if the fine-tuning was interrupted and resumed; None if there was no
+            fine-tuning, or it is not known.
+        constant, signature, fingerprint: see ``Measurement``.
+        seconds, device, versions: see ``Environment``.
+    """
+
+    value: float
+    resumed: bool | None = None
+    constant: bool | None = None
+    seconds: float | None = None
+    device: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    signature: str | None = None
+    fingerprint: str | None = None
+
+    @classmethod
+    def of(cls, measured: Measurement, *, resumed: bool | None = None) -> Measured:
+        """The measurement, without an environment."""
+        return cls(
+            measured.value,
+            resumed,
+            measured.constant,
+            signature=measured.signature,
+            fingerprint=measured.fingerprint,
+        )
+
+    @property
+    def environment(self) -> Environment:
+        """The environment of the measurement."""
+        return Environment(seconds=self.seconds, device=self.device, versions=self.versions)
+
+
+def timed(measure: Callable[[], Measured], *, metric: str, where: object) -> Measured:
+    """Measure, and add the environment.
+
+    Args:
+        metric: the name of the metric, for messages.
+        where: the name of the measured model or of the file for the value, for messages.
+
+    Raises:
+        DataError: the value is not finite.
+    """
+    started = time.monotonic()
+    measured = replace(
+        measure(),
+        seconds=round(time.monotonic() - started, 1),
+        device=processor_name(),
+        versions=versions_of("torch"),
+    )
+    if not math.isfinite(measured.value):
+        raise DataError(f"{where}: {metric} is {measured.value}, not finite")
+    return measured

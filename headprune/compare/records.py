@@ -1,0 +1,262 @@
+"""The measurements of a comparison as records, and their means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headprune.budget import Budget, percent_text
+from headprune.compare.rows import CONTROL, Row
+from headprune.plan import PruningPlan
+from headprune.report.table import Cell, cell_of
+from headprune.results.environment import Environment
+from headprune.results.marks import CONSTANT, RESUMED
+from headprune.results.record import Record
+from headprune.results.signature import signature
+
+if TYPE_CHECKING:
+    from headprune.compare.run import Comparison
+
+MOMENTS = ("before", "after")
+"""Right after pruning, and after fine-tuning."""
+
+_KINDS = {"before": "before-finetune", "after": "pruned"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One measurement.
+
+    Attributes:
+        score: the score that ranked the units, ``random`` or ``control``.
+        percent: the requested percentage.
+        when: one of ``MOMENTS``.
+        measure: the quantity that it is a percentage of; see ``Budget``.
+    """
+
+    score: str
+    percent: float
+    when: str
+    record: Record
+    measure: str = "units"
+
+    @property
+    def file(self) -> Path:
+        """The record's file, relative to the folder of records."""
+        if self.record.kind in ("baseline", "control"):
+            folder = Path(self.record.kind)
+        else:
+            measure = "" if self.measure == "units" else f"-{self.measure}"
+            folder = Path(self.record.kind, self.score, f"{percent_text(self.percent)}pct{measure}")
+        return folder / f"seed{self.record.seed}.json"
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """All measurements of a comparison, one for each row and moment."""
+
+    all: Sequence[Outcome]
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Outcomes:
+        """The measurements as records."""
+        base = _baseline(comparison)
+        return cls(
+            [
+                *([] if base is None else [base]),
+                *(
+                    Outcome(
+                        score=row.score,
+                        percent=row.percent,
+                        when=when,
+                        record=record,
+                        measure=comparison.measure,
+                    )
+                    for row in comparison.rows
+                    for when in MOMENTS
+                    if (record := _record(comparison, row, when)) is not None
+                ),
+            ]
+        )
+
+    @property
+    def scores(self) -> list[str]:
+        """The scores compared, in the order of the comparison."""
+        return list(dict.fromkeys(each.score for each in self.all if each.score != CONTROL))
+
+    @property
+    def percents(self) -> list[float]:
+        """The shares to prune, in the order of the comparison."""
+        return list(dict.fromkeys(each.percent for each in self.all if each.score != CONTROL))
+
+    @property
+    def is_finetuned(self) -> bool:
+        """True if any model was fine-tuned."""
+        return any(each.when == "after" for each in self.all)
+
+    @cached_property
+    def distinct(self) -> list[Outcome]:
+        """The measurements that differ: before fine-tuning, one plan has one for all seeds."""
+        distinct: dict[object, Outcome] = {}
+        for each in self.all:
+            by_seed = each.record.seed if each.when == "after" else None
+            key = (each.score, each.percent, each.when, each.record.plan, by_seed)
+            distinct.setdefault(key, each)
+        return list(distinct.values())
+
+    def cell(self, score: str, percent: float, when: str) -> Cell | None:
+        """Mean and standard deviation over seeds; None where nothing was measured.
+
+        A plan that is the same for all seeds has one value before fine-tuning, and no spread.
+        """
+        records = [
+            each.record
+            for each in self.distinct
+            if (each.score, each.percent, each.when) == (score, percent, when)
+        ]
+        return cell_of(records) if records else None
+
+    def cells(self) -> Iterator[tuple[str, float, dict[str, Cell]]]:
+        """The cells of all scores by name, for each moment and percentage."""
+        for when in MOMENTS:
+            for percent in self.percents:
+                cells = {name: self.cell(name, percent, when) for name in self.scores}
+                yield when, percent, {name: cell for name, cell in cells.items() if cell}
+
+    def last(self, score: str) -> list[Record]:
+        """The record of the last measurement for each row of a score."""
+        last: dict[object, Record] = {}
+        for each in self.all:
+            if each.score == score:
+                last[each.percent, each.record.seed] = each.record
+        return list(last.values())
+
+
+def save_records(comparison: Comparison, folder: Path) -> None:
+    """Write a record for each measurement."""
+    for outcome in Outcomes.of(comparison).distinct:
+        outcome.record.save(folder / outcome.file)
+
+
+def _baseline(comparison: Comparison) -> Outcome | None:
+    """The measurement of the model as it was given."""
+    if comparison.plan is None:
+        return None
+    record = record_of(
+        comparison,
+        comparison.plan,
+        model=comparison.model,
+        value=comparison.base,
+        kind="baseline",
+        row="baseline",
+        method="none",
+        requested_percent=0.0,
+        seed=1,
+        environment=comparison.environment,
+        metric_signature=comparison.metric_signature,
+        fingerprint=comparison.fingerprint,
+        training={CONSTANT: comparison.constant},
+    )
+    return Outcome(score=CONTROL, percent=0.0, when="before", record=record)
+
+
+def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
+    """The record of a row and moment; None if there is no measurement."""
+    value = row.before if when == "before" else row.after
+    is_control = row.score == CONTROL
+    if value is None or (is_control and when == "before"):
+        return None
+    is_last = when == "after" or row.after is None
+    budget = Budget(row.percent, comparison.measure)
+    return record_of(
+        comparison,
+        row.head_plan,
+        model=comparison.model,
+        value=value,
+        kind="control" if is_control else _KINDS[when],
+        row=CONTROL if is_control else f"{row.score} {budget}",
+        method="none" if is_control else row.score,
+        requested_percent=row.percent if budget.of == "units" else None,
+        seed=row.seed,
+        environment=row.environment_before if when == "before" else row.environment_after,
+        metric_signature=comparison.metric_signature,
+        fingerprint=row.fingerprint_before if when == "before" else row.fingerprint_after,
+        training={
+            "parameters": row.parameters,
+            "flops": row.flops,
+            RESUMED: row.resumed if when == "after" else None,
+            CONSTANT: row.constant if is_last else row.constant_before,
+        },
+    )
+
+
+class _Task(Protocol):
+    """The task of a record: a ``Comparison`` or a ``TaskModel``."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def data_name(self) -> str: ...
+    @property
+    def finetune_name(self) -> str: ...
+
+
+def record_of(
+    task: _Task,
+    plan: PruningPlan,
+    *,
+    model: str | None,
+    value: float,
+    kind: str,
+    row: str,
+    method: str,
+    requested_percent: float | None,
+    seed: int,
+    environment: Environment | None,
+    metric_signature: str | None,
+    fingerprint: str | None,
+    training: Mapping[str, Any],
+) -> Record:
+    """The record of one measurement.
+
+    Args:
+        plan: the units of the measured model.
+        method: the method that chose them; ``none`` where nothing is pruned.
+        training: facts that are None are left out.
+        model, value, ...: see ``Record``.
+    """
+    finetune = task.finetune_name if kind in ("control", "pruned") else "none"
+    form = "none" if plan.is_full else "remove"
+    where = environment or Environment()
+    metric = task.metric.lower()  # signatures and titles write BLEU, records bleu
+    return Record(
+        kind=kind,
+        row=row,
+        task=task.task,
+        metrics={metric: value},
+        metric_signatures={} if metric_signature is None else {metric: metric_signature},
+        plan=plan,
+        form=form,
+        requested_percent=requested_percent,
+        seed=seed,
+        finetune=finetune,
+        signature=signature(
+            plan,
+            select=method,
+            seed=seed,
+            form=form,
+            finetune=finetune,
+            data=task.data_name,
+        ),
+        model=model,
+        fingerprint=fingerprint,
+        seconds=where.seconds,
+        device=where.device,
+        versions=where.versions,
+        training={name: fact for name, fact in training.items() if fact is not None},
+    )

@@ -1,0 +1,130 @@
+"""Gates: factors on the outputs of units, for masks, ablation and gradients.
+
+With h_u the output of unit u of a sub-layer and W_o^u its columns of the output projection,
+
+    out = b_o + sum over u of xi_u h_u W_o^u      (Budhraja et al. 2020, equation 2, for heads)
+
+so a gate multiplies the input of the output projection: a unit whose gate is 0 contributes what a
+removed one does, for every implementation of attention and of the feed-forward network, and
+gradients flow to xi. A layer's gate mixes its output with its input; at 0 the layer is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headprune.components import LAYERS
+from headprune.model import PrunableLayer, PrunableSublayer
+from headprune.plan import PruningPlan
+
+Factors = Tensor | Callable[[Tensor], Tensor]
+"""xi of all units of the unpruned sub-layer, (U,); or a function from the input of the output
+projection (of a layer: its input), ... x U'd, to factors of the units present, ... x U'.
+"""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A forward-pre-hook on the output projection of a sub-layer."""
+
+    sublayer: PrunableSublayer
+    factors: Factors
+
+    def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x: Tensor = inputs[0]  # ... x U'd, the units' outputs side by side
+        if isinstance(self.factors, Tensor):
+            xi = self.factors.to(device=x.device, dtype=x.dtype)[list(self.sublayer.present)]
+        else:
+            xi = self.factors(x)
+        return (x * xi.repeat_interleave(self.sublayer.unit_size, dim=-1), *inputs[1:])
+
+
+@dataclass(frozen=True)
+class LayerGate:
+    """A forward hook on a layer: xi times its output plus 1 - xi times its input."""
+
+    factors: Factors
+
+    def __call__(
+        self, _: nn.Module, inputs: tuple[Any, ...], options: Mapping[str, Any], output: Any
+    ) -> Any:
+        x: Tensor = inputs[0] if inputs else options["hidden_states"]
+        out: Tensor = output if isinstance(output, Tensor) else output[0]
+        if isinstance(self.factors, Tensor):
+            xi = self.factors.to(device=x.device, dtype=x.dtype)
+        else:
+            xi = self.factors(x)  # ... x 1
+        mixed = xi * out + (1 - xi) * x  # exact at 0 and 1
+        return mixed if isinstance(output, Tensor) else (mixed, *output[1:])
+
+
+@contextmanager
+def gated(gates: Iterable[tuple[PrunableSublayer, Factors]]) -> Iterator[None]:
+    """Within this context, multiply the outputs of units; nested gates multiply."""
+    with ExitStack() as hooks:
+        for sublayer, factors in gates:
+            hook = sublayer.output.register_forward_pre_hook(Gate(sublayer, factors))
+            hooks.callback(hook.remove)
+        yield
+
+
+@contextmanager
+def gated_layers(gates: Iterable[tuple[PrunableLayer, Factors]]) -> Iterator[None]:
+    """Within this context, mix the outputs of layers with their inputs."""
+    with ExitStack() as hooks:
+        for layer, factors in gates:
+            # Hooks that record hidden states run later and see the gated ones.
+            gate = LayerGate(factors)
+            hook = layer.module.register_forward_hook(gate, with_kwargs=True, prepend=True)
+            hooks.callback(hook.remove)
+        yield
+
+
+@contextmanager
+def gated_by_component(
+    xi: Mapping[str, Sequence[Tensor]],
+    *,
+    sublayers: Mapping[str, Sequence[PrunableSublayer]],
+    layers: Mapping[str, Sequence[PrunableLayer]],
+) -> Iterator[None]:
+    """Within this context, gate the units of some components of a model.
+
+    Args:
+        xi: for each gated component, for each layer, (U,); (1,) for whole layers.
+        sublayers, layers: the model's, by component.
+    """
+    with ExitStack() as stack:
+        for component, by_layer in xi.items():
+            if component in LAYERS:
+                stack.enter_context(gated_layers(zip(layers[component], by_layer, strict=True)))
+            else:
+                stack.enter_context(gated(zip(sublayers[component], by_layer, strict=True)))
+        yield
+
+
+def mask_of(plan: PruningPlan) -> dict[str, list[Tensor]]:
+    """The gates xi (U,) of each component and layer: 1 for kept units, 0 for all others."""
+    return {
+        component: [
+            torch.zeros(units).index_fill_(0, torch.tensor(kept, dtype=torch.long), 1.0)
+            for kept, units in zip(layers, plan.units[component], strict=True)
+        ]
+        for component, layers in plan.kept.items()
+    }
+
+
+def masked_units(sublayer: PrunableSublayer) -> frozenset[int]:
+    """The units whose gate is 0 at the moment, by their numbers in the unpruned model."""
+    hooks = sublayer.output._forward_pre_hooks.values()
+    return frozenset(
+        unit
+        for gate in hooks
+        if isinstance(gate, Gate) and isinstance(gate.factors, Tensor)
+        for unit in (gate.factors.detach() == 0).nonzero().flatten().tolist()
+    )

@@ -1,0 +1,1 @@
+"""Methods: ways to turn a model and a budget into a plan."""

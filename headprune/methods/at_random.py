@@ -1,0 +1,32 @@
+"""The method ``random``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headprune.methods.method import Outcome, Request
+from headprune.select.random import at_random
+
+
+@dataclass(frozen=True)
+class Random:
+    """Keep units that are drawn at random (Budhraja et al. 2020)."""
+
+    name: str = "random"
+    meaning: str = "units drawn at random: the baseline (Budhraja et al. 2020)"
+    needs_scores: tuple[str, ...] = ()
+    needs_model: bool = False
+    draws: bool = True
+
+    def run(self, request: Request) -> Outcome:
+        """Draw the units to keep."""
+        return Outcome(
+            plan=at_random(
+                request.plan.units,
+                seed=request.seed,
+                budget=request.budget,
+                cost=request.cost,
+                at_least=request.at_least or 0,
+                within=request.plan,
+            )
+        )

@@ -1,0 +1,59 @@
+"""Methods that prune whole sub-layers by the position of their layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headprune.methods.method import Outcome, Request
+from headprune.origin import Origin
+from headprune.select.random import lot
+from headprune.select.ranking import Unit, keep_first
+
+DistanceFrom = Callable[[int, int], float]
+"""From the number of a layer and the number of layers to when the layer is pruned: low first."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """Prune the units of one layer after the other (Budhraja et al. 2020, tables 5 and 6).
+
+    The units of the last layer that the budget reaches are drawn at random.
+    """
+
+    name: str
+    meaning: str
+    distance: DistanceFrom
+    needs_scores: tuple[str, ...] = ()
+    needs_model: bool = False
+    draws: bool = True
+
+    def run(self, request: Request) -> Outcome:
+        """Prune layer by layer."""
+        plan = request.plan
+        components = list(plan.units)
+
+        def order(unit: Unit) -> tuple[float, int, int]:
+            component, layer, _ = unit
+            pruned_early = -self.distance(layer, len(plan.units[component]))
+            return pruned_early, components.index(component), lot(request.seed, unit)
+
+        kept = keep_first(
+            plan.units,
+            order=order,
+            budget=request.budget,
+            cost=request.cost,
+            at_least=request.at_least or 0,
+            within=plan,
+        )
+        origin = Origin(method=self.name, seed=request.seed, budget=str(request.budget))
+        return Outcome(plan=kept.with_origin(origin))
+
+
+BOTTOM = Location("bottom", "layers from the embeddings up", lambda layer, _: layer)
+TOP = Location("top", "layers from the top down", lambda layer, depth: depth - 1 - layer)
+MIDDLE = Location(
+    "middle",
+    "layers from the middle outwards",
+    lambda layer, depth: abs(layer - (depth - 1) / 2 + 0.25),  # of two, the lower one first
+)

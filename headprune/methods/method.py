@@ -1,0 +1,85 @@
+"""Methods: each returns a plan for a model and a budget, and the model if it trains one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from headprune.budget import Budget
+from headprune.plan import PruningPlan
+from headprune.select.ranking import Cost
+
+if TYPE_CHECKING:  # it imports torch, and plans are made without it
+    from headprune.scores.head_scores import HeadScores
+    from headprune.task_model import TaskModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The input of a method.
+
+    Attributes:
+        plan: the units that the model keeps before, of the components whose units compete.
+        budget: the share of these units to prune.
+        seed: the seed of the method's random choices and trainings.
+        at_least: units that every layer keeps; None: the method's own default.
+        scores: the model's scores by name, as in ``needs_scores``.
+        cost: function that computes the cost of a plan, for budgets of parameters or FLOPs.
+        model: the model with its data; None where only a shape is given.
+        folder: the method's working folder; files of an interrupted run are used again.
+    """
+
+    plan: PruningPlan
+    budget: Budget
+    seed: int = 1
+    at_least: int | None = None
+    scores: Mapping[str, HeadScores] = field(default_factory=dict)
+    cost: Cost | None = None
+    model: TaskModel | None = None
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of a method.
+
+    Attributes:
+        plan: the units that are kept, with their origin.
+        model: the folder or file of the model that the method trained; None if it trained none.
+    """
+
+    plan: PruningPlan
+    model: Path | None = None
+
+
+class Method(Protocol):
+    """A way to prune."""
+
+    @property
+    def name(self) -> str:
+        """The method's name, as published."""
+
+    @property
+    def meaning(self) -> str:
+        """One line for help texts."""
+
+    @property
+    def needs_scores(self) -> Sequence[str]:
+        """The names of the scores by which the method chooses units."""
+
+    @property
+    def needs_model(self) -> bool:
+        """True if the method needs the model and not just its shape."""
+
+    @property
+    def draws(self) -> bool:
+        """True if the plan depends on the seed."""
+
+    def run(self, request: Request) -> Outcome:
+        """Choose the units to keep.
+
+        Raises:
+            UsageError: a budget that cannot be reached.
+        """

@@ -1,0 +1,1 @@
+"""Pages: one document for readers from any set of records, tables, scores and comparisons."""

@@ -1,0 +1,234 @@
+"""The origin of a study's numbers: versions, signatures, and the commands that make them again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headprune.budget import percent_text
+from headprune.compare.rows import CONTROL
+from headprune.components import HEADS
+from headprune.plan import PruningPlan
+from headprune.report.document import (
+    Block,
+    Column,
+    Commands,
+    Document,
+    Notes,
+    Section,
+    Signatures,
+    Table,
+)
+from headprune.report.page.material import ComparisonResult, StudyResult
+from headprune.results.control_tests import Located
+from headprune.results.record import Record
+from headprune.results.tasks import TRANSLATION
+
+_TITLE = "Making these numbers again"
+_FOLDERS = {"finetuned": 3, "before-finetune": 3, "scratch": 3, "baseline": 1, "models": 5}
+"""The folders of the records of a study, and the depth of the records' files below them."""
+_OF_COMPARISONS = (
+    *("task", "metric_of_ablation", "data", "data_dir", "max_length", "epochs", "batch_size"),
+    *("learning_rate", "max_train_examples", "hold_out", "bf16", "max_examples", "beam"),
+)
+"""Settings of a comparison that are flags of its command."""
+_FLAG_NAMES = {"metric_of_ablation": "metric"}
+"""Names of flags that are not those of their settings."""
+_PLACES = {
+    "data": ("DATA", "the folder of the prepared data"),
+    "data_dir": ("GLUE", "the folder with the tsv files of the task"),
+    "model": ("MODEL", "the folder of the pretrained model"),
+}
+"""For settings that are absolute paths: the word that stands for the path, and its meaning."""
+_OF_THE_RUN = ("task", "model", "plan", "data_dir", "form", "seed")
+"""Settings of a fine-tuning that the command states in its own way."""
+
+
+def provenance(study: StudyResult) -> list[Block]:
+    """Commands, versions and signatures of a study."""
+    blocks = [
+        *_commands(study.results),
+        *_versions([record for _, record in study.results]),
+        *(block for block in study.document.blocks if isinstance(block, Signatures)),
+    ]
+    return [Section(title=_TITLE, blocks=blocks)] if blocks else []
+
+
+def provenance_of_comparison(comparison: ComparisonResult, document: Document) -> list[Block]:
+    """The command and the signatures of a comparison."""
+    measured = comparison.report.comparison
+    settings = measured.settings
+    flags = {name: settings[name] for name in _OF_COMPARISONS if name in settings}
+    flags, meanings = _without_places(flags)
+    finetuning = settings.get("finetuning")
+    finetune = [f"--finetune={shlex.join(finetuning)}"] if isinstance(finetuning, list) else []
+    rows = measured.rows
+    scores = dict.fromkeys(row.score for row in rows if row.score not in (CONTROL, "random"))
+    percents = dict.fromkeys(percent_text(row.percent) for row in rows if row.score != CONTROL)
+    tuned = {row.score for row in rows if row.after is not None}
+    # Without the flag, the models of all scores are fine-tuned.
+    some = [name for name in scores if name in tuned] or ["random"]
+    tune = [] if not tuned or tuned.issuperset(scores) else some
+    seeds = {row.seed for row in rows if row.score not in (CONTROL, "random")}
+    random_seeds = {row.seed for row in rows if row.score == "random"}
+    command = [
+        *("headprune", "compare", "MODEL", *_flags(flags)),
+        *(finetune if finetuning else []),
+        *(f"--score={name}" for name in scores),
+        *(f"--tune={name}" for name in tune),
+        *(
+            f"--percent={percent}"
+            if measured.measure == "units"
+            else f"--budget={percent}% of {measured.measure}"
+            for percent in percents
+        ),
+        *([f"--seeds={len(seeds or random_seeds)}", f"--random-seeds={len(random_seeds)}"]),
+        *([f"--components={','.join(measured.components)}"] if measured.components else []),
+        *([] if measured.at_least in (None, 1) else [f"--at-least={measured.at_least}"]),
+        *([] if measured.speedups else ["--rounds=0"]),
+        *("-o", "OUT"),
+    ]
+    lines = [block for block in document.blocks if isinstance(block, Signatures)]
+    weights = str(settings.get("fingerprint", ""))[:12]
+    model = [f"MODEL is the model with the weights {weights}"] if weights else []
+    caption = f"{'; '.join([*model, *meanings]) or 'The comparison'}:"
+    return [Section(title=_TITLE, blocks=[Commands([shlex.join(command)], caption), *lines])]
+
+
+def _commands(results: Sequence[Located]) -> list[Block]:
+    """The command of the study, and one for each row."""
+    first_of_row: dict[tuple[str, str, str, str], Located] = {}
+    for path, record in results:
+        key = (record.kind, record.row, record.form, record.task)
+        first_of_row.setdefault(key, (path, record))
+    if not first_of_row:
+        return []
+    study = results[0][1].study
+    targets = [_target(path) for path, _ in first_of_row.values()]
+    if study and all(targets):
+        glue = any(record.task != TRANSLATION for _, record in results)
+        command = (
+            f"snakemake -s studies/Snakefile --config {shlex.quote(f'study={study}')}"
+            f"{' data_dir=GLUE' if glue else ''} --cores 2"
+        )
+        where = ", GLUE being a folder with GLUE's tsv files" if glue else ""
+        return [
+            Commands(
+                [command],
+                f"In a checkout of headprune, this command makes all numbers of the study{where}:",
+            ),
+            Commands(
+                [f"{command} -- runs/{shlex.quote(f'{study}/{target}')}" for target in targets],
+                "One number alone, for each row that of its first seed:",
+            ),
+        ]
+    lines: list[str] = []
+    meanings: dict[str, None] = {}
+    for _, record in first_of_row.values():
+        own, meanings_of_record = _own_commands(record)
+        lines += own
+        meanings |= dict.fromkeys(meanings_of_record)
+    caption = "; ".join(["For each row, the commands of its first seed", *meanings])
+    return [Commands(lines, f"{caption}:")] if lines else []
+
+
+def _target(path: Path) -> str | None:
+    """The record's file relative to the run folder of a study; None if it is not in one."""
+    for folder, depth in _FOLDERS.items():
+        parts = path.absolute().parts
+        if len(parts) > depth + 1 and parts[-depth - 1] == folder and path.name == "result.json":
+            return "/".join(parts[-depth - 1 :])
+    return None
+
+
+def _own_commands(record: Record) -> tuple[list[str], list[str]]:
+    """The commands for one record of no study, as far as the record tells them.
+
+    The second list says what the words for absolute paths mean.
+    """
+    lines = []
+    plan = [] if record.plan.is_full else ["--plan", "plan.json"]
+    if plan:
+        choice, shape = _choice(record), _shape(record.plan)
+        if choice is None or shape is None:
+            return [], []
+        lines.append(shlex.join(["headprune", "plan", *shape, *choice, "-o", "plan.json"]))
+    if record.task == TRANSLATION:
+        return lines, []
+    settings = {name: value for name, value in record.settings.items() if name not in _OF_THE_RUN}
+    model, meanings = _without_places({"model": record.model} if record.model else {})
+    lines.append(
+        shlex.join(
+            [
+                *("headprune", "glue", f"--task={record.task}", *_flags(settings)),
+                *_flags(model),
+                *(plan and [*plan, f"--form={record.form}"]),
+                *(f"--seed={record.seed}", "-o", "OUT"),
+            ]
+        )
+    )
+    return lines, meanings
+
+
+def _without_places(settings: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
+    """The settings with words for absolute paths, which other machines lack, and their meanings."""
+    absolute = {
+        name for name in settings.keys() & _PLACES.keys() if Path(str(settings[name])).is_absolute()
+    }
+    words = {name: _PLACES[name][0] if name in absolute else settings[name] for name in settings}
+    return words, [f"{_PLACES[n][0]} is {_PLACES[n][1]}" for n in settings if n in absolute]
+
+
+def _flags(settings: Mapping[str, object]) -> list[str]:
+    """The flags of settings; a setting that is off or not known has none, but one that is 0 has."""
+    return [
+        f"--{_FLAG_NAMES.get(name, name).replace('_', '-')}"
+        + ("" if value is True else f"={value}")
+        for name, value in settings.items()
+        if isinstance(value, str | int | float) and value is not False
+    ]
+
+
+def _choice(record: Record) -> list[str] | None:
+    """The flags of `headprune plan` that choose the same units; None where they are not known."""
+    origin = record.plan.origin
+    if origin is None or origin.budget is None or origin.method != "random":
+        return None
+    return [f"--budget={origin.budget}", f"--seed={origin.seed}"]
+
+
+def _shape(plan: PruningPlan) -> list[str] | None:
+    """The flags that give the shape of the unpruned model; None for layers of several sizes."""
+    if any(name not in HEADS or len(set(units)) > 1 for name, units in plan.units.items()):
+        return None
+    return [f"--shape={name}={units[0]}x{len(units)}" for name, units in plan.units.items()]
+
+
+def _versions(records: Sequence[Record]) -> list[Block]:
+    """The versions of packages, the processors, and the wall time of all records."""
+    versions: dict[str, dict[str, None]] = {}
+    for record in records:
+        for name, version in record.versions.items():
+            versions.setdefault(name, {}).setdefault(version)
+    devices = dict.fromkeys(record.device for record in records if record.device)
+    seconds = [record.seconds for record in records if record.seconds is not None]
+    rows: list[list[object]] = [[name, ", ".join(known)] for name, known in versions.items()]
+    if devices:
+        rows.append(["processor", ", ".join(devices)])
+    blocks: list[Block] = []
+    if rows:
+        table = Table(
+            caption="Versions:", columns=[Column("package"), Column("version")], rows=rows
+        )
+        blocks.append(table)
+    if seconds:
+        blocks.append(
+            Notes(
+                [
+                    f"{sum(seconds) / 3600:.1f} hours of training and measuring, for "
+                    f"{len(seconds)} of {len(records)} models."
+                ]
+            )
+        )
+    return blocks

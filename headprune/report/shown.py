@@ -1,0 +1,85 @@
+"""Values of tables and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headprune.results.marks import CONSTANT_MARK
+from headprune.results.stats import Spread
+
+SIGNIFICANCE_LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A mean with its deviation, marked if a model gives the same output for every example."""
+
+    value: Spread
+    constant: bool
+
+    def __str__(self) -> str:
+        return f"{self.value} {CONSTANT_MARK}" if self.constant else str(self.value)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The number of kept units (None if it differs between seeds) and of all units."""
+
+    kept: int | None
+    total: int
+
+    def __str__(self) -> str:
+        return "varies" if self.kept is None else f"{self.kept} of {self.total}"
+
+
+def signed(value: float) -> str:
+    """A difference, with its sign."""
+    return f"{value:+.2f}"
+
+
+def rejections(p_values: Sequence[float]) -> str:
+    """The number of significant tests and of all tests; empty without tests."""
+    if not p_values:
+        return ""
+    return f"{sum(p < SIGNIFICANCE_LEVEL for p in p_values)} of {len(p_values)}"
+
+
+def whole(value: float) -> str:
+    """A mean of whole numbers, with separators: ``22,713,986``."""
+    return f"{value:,.0f}"
+
+
+def rounded(value: float) -> str:
+    """A mean of whole numbers, for spreadsheets."""
+    return str(round(value))
+
+
+def millions(value: float) -> str:
+    """``22.71M``."""
+    return f"{value / 1e6:.2f}M"
+
+
+def percentage(value: float) -> str:
+    """``12.5%``."""
+    return f"{value:g}%"
+
+
+@dataclass(frozen=True)
+class Decimals:
+    """Shows numbers with a fixed number of decimals."""
+
+    digits: int
+
+    def __call__(self, value: float) -> str:
+        return f"{value:.{self.digits}f}"
+
+
+def spaced(values: Sequence[object]) -> str:
+    """Several values in one cell of a spreadsheet."""
+    return " ".join(map(str, values))
+
+
+def spaced_p_values(values: Sequence[float]) -> str:
+    """P-values in one cell of a spreadsheet."""
+    return " ".join(f"{p:.4f}" for p in values)

@@ -1,0 +1,1 @@
+"""Records of measurements, their signatures, and the statistics of repeated ones."""

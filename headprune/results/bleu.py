@@ -1,0 +1,113 @@
+"""Score a translation: fairseq-generate's output against the raw reference, with sacreBLEU.
+
+Only detokenised, cased text is scored, so that the figures can be set beside those of others
+(Post 2018, "A Call for Clarity in Reporting BLEU Scores"). Generate with `--tokenizer moses
+--remove-bpe`, or `--remove-bpe sentencepiece`: fairseq then undoes both in its `D-` lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headprune.errors import DataError
+
+_DETOKENISED = re.compile(r"D-(\d+)\t[^\t]*\t?(.*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Corpus BLEU and chrF (both 0 to 100) with sacreBLEU's signature of each."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+
+
+def read_generation(path: Path) -> list[str]:
+    """The detokenised translations in a file of fairseq-generate's output.
+
+    Raises:
+        DataError: the file cannot be read; or see ``translations``.
+    """
+    return translations(read_lines(path), source=str(path))
+
+
+def translations(lines: Iterable[str], *, source: str) -> list[str]:
+    """The detokenised translations of fairseq-generate's output, in the order of the test set.
+
+    Args:
+        lines: the lines of the output.
+        source: the name of the output for error messages.
+
+    Raises:
+        DataError: there are no translations, or a sentence is missing, appears twice (`--nbest`
+            above 1), or was skipped by fairseq.
+    """
+    hypotheses: dict[int, str] = {}
+    for line in lines:
+        if match := _DETOKENISED.fullmatch(line):
+            number = int(match[1])
+            if number in hypotheses:
+                raise DataError(
+                    f"{source}: sentence {number} is translated twice; generate with --nbest 1"
+                )
+            hypotheses[number] = match[2]
+    if not hypotheses:
+        raise DataError(
+            f"{source}: no translation (no line begins with D-); give the file that "
+            "fairseq-generate's output was written to, of a run that ended well"
+        )
+    missing = set(range(max(hypotheses) + 1)) - set(hypotheses)
+    if missing:
+        raise DataError(
+            f"{source}: sentence {min(missing)} is missing ({len(missing)} of "
+            f"{max(hypotheses) + 1} are); generation was cut short, or lacks "
+            "--required-batch-size-multiple 1, without "
+            "which fairseq drops the last batch"
+        )
+    return [hypotheses[number] for number in range(len(hypotheses))]
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file, broken at newlines only.
+
+    Raises:
+        DataError: the file cannot be read or is not UTF-8.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            return [line.rstrip("\r\n") for line in file]
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise DataError(f"{path}: not UTF-8 text (byte {problem.start})") from None
+
+
+def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Cased BLEU and chrF of detokenised translations, with sacreBLEU's defaults.
+
+    Raises:
+        DataError: the two differ in length, or are empty.
+    """
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"{len(hypotheses)} translations but {len(references)} references: not of one test set"
+        )
+    if not references:
+        raise DataError("no sentence to score")
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    bleu, chrf = BLEU(), CHRF()
+    bleu_score = bleu.corpus_score(hypotheses, [references]).score
+    chrf_score = chrf.corpus_score(hypotheses, [references]).score
+    return Score(
+        bleu=bleu_score,
+        chrf=chrf_score,
+        bleu_signature=str(bleu.get_signature()),
+        chrf_signature=str(chrf.get_signature()),
+    )

@@ -1,0 +1,41 @@
+"""The environment of a measurement: processor, wall time and versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from headprune.version import __version__
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The environment of a measurement; None and empty where it is not known.
+
+    Attributes:
+        seconds: wall time of training and measuring.
+        device: the name of the processor.
+        versions: the versions of packages.
+    """
+
+    seconds: float | None = None
+    device: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def processor_name() -> str:
+    """The name of the GPU that models run on, or ``cpu`` where there is none."""
+    import torch  # takes seconds, and scoring translations needs none
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    """The versions of headprune and of those of the packages that are installed."""
+    versions = {"headprune": __version__}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

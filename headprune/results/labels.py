@@ -1,0 +1,42 @@
+"""Labels of a record that follow from its plan and the plan's origin."""
+
+from __future__ import annotations
+
+from headprune.budget import Budget
+from headprune.plan import PruningPlan
+
+
+def kind_of(plan: PruningPlan, *, finetune: str) -> str:
+    """The kind of the record of a model: the baseline or control where nothing is pruned."""
+    if not plan.is_full:
+        return "pruned"
+    return "baseline" if finetune == "none" else "control"
+
+
+def method_of(plan: PruningPlan, *, default: str) -> str:
+    """The method that chose the units, as signatures write it; ``none`` where none is pruned.
+
+    Args:
+        default: the label of a plan without an origin, such as those of older files.
+    """
+    if plan.is_full:
+        return "none"
+    return default if plan.origin is None else plan.origin.method
+
+
+def row_of(plan: PruningPlan, *, default: str) -> str:
+    """The label of the table's row: the requested budget, if any."""
+    asked = None if plan.is_full or plan.origin is None else plan.origin.budget
+    return asked or default
+
+
+def requested_percent_of(plan: PruningPlan) -> float | None:
+    """The requested percentage of units; None if it is not known.
+
+    Raises:
+        UsageError: the plan's budget cannot be read.
+    """
+    if plan.origin is None or plan.origin.budget is None:
+        return None
+    budget = Budget.parse(plan.origin.budget)
+    return budget.percent if budget.of == "units" else None

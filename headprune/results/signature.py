@@ -1,0 +1,46 @@
+"""Signatures: one line that identifies a reported figure, like sacreBLEU's."""
+
+from __future__ import annotations
+
+from headprune.plan import PruningPlan
+from headprune.version import __version__
+
+
+def signature(
+    plan: PruningPlan, *, select: str, seed: int, form: str, finetune: str, data: str
+) -> str:
+    """The signature of a figure: `plan:...|select:...|seed:...|form:...|finetune:...|data:...`.
+
+    Args:
+        plan: the heads that are kept.
+        select: the method that chose them (`random`, `location`, `none`, a score's name).
+        seed: the seed of the choice and of the fine-tuning.
+        form: `remove`, `mask` or `uniform`; `none` where nothing is pruned.
+        finetune: the length of the fine-tuning after pruning: `30ep` (epochs), `200up` (updates),
+            or `none`.
+        data: the training and test data, such as `wmt14.en-ru`.
+    """
+    fields = {
+        "plan": plan.signature,
+        "select": select,
+        "seed": str(seed),
+        "form": form,
+        "finetune": finetune,
+        "data": data,
+        "headprune": __version__,
+    }
+    return "|".join(f"{name}:{value}" for name, value in fields.items())
+
+
+def fields_of(line: str) -> dict[str, str]:
+    """The fields of a signature by name; a part without a colon, such as `BLEU`, is no field."""
+    return dict(part.split(":", 1) for part in line.split("|") if ":" in part)
+
+
+def common_part(signatures: list[str]) -> str:
+    """One line for several figures: `*` for each field in which their signatures differ."""
+    fields = [fields_of(line) for line in signatures]
+    return "|".join(
+        f"{name}:{value if all(f.get(name) == value for f in fields) else '*'}"
+        for name, value in fields[0].items()
+    )

@@ -1,0 +1,161 @@
+"""Statistics of repeated measurements: the spread over seeds, and tests between two models."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headprune.errors import DataError
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation (n - 1 in the denominator) of `n` values.
+
+    `sd` is None where there is one value: a spread of zero would be claimed otherwise.
+    """
+
+    mean: float
+    sd: float | None
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Mean and sample standard deviation.
+
+    Raises:
+        DataError: no value, or one that is not finite.
+
+    >>> print(spread([1.0, 2.0, 3.0]))
+    2.00 ± 1.00
+    """
+    if not values:
+        raise DataError("no value to take the mean of")
+    if not all(math.isfinite(value) for value in values):
+        raise DataError(f"not all of {list(values)} are numbers")
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return Spread(mean=statistics.fmean(values), sd=sd, n=len(values))
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Outcome of paired approximate randomisation on BLEU.
+
+    Attributes:
+        base: the base's BLEU.
+        scores: each system's BLEU.
+        p_values: for each system, the probability of a difference in BLEU at least as large
+            between it and the base if both translated equally well.
+        signature: the test's trials and seed and sacreBLEU's signature of the metric.
+    """
+
+    base: float
+    scores: tuple[float, ...]
+    p_values: tuple[float, ...]
+    signature: str
+
+
+def paired_randomisation(
+    base: Sequence[str],
+    systems: Sequence[Sequence[str]],
+    references: Sequence[str],
+    *,
+    trials: int = 10_000,
+    seed: int = 1,
+) -> PairedTest:
+    """Test each system's BLEU against the base's on the same sentences (Riezler and Maxwell 2005).
+
+    In each trial the two swap each translation with probability one half. The p-value is the
+    share of trials, the observed outcome among them, whose difference is at least the observed
+    one. (sacreBLEU's own `--paired-ar` counts only larger ones, and so calls a model significantly
+    different from itself. Its bootstrap, `--paired-bs`, takes the absolute values of the resampled
+    differences before it centres them, and so rejects true null hypotheses in about 10% of cases
+    at a level of 5%.) It says whether two models differ on this test set, not whether models of
+    other seeds would.
+
+    Raises:
+        DataError: the texts differ in their number of sentences, or are empty.
+    """
+    if any(len(text) != len(references) for text in (base, *systems)):
+        raise DataError("translations and references differ in their number of sentences")
+    if not references:
+        raise DataError("no sentence to score")
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU()
+    metric.corpus_score(base, [references])  # Its signature is not whole before.
+    base_counts = _bleu_counts(base, references)
+    base_bleu = _bleu(base_counts.sum(axis=0))
+    random = np.random.default_rng(seed)
+    scores, p_values = [], []
+    for system in systems:
+        difference = _bleu_counts(system, references) - base_counts
+        sums = base_counts.sum(axis=0), (base_counts + difference).sum(axis=0)
+        scores.append(_bleu(sums[1]))
+        observed = abs(scores[-1] - base_bleu)
+        as_large = 0
+        for done in range(0, trials, _TRIALS_AT_ONCE):
+            swapped = random.random((min(_TRIALS_AT_ONCE, trials - done), len(references))) < 0.5
+            # As floats, for the fast matrix product; the sums are whole numbers and stay exact.
+            moved = swapped.astype(np.float64) @ difference.astype(np.float64)  # trials x 10
+            trials_bleu = np.abs(_many_bleu(sums[1] - moved) - _many_bleu(sums[0] + moved))
+            as_large += int((trials_bleu >= observed - _ROUNDING).sum())
+        p_values.append((as_large + 1) / (trials + 1))
+    return PairedTest(
+        base=base_bleu,
+        scores=tuple(scores),
+        p_values=tuple(p_values),
+        signature=f"{metric.get_signature()}|ar:{trials}|seed:{seed}",
+    )
+
+
+_ROUNDING = 1e-9
+_TRIALS_AT_ONCE = 500
+
+
+def _bleu_counts(text: Sequence[str], references: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Counts for BLEU by sentence: matching and all n-grams of lengths 1 to 4, and both lengths."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU()
+    rows = []
+    for line, reference in zip(text, references, strict=True):
+        score = metric.corpus_score([line], [[reference]])
+        rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
+    return np.array(rows, dtype=np.int64).reshape(len(rows), 10)
+
+
+def _many_bleu(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Corpus BLEU of each row of summed counts, R x 10, as ``_bleu`` gives it for one.
+
+    The rows that lack matches of some length, which sacreBLEU smooths, are left to it.
+    """
+    matches, totals = counts[:, :4], counts[:, 4:8]
+    length, reference_length = counts[:, 8], counts[:, 9]
+    smoothed = (matches <= 0).any(axis=1) | (totals <= 0).any(axis=1) | (length <= 0)
+    scores = np.empty(len(counts))
+    plain = ~smoothed
+    precisions = np.log(matches[plain] / totals[plain]).mean(axis=1)
+    shortness = np.minimum(0.0, 1 - reference_length[plain] / length[plain])
+    scores[plain] = 100 * np.exp(precisions + shortness)
+    scores[smoothed] = [_bleu(row) for row in counts[smoothed]]
+    return scores
+
+
+def _bleu(counts: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> float:
+    """Corpus BLEU of summed counts, as sacreBLEU computes it by default."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    numbers = [int(number) for number in counts]
+    score = BLEU.compute_bleu(
+        numbers[:4], numbers[4:8], numbers[8], numbers[9], smooth_method="exp"
+    )
+    return float(score.score)

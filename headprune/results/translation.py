@@ -1,0 +1,128 @@
+"""Records of translation models: translations that are scored with sacreBLEU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headprune.errors import DataError, UsageError
+from headprune.files import write_text_atomically
+from headprune.json_files import json_object, known_values
+from headprune.plan import PruningPlan
+from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines
+from headprune.results.environment import versions_of
+from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
+from headprune.results.marks import CONSTANT, is_constant
+from headprune.results.record import KINDS, Record
+from headprune.results.signature import signature
+from headprune.results.tasks import TRANSLATION
+
+
+def score(
+    *,
+    generation: Path,
+    reference: Path,
+    output: Path,
+    plan: Path,
+    data: str,
+    finetune: str = "none",
+    study: str = "",
+    kind: str | None = None,
+    row: str | None = None,
+    seed: int | None = None,
+    select: str | None = None,
+    form: str | None = None,
+    requested_percent: float | None = None,
+    training: Path | None = None,
+) -> Record:
+    """Score fairseq-generate's output and write the record, the translations beside it.
+
+    Where kind, row, seed, select, form or requested_percent are not given, they follow from the
+    plan and its origin.
+
+    Args:
+        generation: the standard output of fairseq-generate.
+        reference: the raw reference, one sentence a line.
+        output: the record; the translations go to the same name with `.hyp.txt` for `.json`.
+        plan: the plan of the model.
+        training: JSON file of facts about the training, such as `parameters`; `fingerprint`,
+            `seconds`, `device` and `versions` go to the record's own fields.
+        study, kind, row, requested_percent: see `Record`.
+        seed, select, form, finetune, data: see `signature`.
+
+    Raises:
+        UsageError: no such kind, or no seed where the plan's origin has none.
+        DataError: a file cannot be read, or translations and references do not match.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"kind: {kind!r} is not one of {', '.join(KINDS)}")
+    model_plan = PruningPlan.load(plan)
+    kind = kind or kind_of(model_plan, finetune=finetune)
+    if seed is None:
+        seed = None if model_plan.origin is None else model_plan.origin.seed
+    if seed is None:
+        raise UsageError(f"{plan}: the plan has no seed of its own; give --seed")
+    form = form or ("none" if model_plan.is_full else "remove")
+    if requested_percent is None:
+        requested_percent = requested_percent_of(model_plan)
+    hypotheses, references = read_generation(generation), read_lines(reference)
+    try:
+        scored = bleu_and_chrf(hypotheses, references)
+    except DataError as problem:
+        raise DataError(f"{generation} against {reference}: {problem}") from None
+    # Not with_suffix: wmt14.en-ru has no suffix to give up.
+    text = output.with_name(output.name.removesuffix(".json") + ".hyp.txt")
+    write_text_atomically(text, "".join(f"{line}\n" for line in hypotheses))
+    facts = {} if training is None else json_object(training)
+    known = _Facts(**known_values(_Facts, facts, source=str(training)))
+    facts = {name: fact for name, fact in facts.items() if name not in vars(known)}
+    if is_constant(hypotheses, references):
+        facts[CONSTANT] = True
+        print("warning: every sentence has the same translation", file=sys.stderr)
+    record = Record(
+        study=study,
+        kind=kind,
+        row=row or row_of(model_plan, default=kind),
+        task=TRANSLATION,
+        metrics={"bleu": scored.bleu, "chrf": scored.chrf},
+        metric_signatures={"bleu": scored.bleu_signature, "chrf": scored.chrf_signature},
+        plan=model_plan,
+        form=form,
+        requested_percent=requested_percent,
+        seed=seed,
+        finetune=finetune,
+        signature=signature(
+            model_plan,
+            select=select or method_of(model_plan, default="random"),
+            seed=seed,
+            form=form,
+            finetune=finetune,
+            data=data,
+        ),
+        examples={"test": len(references)},
+        files={"hypotheses": text.name, "reference": _relative(reference, output.parent)},
+        fingerprint=known.fingerprint,
+        seconds=known.seconds,
+        device=known.device,
+        versions={**known.versions, **versions_of("sacrebleu")},
+        training=facts,
+    )
+    record.save(output)
+    return record
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """The facts about a training that records have fields for."""
+
+    fingerprint: str | None = None
+    seconds: float | None = None
+    device: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    # A run folder may be moved as a whole: paths inside it are kept relative.
+    return os.path.relpath(path.resolve(), folder.resolve())

@@ -1,0 +1,49 @@
+"""Sentences on the scores of ablation, for the terminal."""
+
+from __future__ import annotations
+
+from headprune.scores.head_scores import HeadScores
+
+
+def significance(scores: HeadScores, level: float = 0.05) -> str:
+    """Say how many of the tested differences are significant, and what the test could not find."""
+    tested = [
+        (drop, p, adjusted)
+        for component, rows in scores.values.items()
+        for row, p_row, adjusted_row in zip(
+            rows,
+            scores.p_values[component],
+            scores.adjusted_p_values[component],
+            strict=True,
+        )
+        for drop, p, adjusted in zip(row, p_row, adjusted_row, strict=True)
+        if drop is not None and p is not None and adjusted is not None
+    ]
+    metric = scores.settings.get("metric")
+    unclear = [drop for drop, p, _ in tested if p >= level]
+    return (
+        f"{sum(p < level for _, p, _ in tested)} of {len(tested)} heads differ at p < {level:g}, "
+        f"{sum(adjusted < level for *_, adjusted in tested)} after Holm's correction "
+        f"({metric} {scores.settings.get('base'):.2f} without masks"
+        + (f"; the largest drop that is not significant is {max(unclear):.2g})" if unclear else ")")
+    )
+
+
+def one_is_enough(scores: HeadScores, level: float = 0.05) -> str:
+    """Say in how many layers the best head alone does as well as all (Michel et al. 2019)."""
+    parts = []
+    unclear = []
+    for component, rows in scores.values.items():
+        best = [
+            min((drop, p) for drop, p in zip(row, p_row, strict=True) if drop is not None)
+            for row, p_row in zip(rows, scores.p_values[component], strict=True)
+            if any(drop is not None for drop in row)
+        ]
+        enough = [drop for drop, p in best if drop <= 0 or p is None or p >= level]
+        parts.append(f"{len(enough)} of {len(best)} layers of {component}")
+        unclear += enough
+    largest = f" of {max(0.0, max(unclear)):.2g} at most" if unclear else ""
+    return (
+        f"one head is enough in {', '.join(parts)} (its drop{largest} is not significant at "
+        f"p < {level:g}; the best head is chosen on the examples that test it)"
+    )

@@ -1,0 +1,87 @@
+"""A model with its task and data: the protocol that comparisons and methods are written against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:  # it imports torch, and plans are made without it
+    from headprune.model import PrunableModel
+    from headprune.plan import PruningPlan
+    from headprune.scores.head_scores import HeadScores
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The metric of a model.
+
+    Attributes:
+        value: the value of the metric.
+        constant: whether the model gives the same output for every example although the
+            references differ; None where it is not known.
+        signature: sacreBLEU's, of the metric; None where the metric has none, or it is not known.
+        fingerprint: the fingerprint of the weights that were measured; None where it is not known.
+    """
+
+    value: float
+    constant: bool | None = None
+    signature: str | None = None
+    fingerprint: str | None = None
+
+
+@runtime_checkable
+class TaskModel(Protocol):
+    """A trained model with the data to score it on, and other data to measure it on."""
+
+    @property
+    def model(self) -> PrunableModel:
+        """The file or folder of the model."""
+
+    @property
+    def task(self) -> str:
+        """The name of the task in records: ``translation``, or a task of GLUE."""
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric of ``measure``: accuracy, BLEU, ...; high is good."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All settings that scores, measurements and fine-tunings depend on, as JSON values."""
+
+    @property
+    def data_name(self) -> str:
+        """The name, in signatures, of the data for fine-tuning and measuring."""
+
+    @property
+    def finetune_name(self) -> str:
+        """The length of the fine-tuning, in the notation of signatures; ``none`` without one."""
+
+    @property
+    def can_finetune(self) -> bool:
+        """True if settings for fine-tuning were given."""
+
+    def scores(
+        self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
+    ) -> dict[str, HeadScores]:
+        """Scores of the model; ``ablation`` uses ``metric`` if that is fast enough.
+
+        Args:
+            names: the names of the scores.
+            seed: the seed of the score ``random``.
+            components: those whose units are scored; None: all attention.
+        """
+
+    def measure(self, plan: PruningPlan | None = None) -> Measurement:
+        """The metric of the model; with a ``plan``, after pruning all other units."""
+
+    def pruned(self, plan: PruningPlan, folder: Path) -> TaskModel:
+        """The model with only the units of ``plan``, written to a new folder."""
+
+    def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> TaskModel:
+        """The pruned model, fine-tuned; resumes an interrupted fine-tuning in ``folder``."""
+
+    def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
+        """The run time for each plan in each round, in seconds; each round times every plan."""

@@ -1,0 +1,1 @@
+"""Commands of headprune for Hugging Face models."""

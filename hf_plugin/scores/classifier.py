@@ -1,0 +1,202 @@
+"""A classifier with its task and data."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from headprune.compare.turns import taking_turns
+from headprune.errors import DataError, UsageError
+from headprune.plan import PruningPlan
+from headprune.results.marks import is_constant
+from headprune.scores.compute import Watch
+from headprune.scores.head_scores import HeadScores
+from headprune.task_model import Measurement
+from hf_plugin.fingerprints import model_fingerprint
+from hf_plugin.folders import Folder
+from hf_plugin.glue.data import load_splits
+from hf_plugin.glue.metrics import measure
+from hf_plugin.glue.models import load_classifier, require_length
+from hf_plugin.glue.run import run
+from hf_plugin.glue.settings import Labels, Settings
+from hf_plugin.glue.tasks import Task, task_named
+from hf_plugin.glue.training import encode
+from hf_plugin.modeling import prune
+from hf_plugin.places import device
+from hf_plugin.scores.model import HuggingFaceModel, on_device_of
+from hf_plugin.scores.run import batches_of, score_heads
+from hf_plugin.tokenizers import load_tokenizer
+
+_TIMED_BATCHES = 4
+_LATER = {"weight_decay": 0.0, "adam_epsilon": 1e-8}
+"""Settings that the folders of older versions lack, with the values that these versions used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier:
+    """Implements ``headprune.task_model.TaskModel`` for a task of GLUE.
+
+    Scores are computed on training examples that no fine-tuning uses, the metric on the (first)
+    development set.
+
+    Attributes:
+        path: folder of the fine-tuned model.
+        finetuning: the settings of the fine-tuning after pruning: the task, the data, the length in
+            tokens, and the number of epochs; 0 disables it.
+        max_examples: the size of a random subset of examples to compute scores on.
+        watch: see ``score_heads``.
+    """
+
+    path: Path
+    finetuning: Settings
+    max_examples: int | None = None
+    watch: Watch = field(default=lambda batches, *_: batches, compare=False)
+
+    def __post_init__(self) -> None:
+        if "uniform" in self.model.form:
+            raise UsageError(
+                f"{self.path}: has uniform heads, which would be removed with the pruned ones; "
+                "give the unpruned model"
+            )
+
+    @cached_property
+    def model(self) -> Folder:
+        """The folder."""
+        return Folder.load(self.path)
+
+    @property
+    def task(self) -> str:
+        """The task of GLUE."""
+        return self.finetuning.task
+
+    @property
+    def metric(self) -> str:
+        """The task's first metric."""
+        return self._task.metrics[0]
+
+    @property
+    def data_name(self) -> str:
+        """The name of the task and the part of its training set, as in signatures."""
+        return self.finetuning.data_name
+
+    @property
+    def finetune_name(self) -> str:
+        """The number of epochs."""
+        return self.finetuning.finetune
+
+    @property
+    def can_finetune(self) -> bool:
+        """True if the number of fine-tuning epochs is above 0."""
+        return self.finetuning.epochs > 0
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings that scores, measurements and fine-tunings depend on."""
+        chosen = self.finetuning.as_json()
+        for name in ("plan", "seed", "model"):
+            del chosen[name]
+        for name, value in _LATER.items():
+            if chosen[name] == value:
+                del chosen[name]
+        return {
+            **chosen,
+            "fingerprint": model_fingerprint(self._classifier),
+            "max_examples": self.max_examples,
+        }
+
+    def scores(
+        self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
+    ) -> dict[str, HeadScores]:
+        """Scores on training examples that neither this model nor its fine-tunings use."""
+        return score_heads(
+            str(self.path),
+            scores=names,
+            task=self.finetuning.task,
+            data_dir=self.finetuning.data_dir,
+            max_examples=self.max_examples,
+            max_length=self.finetuning.max_length,
+            parts=[self.finetuning.training_part] if self.can_finetune else [],
+            seed=seed,
+            metric=self._task.metric_of_ablation,
+            components=components,
+            watch=self.watch,
+        )
+
+    @torch.no_grad()
+    def measure(self, plan: PruningPlan | None = None) -> Measurement:
+        """The metric on the development set, in percent."""
+        model = self._classifier
+        if plan is not None and plan != self.model.plan:
+            model = prune(copy.deepcopy(model), plan)
+        scored = HuggingFaceModel(model)
+        predicted: list[float] = []
+        labels: list[float] = []
+        with scored.evaluating():
+            for batch in self._batches():
+                logits = model(**batch).logits
+                if not bool(logits.isfinite().all()):
+                    raise DataError(f"{self.path}: its outputs are not finite (NaN or infinity)")
+                chosen = logits.squeeze(-1) if self._task.range else logits.argmax(-1)
+                predicted += chosen.tolist()
+                labels += batch["labels"].tolist()
+        metrics = measure(self._task.metrics, labels=labels, predictions=predicted)
+        constant = is_constant(predicted, labels)
+        if constant:
+            print(f"warning: {self.path} predicts the same for every example", file=sys.stderr)
+        return Measurement(metrics[self.metric], constant, fingerprint=model_fingerprint(model))
+
+    def pruned(self, plan: PruningPlan, folder: Path) -> Classifier:
+        """The model with the units of ``plan`` alone."""
+        self.model.prune(plan).save(folder)
+        return replace(self, path=folder)
+
+    def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> Classifier:
+        """The pruned model, fine-tuned."""
+        settings = replace(self.finetuning, model=str(self.path), plan=plan, seed=seed)
+        with redirect_stdout(sys.stderr):  # the Trainer's words on its progress
+            run(settings, Labels(), folder)
+        return replace(self, path=folder / "model")
+
+    @torch.no_grad()
+    def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
+        """The run time of some batches of the development set."""
+        models = [prune(copy.deepcopy(self._classifier), plan).eval() for plan in plans]
+        batches = self._batches()
+        spread = batches[:: max(1, len(batches) // _TIMED_BATCHES)][:_TIMED_BATCHES]
+
+        def work(model: PreTrainedModel) -> None:
+            for batch in spread:
+                model(**batch)
+
+        return taking_turns([partial(work, model) for model in models], rounds=rounds)
+
+    @property
+    def _task(self) -> Task:
+        return task_named(self.finetuning.task)
+
+    @cached_property
+    def _classifier(self) -> PreTrainedModel:
+        model = load_classifier(str(self.path), self._task, untrained=False)
+        model.to(device())  # type: ignore[arg-type]
+        return model
+
+    def _batches(self) -> list[Mapping[str, torch.Tensor]]:
+        split = self._task.dev_splits[0]
+        examples = load_splits(self._task, self.finetuning.data_dir, splits=[split])[split]
+        if not len(examples):
+            raise DataError(f"{self.finetuning.task}: the split {split} is empty")
+        tokenizer = load_tokenizer(str(self.path))
+        length = self.finetuning.max_length
+        require_length(length, self._classifier, tokenizer, name=str(self.path))
+        encoded = encode(examples, tokenizer, max_length=length)
+        batches = batches_of(encoded, tokenizer, size=32)
+        return [on_device_of(self._classifier, batch) for batch in batches]

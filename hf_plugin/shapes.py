@@ -1,0 +1,56 @@
+"""The shapes of pretrained models, for programs that do not import transformers.
+
+    python -m hf_plugin.shapes < models.json
+
+reads a JSON list of folders and names on the hub, and writes a JSON list of objects: `mistake`, a
+message or null, and `shape`, the heads of each layer by component. No weights are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from typing import Any
+
+from headprune.components import HEADS
+from headprune.errors import HeadpruneError
+from hf_plugin.folders import outline_of
+from hf_plugin.loading import read_config
+from hf_plugin.places import place, reporting
+from hf_plugin.plans import full_plan
+from hf_plugin.quiet import quieten
+
+
+def model_shape(name: str) -> dict[str, tuple[int, ...]]:
+    """The heads of each layer of the unpruned model.
+
+    Args:
+        name: a folder or a name on the hub.
+
+    Raises:
+        UsageError: a family that cannot be pruned.
+        DataError: no such model.
+    """
+    with reporting(f"{name}: cannot read the model"):
+        config, _ = read_config(place(name))
+        shape = full_plan(outline_of(config, where=name)).units
+    return {component: tuple(shape[component]) for component in HEADS if component in shape}
+
+
+def _answer(name: str) -> dict[str, Any]:
+    try:
+        return {"mistake": None, "shape": model_shape(name)}
+    except HeadpruneError as problem:
+        return {"mistake": str(problem)}
+
+
+def _main() -> None:
+    quieten()
+    with contextlib.redirect_stdout(sys.stderr):
+        answers = [_answer(name) for name in json.load(sys.stdin)]
+    json.dump(answers, sys.stdout)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,140 @@
+"""Attentions, feed-forward sub-layers and layers of a Hugging Face model: what can be pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from hf_plugin.dropped import DroppedLayer
+from hf_plugin.head_names import FeedForwardNames, Names
+from hf_plugin.pruned_files import store_by_head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """One attention, whose units are heads. The kept heads are noted on ``module``."""
+
+    module: nn.Module
+    inputs: tuple[nn.Linear, ...]
+    queries: tuple[nn.Linear, ...]
+    output: nn.Linear
+    names: Names
+
+    @property
+    def unit_size(self) -> int:
+        """d, the width of one head, as the module has it."""
+        return int(getattr(self.module, self.names.size))
+
+    @property
+    def units(self) -> int:
+        """The number of heads of the unpruned attention."""
+        return int(
+            getattr(self.module, "unpruned_heads", self.output.in_features // self.unit_size)
+        )
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The heads that are kept, by their numbers in the unpruned model."""
+        heads = range(self.output.in_features // self.unit_size)
+        return tuple(getattr(self.module, "kept_heads", heads))
+
+    @property
+    def uniform(self) -> tuple[int, ...]:
+        """The pruned heads that still average the values of all tokens, by the same numbers."""
+        return tuple(getattr(self.module, "uniform_heads", ()))
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The heads that have weights."""
+        return tuple(sorted((*self.kept, *self.uniform)))
+
+    def weights_by_unit(self) -> Iterator[Tensor]:
+        """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each."""
+        return _weights_by_unit(self)
+
+    def set_heads(self, *, kept: tuple[int, ...], uniform: tuple[int, ...], heads: int) -> None:
+        """Note which of the unpruned attention's ``heads`` heads are kept, and their number."""
+        self.module.unpruned_heads = heads  # type: ignore[assignment]
+        self.module.kept_heads = kept  # type: ignore[assignment]
+        self.module.uniform_heads = uniform  # type: ignore[assignment]
+        present = len(self.present)
+        for attribute, value in (
+            (self.names.count, present),
+            (self.names.width, present * self.unit_size),
+        ):
+            if attribute is not None:
+                setattr(self.module, attribute, value)
+        for linear in self.queries:
+            store_by_head(linear, self.unit_size if uniform else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedForward:
+    """One feed-forward sub-layer, whose units are neurons. The kept ones are noted on ``module``.
+
+    A gated sub-layer has two rows for each neuron, in two blocks of its input projection.
+    """
+
+    module: nn.Module
+    inputs: tuple[nn.Linear, ...]
+    output: nn.Linear
+    names: FeedForwardNames
+
+    @property
+    def unit_size(self) -> int:
+        """The width of one neuron."""
+        return 1
+
+    @property
+    def units(self) -> int:
+        """The number of neurons of the unpruned sub-layer."""
+        return int(getattr(self.module, "unpruned_neurons", self.output.in_features))
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The neurons that are kept, by their numbers in the unpruned model."""
+        return tuple(getattr(self.module, "kept_neurons", range(self.output.in_features)))
+
+    @property
+    def is_pruned(self) -> bool:
+        """True if some neurons are pruned."""
+        return self.output.in_features < self.units
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The neurons that have weights: those that are kept."""
+        return self.kept
+
+    def weights_by_unit(self) -> Iterator[Tensor]:
+        """The rows of W_1 and the columns of W_2 of each neuron: N' x any, each."""
+        return _weights_by_unit(self)
+
+    def set_neurons(self, *, kept: tuple[int, ...], neurons: int) -> None:
+        """Note which of the unpruned sub-layer's ``neurons`` neurons are kept."""
+        self.module.unpruned_neurons = neurons  # type: ignore[assignment]
+        self.module.kept_neurons = kept  # type: ignore[assignment]
+
+
+Sublayer = Attention | FeedForward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer of an encoder or decoder, which is dropped as a whole."""
+
+    module: nn.Module
+
+    @property
+    def is_kept(self) -> bool:
+        """True if the layer is computed; a dropped layer passes on its input."""
+        return not isinstance(self.module, DroppedLayer)
+
+
+def _weights_by_unit(sublayer: Sublayer) -> Iterator[Tensor]:
+    units = len(sublayer.present)
+    for linear in sublayer.inputs:
+        for block in linear.weight.chunk(sublayer.names.blocks):
+            yield block.unflatten(0, (units, -1)).flatten(1)
+    yield sublayer.output.weight.unflatten(1, (units, -1)).transpose(0, 1).flatten(1)

@@ -1,0 +1,152 @@
+"""Measure how long an update of a study's trainings takes; the Snakefile's `calibrate` rule."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_prep.lib.prepared import PreparedCorpus
+from headprune.errors import DataError, HeadpruneError
+from studies.cost import Calibration
+from studies.find import load_any
+from studies.glue_study import GlueStudy
+from studies.jobs import option
+from studies.plugin import ROOT, running
+from studies.study import Study
+
+UPDATES = 40
+"""The length of the training that is measured."""
+_INTERVAL = 10
+_REPLACED = ("--max-epoch", "--max-update", "--log-interval")
+
+
+def calibrate_translation(study: Study, *, data: Path, folder: Path, threads: int) -> Calibration:
+    """Train the unpruned model for some updates.
+
+    Raises:
+        DataError: the training fails or its log has no times.
+    """
+    flags = ["--arch", study.arch, *study.model_flags, *_without(study.finetune.flags, _REPLACED)]
+    flags += ["--max-update", str(UPDATES), "--log-interval", str(_INTERVAL)]
+    corpus = PreparedCorpus.load(data)
+    log, model = folder / "train.log", folder / "model.pt"
+    job = running.Job(label="calibration", log=log, threads=threads, precision=study.precision)
+    plugin = ["--user-dir", str(ROOT / "fairseq_plugin")]
+    running.train(
+        job, [*plugin, *flags], data=corpus.binarised, languages=corpus.languages, model=model
+    )
+    seconds, updates = read_log(log)
+    return Calibration(
+        seconds_per_update={"translation": seconds},
+        updates_per_epoch={"translation": updates},
+        model_bytes=model.stat().st_size,
+    )
+
+
+def read_log(log: Path) -> tuple[float, int]:
+    """The seconds of an update and the updates of an epoch, by the log of fairseq-train.
+
+    Raises:
+        DataError: the log has no lines about updates.
+    """
+    found = re.findall(r"epoch \d+: +\d+ / (\d+) .*?\bups=([\d.]+)", log.read_text("utf-8"))
+    # The first interval has the start of the training in it.
+    rates = [float(rate) for _, rate in found][1:] or [float(rate) for _, rate in found]
+    if not rates or not statistics.median(rates):
+        raise DataError(f"{log}: no updates to measure; the training set is too small")
+    return 1 / statistics.median(rates), int(found[0][0])
+
+
+def calibrate_glue(
+    study: GlueStudy, *, data_dir: Path | None, folder: Path, threads: int
+) -> Calibration:
+    """Fine-tune the unpruned encoder on some batches of each task.
+
+    Raises:
+        DataError: a fine-tuning fails.
+    """
+    from hf_plugin.glue.data import load_splits
+    from hf_plugin.glue.tasks import task_named
+
+    seconds: dict[str, float] = {}
+    updates: dict[str, int] = {}
+    model_bytes = 0
+    for task, flags in study.tasks.items():
+        batch_size = int(option(flags, "--batch-size", default=str(task_named(task).batch_size)))
+        most = option(flags, "--max-train-examples", default="")
+        whole = len(load_splits(task_named(task), data_dir, splits=["train"])["train"])
+        hold_out = float(option(flags, "--hold-out", default="0" if most else "10"))
+        examples = min(whole, int(most)) if most else round(whole * (1 - hold_out / 100))
+        measured = min(examples, UPDATES * batch_size)
+        output = folder / task
+        own = _without(flags, ("--max-train-examples", "--hold-out", "--epochs"))
+        command = [
+            *(sys.executable, "-m", "headprune.cli", "glue", "--task", task),
+            *("--model", study.model, "--threads", str(threads), "--output", str(output), *own),
+            *("--epochs", "1", "--max-train-examples", str(measured)),
+            *([] if data_dir is None else ["--data-dir", str(data_dir)]),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["no output"]
+            raise DataError(f"{task}: the calibration failed: {lines[-1]}")
+        result = json.loads((output / "result.json").read_text(encoding="utf-8"))
+        steps = math.ceil(measured / batch_size)
+        seconds[task] = result["training"]["seconds"] / steps
+        updates[task] = math.ceil(examples / batch_size)
+        files = [path for path in (output / "model").glob("**/*") if path.is_file()]
+        model_bytes = max(model_bytes, sum(path.stat().st_size for path in files))
+    return Calibration(
+        seconds_per_update=seconds, updates_per_epoch=updates, model_bytes=model_bytes
+    )
+
+
+def _without(flags: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The flags without some that have a value."""
+    before = ["", *flags]
+    return [
+        flag
+        for flag, previous in zip(flags, before, strict=False)
+        if flag not in names and previous not in names
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program; returns its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--data", type=Path, help="prepared data, for translation")
+    parser.add_argument("--data-dir", type=Path, help="folder of GLUE's files")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    try:
+        study = load_any(options.study)
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=options.output.parent, prefix=".calibration.") as name:
+            folder, threads = Path(name), options.threads
+            if isinstance(study, GlueStudy):
+                measured = calibrate_glue(
+                    study, data_dir=options.data_dir, folder=folder, threads=threads
+                )
+            else:
+                measured = calibrate_translation(
+                    study, data=options.data, folder=folder, threads=threads
+                )
+        measured.save(options.output)
+    except HeadpruneError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return problem.exit_status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Print the options of the cell that a grid search chose; the Snakefile's rule `glue` uses it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from headprune.errors import HeadpruneError
+from headprune.results.record import Record
+
+
+def options_of(path: Path) -> list[str]:
+    """The batch size and learning rate of the record of a grid search, as options.
+
+    Raises:
+        DataError: the file is no record.
+    """
+    settings = Record.load(path).settings
+    return [
+        *("--batch-size", str(settings["batch_size"])),
+        *("--learning-rate", f"{settings['learning_rate']:g}"),
+    ]
+
+
+if __name__ == "__main__":
+    try:
+        print(*options_of(Path(sys.argv[1])))
+    except HeadpruneError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(problem.exit_status)

@@ -1,0 +1,100 @@
+"""The pages in docs/results, made of the published records, tables and comparisons.
+
+    python -m studies.published [FOLDER ...]
+
+Each folder receives report.html, report.md and those figures of it that the folder lacks. Without
+arguments, all pages are made.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from headprune.files import write_text_atomically
+from headprune.report.document import Figure, with_inner
+from headprune.report.drawing import save_drawing
+from headprune.report.make import Report, report_of
+from headprune.report.render import html, markdown
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+RECORDS = "runs.tar.gz"
+"""The records of a study and the outputs of its models, in the folder of a page."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A page of docs/results.
+
+    Attributes:
+        sources: its files and folders, relative to docs/results.
+        paper: the paper's tables whose numbers are in its first table.
+        title: its title; if empty, that of its only source.
+    """
+
+    sources: Sequence[str]
+    paper: Sequence[str] = ()
+    title: str = ""
+
+
+PAGES: Mapping[str, Page] = {
+    "multi30k": Page(sources=["multi30k/table.json"]),
+    "glue": Page(
+        sources=["glue/runs.tar.gz", "glue/changes.json"],
+        paper=["table4"],
+        title="MiniLM (6 layers) on SST-2 and CoLA, heads pruned at random and by layer",
+    ),
+    "glue-mean": Page(sources=["glue-mean/table.json"]),
+    **{
+        f"scores/{name}": Page(sources=[f"scores/{name}/compare.json"])
+        for name in ("sst2-tuned", "sst2-right-after", "sst2")
+    },
+    **{
+        f"scores/multi30k{name}": Page(sources=[f"scores/multi30k{name}/compare.json"])
+        for name in ("", "-ES", "-ED", "-DS")
+    },
+    "scores/multi30k-gradients": Page(
+        sources=[
+            "scores/multi30k-gradients/compare.json",
+            "scores/multi30k-bleu/ablation.json",
+            "scores/multi30k-bleu/alone.json",
+        ]
+    ),
+}
+
+
+def report(page: Page, *, scratch: Path) -> Report:
+    """The report of a page; archives of records are unpacked into ``scratch``."""
+    paths = []
+    for source in page.sources:
+        path = RESULTS / source
+        if path.name.endswith(".tar.gz"):
+            with tarfile.open(path) as archive:
+                archive.extractall(scratch, filter="data")
+            path = scratch
+        paths.append(path)
+    return report_of(paths, title=page.title, paper=page.paper)
+
+
+def main(names: Sequence[str]) -> None:
+    """Make the pages of these folders, or all."""
+    for name in names or PAGES:
+        with TemporaryDirectory() as scratch:
+            document = report(PAGES[name], scratch=Path(scratch)).page
+            for render in (html, markdown):
+                path = RESULTS / name / f"report{render.SUFFIX}"
+                write_text_atomically(path, render.render(document))
+            for figure in with_inner(document.blocks):
+                if isinstance(figure, Figure):
+                    svg = RESULTS / name / f"{figure.name}.svg"
+                    if not svg.exists():
+                        save_drawing(figure.draw, png=None, svg=svg)
+        print(RESULTS / name / "report.html")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

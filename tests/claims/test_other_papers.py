@@ -1,0 +1,146 @@
+"""Claims on importance scores, of Michel et al., Prasanna et al. and attention-guided pruning."""
+
+from __future__ import annotations
+
+import pytest
+from scipy import stats
+
+from headprune.claims.catalogue import all_claims
+from headprune.claims.outcome import Assessed, Outcome, assess
+from headprune.results.control_tests import Located
+from tests.claims.conftest import Make
+
+WORST = "gradient-important-first"
+
+
+def outcome(results: list[Located], name: str) -> Assessed:
+    (assessed,) = [each for each in assess(all_claims(), results) if each.claim.name == name]
+    return assessed
+
+
+def test_importance_matters_where_the_most_important_heads_cost_more(translations: Make) -> None:
+    results = [
+        *translations(30.0, 30.1, 30.2, percent=50, method="gradient"),
+        *translations(25.0, 25.2, 25.1, percent=50, method=WORST),
+        *translations(28.0, 28.1, 28.2, percent=75, method="gradient"),
+        *translations(20.0, 20.2, 20.1, percent=75, method=WORST),
+        *translations(31.0, 31.1, 31.2, kind="control"),
+    ]
+    assessed = outcome(results, "importance-does-not-inform")
+    assert assessed.outcome is Outcome.FAILS
+    assert assessed.weakest is not None
+    assert assessed.weakest.effect == pytest.approx((5 + 8) / 2)
+    assert assessed.measurement is not None
+    assert [part.name[:4] for part in assessed.measurement.details] == ["50%:", "75%:"]
+    # 81% and 65% of the control
+    worst = outcome(results, "worst-sub-networks-trainable")
+    assert worst.outcome is Outcome.FAILS
+    assert worst.weakest is not None and worst.weakest.effect == pytest.approx(72.6, abs=0.1)
+
+
+def test_the_rows_of_a_score_are_no_random_draws(translations: Make) -> None:
+    results = [
+        *translations(30.0, 30.1, 30.2, percent=25, method="gradient"),
+        *translations(31.0, 31.1, 31.2, kind="control"),
+    ]
+    assert outcome(results, "25-percent-costs-nothing").outcome is Outcome.NOT_RUN
+    assert outcome(results, "small-deviation-bleu").outcome is Outcome.NOT_RUN
+
+
+def test_draws_by_component_are_the_second_choice(translations: Make) -> None:
+    control = translations(31.0, 31.1, 31.2, kind="control")
+    by_component = translations(30.0, 30.1, 30.3, percent=25, method="random-by-component")
+    assessed = outcome([*control, *by_component], "25-percent-costs-nothing")
+    assert assessed.weakest is not None
+    assert assessed.weakest.effect == pytest.approx(-29 / 30)
+    over_all = translations(31.0, 31.1, 31.2, percent=25)
+    assessed = outcome([*control, *by_component, *over_all], "25-percent-costs-nothing")
+    assert assessed.weakest is not None and assessed.weakest.effect == pytest.approx(0)
+
+
+def test_encoder_decoder_attention_is_the_most_sensitive(translations: Make) -> None:
+    rows = {"ES": (25.0, 25.3, 25.1), "ED": (10.0, 10.2, 10.3), "DS": (27.0, 27.1, 27.7)}
+    results = [
+        located
+        for name, values in rows.items()
+        for located in translations(*values, percent=50, components=[name], kind="before-finetune")
+    ]
+    assessed = outcome(results, "encoder-decoder-attention-most-sensitive")
+    assert assessed.outcome is Outcome.HOLDS
+    assert assessed.measurement is not None
+    assert [part.name for part in assessed.measurement.details] == ["24 heads of ED - of ES or DS"]
+    # Rows of single components are not rows of table 1.
+    assert outcome(results, "small-deviation-bleu").outcome is Outcome.NOT_RUN
+    missing = outcome(results[:6], "encoder-decoder-attention-most-sensitive")
+    assert missing.outcome is Outcome.NOT_RUN
+
+
+@pytest.mark.parametrize(("kept", "run"), [("222222", False), ("222220", True)])
+def test_gates_that_prune_38_of_48_encoder_heads(translations: Make, kept: str, run: bool) -> None:
+    """Three quarters of the heads are not enough."""
+    results = [
+        *translations(30.0, 30.2, 30.1, kind="control"),
+        *translations(
+            30.1, 30.2, 30.4, keep={"ES": kept, "ED": "888888", "DS": "888888"}, method="gates"
+        ),
+    ]
+    assessed = outcome(results, "most-encoder-heads-pruned")
+    assert (assessed.outcome is not Outcome.NOT_RUN) == run
+
+
+def test_a_score_is_one_more_draw(classifications: Make) -> None:
+    """The seeds of a score share a plan: a lucky plan is not significant."""
+    draws = [80.0, 81.0, 82.0, 81.5]
+    before = dict(kind="before-finetune", percent=50)
+    results = [
+        *classifications(*draws, **before),
+        *classifications(83.0, method="entropy", **before),
+        *classifications(70.0, method="sparsity", **before),
+    ]
+    assessed = outcome(results, "attention-statistics-beat-random")
+    assert assessed.measurement is not None
+    parts = {part.name: part for part in assessed.measurement.parts}
+    entropy = parts["entropy - random"].estimate
+    assert entropy is not None
+    error = stats.tstd(draws) * (1 + 1 / 4) ** 0.5
+    p_value = stats.t.sf((83.0 - 81.125) / error, 3)
+    assert entropy.p_above(0) == pytest.approx(p_value)
+    assert assessed.outcome is Outcome.FAILS  # sparsity is worse
+    assert assessed.weakest is not None and assessed.weakest.name == "sparsity - random"
+
+
+def test_the_most_important_heads_do_better_than_random_ones(classifications: Make) -> None:
+    before = dict(kind="before-finetune", percent=50)
+    results = [
+        *classifications(60.0, 60.5, 61.0, 60.2, **before),
+        *classifications(75.0, method="gradient", **before),
+    ]
+    assessed = outcome(results, "important-heads-better-than-random")
+    assert assessed.outcome is Outcome.HOLDS
+
+
+def test_one_plan_has_no_interval(translations: Make) -> None:
+    results = [
+        *translations(30.0, kind="baseline"),
+        *translations(29.5, 29.5, percent=20, method="gradient", kind="before-finetune"),
+    ]
+    assessed = outcome(results, "removed-at-test-time-translation")
+    assert assessed.outcome is Outcome.UNKNOWN and assessed.evidence is None
+    assert assessed.weakest is not None and assessed.weakest.effect == pytest.approx(-0.5)
+
+
+def test_scaled_rows_of_tables_2_and_3_are_found(translations: Make) -> None:
+    """Rows of a model of other size, as the demo has them."""
+    results = [
+        *translations(30.0, 30.1, keep={"ES": "765432", "ED": "234567", "DS": "765432"}),
+        *translations(29.0, 29.2, keep={"ES": "234567", "ED": "765432", "DS": "234567"}),
+        *translations(28.0, 28.2, keep={"ES": 20, "ED": 30, "DS": 30}),
+        *translations(28.0, 28.3, keep={"ES": 30, "ED": 20, "DS": 30}),
+        *translations(28.0, 28.1, keep={"ES": 30, "ED": 30, "DS": 20}),
+    ]
+    pair = outcome(results, "no-preference-by-location")
+    assert pair.weakest is not None and pair.weakest.effect == pytest.approx(0.95)
+    triple = outcome(results, "no-component-preference")
+    assert triple.measurement is not None
+    effects = [part.effect for part in triple.measurement.parts]
+    assert effects == pytest.approx([0.0, 0.075, -0.075])

@@ -1,0 +1,103 @@
+"""The documents' Python runs, and so do the README's commands, on less data and fewer epochs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+from .documents import DOCUMENTS, NOT_CHECKED, NOT_RUN, ROOT, CodeBlock, code_blocks
+
+PUBLISHED = "bert-base-uncased"
+"""The model that the documents name; a folder of this name goes before the one on the hub."""
+
+
+def python_blocks(path: Path) -> list[CodeBlock]:
+    return [
+        block
+        for block in code_blocks(path)
+        if block.language == "python"
+        and not NOT_CHECKED.fullmatch(block.marker)
+        and not NOT_RUN.fullmatch(block.marker)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a narrow BERT of as many layers and heads as the published one."""
+    config = BertConfig(vocab_size=8, hidden_size=24, num_hidden_layers=12, num_attention_heads=12)
+    BertForSequenceClassification(config).save_pretrained(tmp_path / PUBLISHED)
+    vocabulary = {word: index for index, word in enumerate(("[PAD]", "[UNK]", "A", "sentence"))}
+    words = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    words.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]"
+    ).save_pretrained(tmp_path / PUBLISHED)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in DOCUMENTS if python_blocks(path)],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_the_python_of_a_document_runs_in_its_order(path: Path, folder: Path) -> None:
+    names: dict[str, Any] = {}
+    for block in python_blocks(path):
+        exec(compile(block.text, str(block), "exec"), names)
+
+
+def readme_block(start: str) -> str:
+    (block,) = [b for b in code_blocks(ROOT / "README.md") if b.text.startswith(start)]
+    return block.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("start", "shorter", "written"),
+    [
+        (
+            "headprune glue",
+            {"headprune glue": "headprune glue --max-train-examples 64 --epochs 1"},
+            ["runs/glue/half/result.json", "runs/glue/table/table.md"],
+        ),
+        (
+            "data_prep/numbers.sh",
+            {
+                "--out data/numbers\n": "--out data/numbers --train 300 --valid 30 --test 30 "
+                f"--merges 100 --workers 1 --python {shlex.quote(sys.executable)}\n",
+                "--max-epoch 5": "--max-epoch 1",
+            },
+            ["pruned.pt", "result.json"],
+        ),
+    ],
+)
+def test_the_commands_of_the_readme_run(
+    start: str, shorter: dict[str, str], written: list[str], tmp_path: Path
+) -> None:
+    text = readme_block(start)
+    for shown, run in shorter.items():
+        assert shown in text
+        text = text.replace(shown, run)
+    for name in ("data_prep", "fairseq_plugin"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    outcome = subprocess.run(
+        ["bash", "-euc", text],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": programs, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert outcome.returncode == 0, outcome.stderr[-3000:]
+    assert [name for name in written if not (tmp_path / name).is_file()] == []

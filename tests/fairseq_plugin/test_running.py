@@ -1,0 +1,175 @@
+"""The parts of a training job that a kill or a changed study puts to the test."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugin import running
+from fairseq_plugin.checkpoints import Checkpoint
+from headprune.errors import UsageError
+from tests.fairseq_plugin.conftest import PLUGIN, TRAIN
+
+
+def identity(data: Path, flags: list[str], *, depends: list[Path] | None = None) -> str:
+    data.mkdir(exist_ok=True)
+    return running.identity(flags, data=data, depends=depends or [], precision="fp32")
+
+
+def checkpoint(path: Path, content: str = "weights") -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data.pkl", content * 100)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "2026-01-01 00:00:00 | INFO | valid | epoch 012 | valid on 'valid' subset | loss 4.2 | "
+            "nll_loss 2.6 | ppl 6.1 | wps 900 | num_updates 1000 | best_loss 4.2",
+            "epoch 12 | valid ppl 6.1",
+        ),
+        (
+            "2026-01-01 00:00:00 | INFO | train_inner | epoch 003:     50 / 249 loss=7.1, "
+            "nll_loss=6.2, ppl=75.3, wps=2000, num_updates=550",
+            "epoch 3 | batch 50 of 249 | ppl 75.3",
+        ),
+        ("2026-01-01 00:00:00 | INFO | train | epoch 003 | loss 7 | ppl 70", None),
+        ("a traceback, say", None),
+    ],
+)
+def test_progress_in_short(line: str, said: str | None) -> None:
+    assert running.progress_line(line) == said
+
+
+def test_a_longer_training_is_the_same_training(tmp_path: Path) -> None:
+    short = identity(tmp_path / "bin", ["--lr", "1", "--max-epoch", "2"])
+    longer = identity(tmp_path / "bin", ["--lr", "1", "--max-epoch", "9"])
+    other = identity(tmp_path / "bin", ["--lr", "2", "--max-epoch", "2"])
+    assert short == longer
+    assert short != other
+
+
+def test_a_training_in_another_place_is_the_same_training(tmp_path: Path) -> None:
+    flags = ["--user-dir", "/here/fairseq_plugin", "--head-plan", "/here/plan.json", "--lr", "1"]
+    moved = [flag.replace("/here", "/there") for flag in flags]
+    assert identity(tmp_path / "bin", flags) == identity(tmp_path / "bin", moved)
+
+
+def test_other_data_or_another_start_is_another_training(tmp_path: Path) -> None:
+    start, data = tmp_path / "model.pt", tmp_path / "bin"
+    start.write_bytes(b"one")
+    first = identity(data, [], depends=[start])
+    start.write_bytes(b"two")
+    second = identity(data, [], depends=[start])
+    (data / "dict.en.txt").write_text("a 1\n")
+    third = identity(data, [], depends=[start])
+    assert len({first, second, third}) == 3
+
+
+def test_checkpoints_stay_only_while_the_training_is_the_same(tmp_path: Path) -> None:
+    last = checkpoint(tmp_path / "checkpoint_last.pt")
+    running._forget_unless_same(tmp_path, "a", adopt=False)
+    assert not last.exists()  # Of whatever training that was.
+    checkpoint(last)
+    running._forget_unless_same(tmp_path, "a", adopt=False)
+    assert last.exists()
+    running._forget_unless_same(tmp_path, "b", adopt=False)
+    assert not last.exists()
+
+
+def test_checkpoints_of_older_versions_are_adopted_only_where_nothing_describes_them(
+    tmp_path: Path,
+) -> None:
+    last = checkpoint(tmp_path / "checkpoint_last.pt")
+    running._forget_unless_same(tmp_path, "a", adopt=True)
+    assert last.exists()
+    running._forget_unless_same(tmp_path, "b", adopt=True)
+    assert not last.exists()
+
+
+def test_a_last_checkpoint_cut_short_is_replaced_by_the_best(tmp_path: Path) -> None:
+    best = checkpoint(tmp_path / "checkpoint_best.pt")
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes(best.read_bytes()[: best.stat().st_size // 2])
+    running._mend_last_checkpoint(tmp_path)
+    assert last.read_bytes() == best.read_bytes()
+
+
+def test_a_last_checkpoint_cut_short_goes_where_there_is_no_better(tmp_path: Path) -> None:
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes(b"PK\x03\x04 cut")
+    running._mend_last_checkpoint(tmp_path)
+    assert not last.exists()
+
+
+def test_a_whole_last_checkpoint_is_left_alone(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "checkpoint_best.pt", "older")
+    last = checkpoint(tmp_path / "checkpoint_last.pt", "newer")
+    before = last.read_bytes()
+    running._mend_last_checkpoint(tmp_path)
+    assert last.read_bytes() == before
+
+
+def test_the_folder_is_held_by_the_training_after_its_job_was_killed(tmp_path: Path) -> None:
+    code = "import sys; print('held', flush=True); sys.stdin.read()"
+    with running._alone_in(tmp_path) as lock:
+        child = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(lock,),
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+    # This process has let go of the folder, its child has not.
+    with (tmp_path / "lock").open("w") as again:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        child.communicate(b"")
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_processes_share_the_steps_of_an_update() -> None:
+    flags = ["--max-tokens", "100", "--update-freq", "8", "--lr", "1"]
+    assert running.with_processes(flags, 1) == flags
+    assert running.with_processes(flags, 4)[3] == "2"
+    with pytest.raises(UsageError, match="3 GPUs: --update-freq is 8, no multiple of it"):
+        running.with_processes(flags, 3)
+    with pytest.raises(UsageError, match="2 GPUs: --update-freq is 1"):
+        running.with_processes(flags[:2], 2)
+    assert running.with_processes(["--update-freq=8", "--cpu"], 2) == ["--update-freq=4", "--cpu"]
+    assert running.with_processes(["--update-freq", "4,2"], 2) == ["--update-freq", "2,1"]
+    for steps in ("4,1", "x", "[4]"):
+        with pytest.raises(UsageError, match=re.escape(f"--update-freq is {steps}, no multiple")):
+            running.with_processes([f"--update-freq={steps}"], 2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="takes as many GPUs as processes")
+def test_two_processes_train_the_model_of_one(corpus: Path, tmp_path: Path) -> None:
+    own = [flag for flag in TRAIN if flag != "--cpu"]
+    flags = ["--user-dir", PLUGIN, "--arch", "transformer_headpruned_tiny", *own]
+    flags += ["--max-update", "4", "--update-freq", "2", "--clip-norm", "1.0"]
+    facts, states = [], []
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        job = running.Job(label="x", log=folder / "log", threads=1, processes=processes)
+        model = folder / "model.pt"
+        running.train(job, flags, data=corpus, languages=None, model=model)
+        facts.append(json.loads(model.with_suffix(".json").read_text()))
+        states.append(Checkpoint.load(model).state["model"])
+    assert facts[0]["best_updates"] == facts[1]["best_updates"]
+    assert facts[0]["best_valid_loss"] == pytest.approx(facts[1]["best_valid_loss"], abs=2e-3)
+    for name, tensor in states[0].items():
+        if not name.endswith("k_proj.bias"):  # has no gradient but rounding errors
+            torch.testing.assert_close(tensor, states[1][name], atol=1e-4, rtol=1e-4)

@@ -1,0 +1,71 @@
+"""Budgets of units, parameters and FLOPs, and plans that keep to them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headprune import Budget, PruningPlan, UsageError, select
+from headprune.cost import Sizes, forward_flops, prunable_parameters
+
+SIZES = Sizes(
+    encoder_width=8,
+    decoder_width=8,
+    encoder_feed_forward=16,
+    decoder_feed_forward=16,
+    encoder_head_dim=2,
+    decoder_head_dim=2,
+    vocabulary=0,
+)
+SHAPE = {"ES": (4,) * 3, "EF": (16,) * 3, "EL": (1,) * 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("50%", Budget(50)),
+        ("12.5", Budget(12.5)),
+        ("60% of parameters", Budget(60, "parameters")),
+        ("60% FLOPs", Budget(60, "flops")),
+    ],
+)
+def test_parse(text: str, budget: Budget) -> None:
+    assert Budget.parse(text) == budget
+    assert Budget.parse(str(budget)) == budget
+
+
+@pytest.mark.parametrize("text", ["", "half", "101%", "50% of heads", "-1%"])
+def test_what_is_no_budget(text: str) -> None:
+    with pytest.raises(UsageError):
+        Budget.parse(text)
+
+
+@pytest.mark.parametrize("measure", ["parameters", "flops"])
+@settings(max_examples=30)
+@given(percent=st.integers(0, 100), seed=st.integers(0, 99))
+def test_a_plan_keeps_to_its_budget_and_prunes_no_more(
+    measure: str, percent: int, seed: int
+) -> None:
+    cost = {
+        "parameters": lambda plan: prunable_parameters(plan, SIZES),
+        "flops": lambda plan: forward_flops(plan, SIZES),
+    }[measure]
+    full = cost(PruningPlan.full(SHAPE))
+    empty = cost(PruningPlan(kept={name: [()] * 3 for name in SHAPE}, units=SHAPE))
+    plan = select.at_random(SHAPE, seed=seed, budget=Budget(percent, measure), cost=cost)
+    assert empty <= cost(plan) <= full * (100 - percent) / 100
+    assert str(plan.origin and plan.origin.budget).startswith(f"{percent}%")
+    lower = select.at_random(SHAPE, seed=seed, budget=Budget(percent / 2, measure), cost=cost)
+    assert plan.is_within(lower)
+
+
+def test_budgets_of_units_are_percentages() -> None:
+    assert select.at_random(SHAPE, seed=3, budget=Budget(50)) == select.at_random(
+        SHAPE, seed=3, percent=50
+    )
+
+
+def test_a_budget_that_needs_sizes() -> None:
+    with pytest.raises(UsageError, match="needs the sizes of the model"):
+        select.at_random(SHAPE, seed=1, budget=Budget(50, "flops"))

@@ -1,0 +1,109 @@
+"""Methods by name: plans of theirs, registration, and `headprune plan` with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headprune import Budget, PruningPlan, UsageError, select
+from headprune.cli import app
+from headprune.methods import registry
+from headprune.methods.method import Method, Outcome, Request
+from headprune.methods.registry import method_named, register, registered
+
+from .strategies import BASE, BERT
+
+FULL = PruningPlan.full(BERT)
+
+
+@dataclass(frozen=True)
+class FirstUnits:
+    """A method from outside: keep the first units of each layer."""
+
+    name: str = "first"
+    meaning: str = "the first units of each layer"
+    needs_scores: tuple[str, ...] = ()
+    needs_model: bool = False
+    draws: bool = False
+
+    def run(self, request: Request) -> Outcome:
+        share = 1 - request.budget.percent / 100
+        kept = {
+            name: [range(round(share * units)) for units in layers]
+            for name, layers in request.plan.units.items()
+        }
+        return Outcome(plan=PruningPlan(kept=kept, units=request.plan.units))
+
+
+@pytest.fixture
+def first_units() -> Iterator[Method]:
+    registered()
+    yield register(FirstUnits())
+    registry.METHODS.entries.pop("first")
+
+
+def test_random_is_the_selector() -> None:
+    plan = method_named("random").run(Request(plan=FULL, budget=Budget(50), seed=7)).plan
+    assert plan == select.at_random(BERT, seed=7, percent=50)
+    assert plan.origin is not None and (plan.origin.method, plan.origin.seed) == ("random", 7)
+
+
+@pytest.mark.parametrize(
+    ("method", "counts"),
+    [
+        ("bottom", (0, 0, 0, *(12,) * 9)),
+        ("top", (*(12,) * 9, 0, 0, 0)),
+        ("middle", (12, 12, 12, 12, 0, 0, 0, 12, 12, 12, 12, 12)),
+    ],
+)
+def test_locations(method: str, counts: tuple[int, ...]) -> None:
+    plan = method_named(method).run(Request(plan=FULL, budget=Budget(25))).plan
+    assert plan.counts["ES"] == counts
+
+
+def test_a_layer_that_the_budget_reaches_in_part_loses_random_heads() -> None:
+    plans = {
+        method_named("top").run(Request(plan=FULL, budget=Budget(5), seed=seed)).plan
+        for seed in range(8)
+    }
+    assert {plan.counts["ES"] for plan in plans} == {(*(12,) * 11, 5)}
+    assert len(plans) > 1
+
+
+def test_a_method_from_outside(first_units: Method, tmp_path: Path) -> None:
+    assert method_named("first") is first_units
+    path = tmp_path / "plan.json"
+    result = CliRunner().invoke(
+        app, ["plan", "--method", "first", "--percent", "50", "-o", str(path)]
+    )
+    assert result.exit_code == 0, result.output
+    plan = PruningPlan.load(path)
+    assert plan.units == BASE
+    assert all(kept == (0, 1, 2, 3) for layers in plan.kept.values() for kept in layers)
+
+
+def test_an_unknown_method_and_one_that_needs_data() -> None:
+    with pytest.raises(UsageError, match="there is no score or method 'best'; there are gradient"):
+        method_named("best")
+    with pytest.raises(UsageError, match="--method gradient needs data; run `headprune scores`"):
+        CliRunner().invoke(
+            app, ["plan", "--method", "gradient", "--percent", "50"], catch_exceptions=False
+        )
+
+
+def test_plans_of_neurons_and_layers_on_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    options = ["--shape", "EF=100x6", "--shape", "EL=1x6", "--components", "EF", "--percent", "50"]
+    result = CliRunner().invoke(app, ["plan", *options, "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "50.0% of neurons pruned" in result.output
+    plan = PruningPlan.load(path)
+    assert list(plan.units) == ["EF"] and plan.total_kept == 300
+    with pytest.raises(UsageError, match="--components DF: the model has EF, EL; see --shape"):
+        CliRunner().invoke(
+            app, ["plan", *options[:-3], "DF", "--percent", "50"], catch_exceptions=False
+        )

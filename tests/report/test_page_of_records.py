@@ -1,0 +1,425 @@
+"""The page that `headprune report` makes of records, tables, comparisons, changes and scores."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headprune.cli.report import _command as command_of_page
+from headprune.errors import DataError, UsageError
+from headprune.plan import PruningPlan
+from headprune.report.document import HeadGrid, Notes, Section, Table, with_inner
+from headprune.report.make import Report, make_report, report_of
+from headprune.report.render import html, markdown
+from headprune.results.record import Record
+from headprune.scores import HeadScores
+
+from .conftest import SHAPE, Make
+from .glue import maker
+from .test_page import assert_clean, needs_browser
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
+
+
+@pytest.fixture
+def study(make: Make, tmp_path: Path) -> Path:
+    """The folder of a translation study, with scores."""
+    for seed in (1, 2):
+        make("control", row="control", percent=0, seed=seed, wrong=seed)
+        make(seed=seed, wrong=5 + seed)
+    (tmp_path / "scores").mkdir()
+    values = {
+        name: [[layer + head / 7 for head in range(heads)] for layer, heads in enumerate(layers)]
+        for name, layers in SHAPE.items()
+    }
+    p_values = {name: [[0.01] * heads for heads in layers] for name, layers in SHAPE.items()}
+    HeadScores(name="ablation", values=values, p_values=p_values, data="made-up").save(
+        tmp_path / "scores" / "ablation.json"
+    )
+    HeadScores(name="gradient", values=values).save(tmp_path / "scores" / "gradient.json")
+    return tmp_path
+
+
+def titles(report: Report) -> list[str]:
+    return [block.title for block in with_inner(report.page.blocks) if isinstance(block, Section)]
+
+
+def table(report: Report, caption: str) -> Table:
+    return next(
+        block
+        for block in with_inner(report.page.blocks)
+        if isinstance(block, Table) and block.caption == caption
+    )
+
+
+def test_a_folder_gives_the_page_of_its_study(study: Path) -> None:
+    report = report_of([study])
+    assert report.page.title == "made-up"
+    assert [title for title in titles(report) if "claims" not in title.lower()] == [
+        "Summary",
+        "Results",
+        "Change against the share pruned (figure 1)",
+        "Beside the paper",
+        "Which heads stay",
+        "Making these numbers again",
+    ]
+    assert "Claims" in titles(report)
+    beside = table(report, "Table 1 of the paper:")
+    by_name = {
+        row[0]: dict(zip([c.name for c in beside.columns], row, strict=True))
+        for row in beside.texts()
+    }
+    assert by_name["control"]["paper EN-RU"] == "29.09"
+    assert by_name["50%"]["paper EN-RU"] == "29.38"
+    assert by_name["50%"]["n"] == "2"
+    assert "0 of 2" in by_name["50%"].values() or "2 of 2" in by_name["50%"].values()
+
+
+def test_rows_of_one_component_are_not_beside_the_paper(make: Make, tmp_path: Path) -> None:
+    """They have the paper's percentage, but of fewer heads."""
+    make("control", row="control", percent=0)
+    path, record = make()
+    assert "Beside the paper" in titles(report_of([tmp_path], test=False))
+    plan = record.plan
+    kept = {**plan.kept, **{name: [range(4)] * 2 for name in ("ED", "DS")}}
+    content = json.loads(path.read_text())
+    content["plan"] = json.loads(PruningPlan(kept=kept, units=plan.units).to_json())
+    path.write_text(json.dumps(content))
+    assert "Beside the paper" not in titles(report_of([tmp_path], test=False))
+
+
+def test_rows_by_a_score_are_not_beside_the_paper(study: Path) -> None:
+    """They have the paper's percentage, but not its way to draw heads."""
+    for path in study.glob("pruned/50%/*/result.json"):
+        record = Record.load(path)
+        content = json.loads(path.read_text())
+        content["signature"] = record.signature.replace("select:random", "select:gradient")
+        path.write_text(json.dumps(content))
+    assert "Beside the paper" not in titles(report_of([study], test=False))
+
+
+def test_the_grid_has_the_models_and_the_scores_of_their_shape(study: Path) -> None:
+    other = HeadScores(name="entropy", values={"ES": [[0.5, 0.25]]})
+    other.save(study / "scores" / "entropy.json")
+    page = report_of([study], test=False).page
+    grid = next(block for block in with_inner(page.blocks) if isinstance(block, HeadGrid))
+    assert dict(grid.heads) == SHAPE
+    assert [(model.row, model.seed) for model in grid.models] == [
+        ("control", 1),
+        ("control", 2),
+        ("50%", 1),
+        ("50%", 2),
+    ]
+    plan = Record.load(study / "pruned" / "50%" / "seed2" / "result.json").plan
+    assert grid.models[3].kept == {name: tuple(plan.kept[name]) for name in SHAPE}
+    assert [score.name for score in grid.scores] == ["ablation", "gradient"]
+    assert grid.scores[0].p_values["ES"][0][0] == 0.01
+    assert grid.scores[0].adjusted["ES"][0][0] == pytest.approx(0.24)
+    text = html.render(page)
+    first = re.search(r'<p class="grid-model" data-model>([^:<]*)', text)
+    assert first is not None and first[1] == "50%, seed 1"  # not the control
+    kept = text.count('<td class="kept"')
+    assert kept == Record.load(study / "pruned" / "50%" / "seed1" / "result.json").plan.total_kept
+
+
+def test_a_component_that_a_plan_does_not_name_is_whole_in_the_grid(study: Path) -> None:
+    path = study / "pruned" / "50%" / "seed1" / "result.json"
+    content = json.loads(path.read_text())
+    plan = Record.load(path).plan
+    content["plan"] = json.loads(plan.part(["ES"]).to_json())
+    path.write_text(json.dumps(content))
+    page = report_of([study], test=False).page
+    grid = next(block for block in with_inner(page.blocks) if isinstance(block, HeadGrid))
+    assert grid.models[2].kept == {
+        "ES": tuple(plan.kept["ES"]),
+        **dict.fromkeys(("ED", "DS"), ((0, 1, 2, 3),) * 2),
+    }
+    text = html.render(page)
+    assert text.count('<td class="kept"') == sum(map(len, plan.kept["ES"])) + 16
+
+
+def test_several_studies_have_tables_of_their_own(make: Make, tmp_path: Path) -> None:
+    glue = maker(tmp_path / "glue")
+    translation = [make("control", row="control", percent=0)[0], make()[0]]
+    classification = [glue("control")[0], glue()[0]]
+    report = report_of(
+        [*translation, *classification], paper=["table1:en-ru", "table4"], test=False
+    )
+    report.save(tmp_path / "out")
+    names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*.*")}
+    folders = {name.split("/")[0] for name in names if "/" in name}
+    assert len(folders) == 2
+    for folder in folders:
+        assert {f"{folder}/table.{suffix}" for suffix in ("md", "csv", "json")} <= names
+        assert {f"{folder}/figure.png", f"{folder}/figure.svg"} <= names
+    assert {"report.html", "report.md", "drops.svg"} <= names
+    texts = sorted((tmp_path / "out" / folder / "table.md").read_text() for folder in folders)
+    one = make_report(translation, paper=["table1:en-ru"], test=False).markdown
+    two = make_report(classification, paper=["table4"], test=False).markdown
+    assert texts == sorted([one, two])
+    for image in re.findall(r"!\[[^]]*\]\(([^)]*)\)", (tmp_path / "out" / "report.md").read_text()):
+        assert image in names
+
+
+def test_a_table_stands_for_its_records(study: Path) -> None:
+    """Tables are read again; where records are there too, they count once."""
+    report = report_of([study], paper=["table1:en-ru"])
+    report.save(study / "report")
+    again = report_of([study / "report" / "table.json"])
+    assert again.markdown == report.markdown
+    assert "Which heads stay" not in titles(again)
+    assert len(report_of([study], test=False).material.studies) == 1
+
+
+@pytest.mark.parametrize("name", ["multi30k", "glue", "glue-mean"])
+def test_published_tables_are_read_to_the_byte(name: str) -> None:
+    report = report_of([PUBLISHED / name / "table.json"])
+    assert report.markdown == (PUBLISHED / name / "table.md").read_text(encoding="utf-8")
+
+
+def test_a_published_comparison_has_its_grid_and_its_speed() -> None:
+    report = report_of([PUBLISHED / "scores" / "multi30k"], test=False)
+    assert report.page.title == "Multi30k EN-DE: scores compared"
+    assert titles(report)[-3:] == [
+        "Which heads stay",
+        "Methods against speed",
+        "Making these numbers again",
+    ]
+    text = markdown.render(report.page)
+    assert (
+        "headprune compare MODEL --metric=loss --data=runs/multi30k/data/bin --beam=5 "
+        "'--finetune=--arch" in text
+    )
+    assert "--percent=25 --percent=50 --percent=75 --seeds=3 --random-seeds=3 -o OUT" in text
+    assert not report.material.scores  # the comparison's own
+    assert not report.material.studies
+
+
+def test_findings_of_several_comparisons_stand_below_their_titles() -> None:
+    folders = [PUBLISHED / "scores" / name for name in ("multi30k-DS", "multi30k-ED")]
+    report = report_of(folders, test=False)
+    summary = report.page.blocks[0]
+    assert isinstance(summary, Section)
+    sections = [block for block in summary.blocks if isinstance(block, Section)][-2:]
+    assert [section.title for section in sections] == [
+        comparison.title for comparison in report.material.comparisons
+    ]
+    for section, comparison in zip(sections, report.material.comparisons, strict=True):
+        assert section.blocks == [Notes(comparison.report.findings)]
+
+
+def test_the_figure_of_one_seed_has_no_bars(make: Make, tmp_path: Path) -> None:
+    make("control", row="control", percent=0)
+    make()
+    one = markdown.render(report_of([tmp_path], test=False).page)
+    assert "bars: standard deviation over seeds, none where there is one." in one
+
+
+def test_a_saved_table_keeps_the_name_of_its_units(make: Make, tmp_path: Path) -> None:
+    path, record = make()
+    content = json.loads(path.read_text())
+    plan = PruningPlan(kept={"EL": [(0,), ()]}, units={"EL": (1, 1)})
+    content["plan"] = json.loads(plan.to_json())
+    path.write_text(json.dumps(content))
+    report = report_of([path], test=False)
+    assert "layers kept" in report.markdown
+    report.save(tmp_path / "out")
+    assert report_of([tmp_path / "out" / "table.json"]).markdown == report.markdown
+
+
+def test_the_command_of_a_comparison_makes_the_same_numbers() -> None:
+    """With what its defaults would leave out: no held-out examples, some scores fine-tuned only."""
+    text = markdown.render(report_of([PUBLISHED / "scores" / "sst2"], test=False).page)
+    (command,) = re.findall(r"^headprune compare .*", text, flags=re.MULTILINE)
+    assert " --hold-out=0.0 --bf16 " in command
+    tuned = [word for word in command.split() if word.startswith("--tune=")]
+    assert tuned == [
+        f"--tune={name}"
+        for name in ("gradient", "gradient-raw", "taylor", "confidence", "sparsity")
+    ]
+    text = markdown.render(report_of([PUBLISHED / "scores" / "sst2-tuned"], test=False).page)
+    (command,) = re.findall(r"^headprune compare .*", text, flags=re.MULTILINE)
+    assert "--bf16" not in command and "--tune" not in command
+
+
+def test_commands_have_all_digits_and_no_places_of_a_machine(tmp_path: Path) -> None:
+    for name in ("compare.json", "compare.md"):
+        shutil.copy(PUBLISHED / "scores" / "multi30k-DS" / name, tmp_path)
+    path = tmp_path / "compare.json"
+    content = json.loads(path.read_text())
+    content["settings"]["data"] = str(tmp_path / "prepared")
+    for row in content["rows"]:
+        row["percent"] = 33.333333 if row["percent"] == 40 else row["percent"]
+    path.write_text(json.dumps(content))
+    text = markdown.render(report_of([path], test=False).page)
+    assert "--metric=loss --data=DATA --beam=5 " in text and "--percent=33.333333 " in text
+    assert "; DATA is the folder of the prepared data:" in text
+    assert str(tmp_path) not in text
+
+
+def test_the_command_of_the_page_names_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"title": "", "paper": [], "test": True}
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path / "runs")
+    assert command_of_page([Path(".")], **options) == "headprune report runs -o report"
+    one_name = [Path("a/result.json"), Path("b/result.json")]
+    assert command_of_page(one_name, **options) == "headprune report RESULTS -o report"
+    assert command_of_page([Path("/")], **options) == "headprune report RESULTS -o report"
+
+
+def test_records_need_no_scipy_and_no_torch(study: Path) -> None:
+    result = study / "pruned" / "50%" / "seed1" / "result.json"
+    program = f"""
+import sys
+sys.modules["scipy"] = None
+from pathlib import Path
+from headprune.errors import UsageError
+from headprune.report.make import report_of
+from headprune.report.render import markdown
+print(markdown.render(report_of([Path({str(result)!r})], test=False).page))
+assert "torch" not in sys.modules
+try:
+    report_of([Path({str(PUBLISHED / "scores" / "sst2")!r})])
+except UsageError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Claims are left out: they need scipy" in done.stdout
+    *_, last = done.stdout.splitlines()
+    assert last.startswith("comparisons need scipy (") and last.endswith("; pip install scipy")
+
+
+def test_changes_are_figure_2() -> None:
+    report = report_of([PUBLISHED / "glue" / "changes.json"])
+    assert "Change of heads in fine-tuning (figure 2)" in titles(report)
+    assert table(report, "Largest difference between two layers' means:").rows
+
+
+def test_what_holds_no_result_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="empty: no record, table, comparison or score"):
+        report_of([tmp_path / "empty"])
+    (tmp_path / "other.json").write_text('{"format": "something"}')
+    with pytest.raises(DataError, match="other.json: not a result"):
+        report_of([tmp_path / "other.json"])
+    (tmp_path / "table.json").write_text('{"format": "headprune.table", "version": 1, "title": ""}')
+    with pytest.raises(DataError, match="table.json: not the whole table of a report"):
+        report_of([tmp_path / "table.json"])
+    (tmp_path / "compare.json").write_text("{}")
+    with pytest.raises(DataError, match="compare.json: not the outcome of a comparison"):
+        report_of([tmp_path / "compare.json"])
+
+
+def test_scores_alone_are_refused(study: Path) -> None:
+    with pytest.raises(UsageError, match="scores alone: give the records"):
+        report_of([study / "scores"])
+
+
+def test_records_of_one_study_are_one_table(make: Make) -> None:
+    """The data are part of the signatures alone."""
+    control, _ = make("control", row="control", percent=0)
+    pruned, record = make()
+    content = json.loads(pruned.read_text())
+    content["signature"] = record.signature.replace("data:wmt14.en-ru", "data:other")
+    pruned.write_text(json.dumps(content))
+    report = report_of([control, pruned], test=False)
+    assert len(report.material.studies) == 1
+    assert report.markdown == make_report([control, pruned], test=False).markdown
+
+
+def test_files_that_are_left_out_are_named(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = study / "pruned" / "50%" / "seed2" / "result.json"
+    broken.write_text(broken.read_text()[:100])
+    shutil.copy(PUBLISHED / "multi30k" / "table.json", study / "table.json")
+    (study / "list.json").write_text("[1]")
+    report = report_of([study], test=False)
+    assert len(report.material.studies[0].results) == 3
+    warning, note = capsys.readouterr().err.splitlines()
+    assert warning.startswith(f"warning: {broken}: not JSON") and warning.endswith("; left out")
+    assert note.startswith(f"note: {study / 'table.json'}: left out, as the folder has records")
+
+
+def test_commands_of_a_study_name_its_records(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "finetuned"
+    shutil.copytree(study / "pruned" / "50%", folder / "50pct")
+    text = markdown.render(report_of([folder], test=False).page)
+    command = "snakemake -s studies/Snakefile --config study=made-up --cores 2"
+    assert f"\n{command}\n" in text
+    assert f"\n{command} -- runs/made-up/finetuned/50pct/seed1/result.json\n" in text
+
+
+def test_commands_of_records_of_no_study_choose_the_same_heads(make: Make) -> None:
+    path, record = make(study="")
+    text = markdown.render(report_of([path], test=False).page)
+    assert "headprune plan --shape=ES=4x2 --shape=ED=4x2 --shape=DS=4x2" in text
+    assert "--budget=50% --seed=1 -o plan.json" in text
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_browser_opens_the_page_of_a_study(study: Path, tmp_path: Path) -> None:
+    page = html.render(report_of([study]).page)
+    assert len(page.encode()) < 3_000_000
+    dom = assert_clean(page, tmp_path)
+    # The script has added its controls.
+    assert dom.count("<select") == 3
+    assert '<table class="heads" data-component="ES" role="grid">' in dom
+
+
+@needs_browser
+@pytest.mark.slow
+def test_the_grid_tells_the_facts_of_a_head(study: Path, tmp_path: Path) -> None:
+    """A script in the page does what a reader does, and writes what is seen then into its title."""
+    page = html.render(report_of([study], test=False).page)
+    act = """<script>
+    const [row, seed, score] = document.querySelectorAll("select");
+    const choose = (select, text) => {
+      select.value = [...select.options].find((option) => option.text === text).value;
+      select.dispatchEvent(new Event("change"));
+    };
+    const seen = [];
+    const facts = document.querySelector(".facts");
+    const cell = document.querySelector('[data-component="ES"] [data-layer="1"][data-head="2"]');
+    choose(row, "control");
+    cell.dispatchEvent(new Event("mouseenter"));
+    seen.push(facts.textContent);
+    choose(row, "50%");
+    choose(seed, "all");
+    choose(score, "gradient");
+    cell.focus();
+    seen.push(facts.textContent, cell.style.backgroundColor);
+    cell.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+    seen.push(document.activeElement.dataset.layer + " " + document.activeElement.dataset.head);
+    seen.push(facts.textContent);
+    document.title = JSON.stringify(seen);
+    </script></body>"""
+    dom = assert_clean(page.replace("</body>", act), tmp_path)
+    found = re.search(r"<title>(.*?)</title>", dom)
+    assert found is not None
+    seen = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">"))
+    assert seen[0].startswith("ES, layer 1, head 2: kept; kept with 2 of 2 seeds of control;")
+    assert seen[0].endswith(
+        "ablation 1.29 (4 of 24 from the highest; p 0.01, after Holm\u2019s correction 0.24)."
+    )
+    kept = [
+        2
+        in Record.load(study / "pruned" / "50%" / f"seed{seed}" / "result.json").plan.kept["ES"][1]
+        for seed in (1, 2)
+    ]
+    assert seen[1].startswith(f"ES, layer 1, head 2: kept with {sum(kept)} of 2 seeds; gradient ")
+    assert seen[2].startswith("rgb(")
+    assert seen[3] == "0 2"
+    assert seen[4].startswith("ES, layer 0, head 2: ")

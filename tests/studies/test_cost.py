@@ -1,0 +1,173 @@
+"""Estimates of a study's cost, and studies cut to a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headprune import DataError, UsageError
+from studies.budget import Cut, cut_to_budget, what_was_cut
+from studies.calibrate import read_log
+from studies.cost import Calibration, Job, cost_of, estimate
+from studies.find import load_any
+from studies.jobs import jobs_of, within_budget
+from studies.study import Study
+
+STUDIES = Path(__file__).parents[2] / "studies"
+
+HOUR = Calibration(
+    seconds_per_update={"translation": 36.0, "sst2": 3.6, "cola": 3.6},
+    updates_per_epoch={"translation": 100, "sst2": 1000, "cola": 2000},
+    model_bytes=10**9,
+)
+"""An epoch of translation takes an hour; one of SST-2 too, and one of CoLA two hours."""
+
+
+def test_a_length_is_epochs_or_updates() -> None:
+    assert HOUR.hours("3ep") == 3
+    assert HOUR.hours("0.5ep") == 0.5
+    assert HOUR.hours("50up") == 0.5
+    assert HOUR.hours("1ep", task="cola") == 2
+    with pytest.raises(DataError, match="unlimited"):
+        HOUR.hours("unlimited")
+
+
+def test_as_many_trainings_run_at_a_time_as_there_are_cores() -> None:
+    jobs = [Job(file=Path("a"), length="4ep", threads=2), Job(file=Path("b"), length="2ep")]
+    jobs.append(Job(file=Path("c"), length="2ep", keeps_model=False))
+    assert cost_of(jobs, HOUR, cores=2).hours == 4 + 1 + 1
+    assert cost_of(jobs, HOUR, cores=1).hours == 8
+    cost = cost_of(jobs, HOUR, cores=4)
+    assert (cost.trainings, cost.hours, cost.disk) == (3, 3, 2 * 10**9)
+    assert str(cost) == "3 trainings, about 3.0 hours, 2.0 GB of models"
+
+
+def test_a_task_that_was_not_calibrated_is_named() -> None:
+    with pytest.raises(DataError, match="the calibration has no mnli; delete it and calibrate"):
+        HOUR.hours("1ep", task="mnli")
+
+
+def test_a_calibration_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    HOUR.save(path)
+    assert Calibration.load(path) == HOUR
+    path.write_text("{}")
+    with pytest.raises(DataError, match="no calibration; delete it"):
+        Calibration.load(path)
+
+
+def test_a_budget_asks_for_a_calibration(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="calibration.json: not there; a budget needs a calibrat"):
+        Calibration.load(tmp_path / "calibration.json")
+
+
+def test_a_dry_run_says_what_is_left_to_do(tmp_path: Path) -> None:
+    study = load_any(STUDIES / "multi30k.yaml")
+    jobs = jobs_of(study, ["table3"], out=tmp_path, base=tmp_path)
+    assert len(jobs) == 1 + 3 * (1 + 12)
+    (tmp_path / "baseline").mkdir()
+    (tmp_path / "baseline" / "model.pt").write_text("")
+    calibration = tmp_path / "calibration.json"
+    lines = estimate(jobs, calibration, cores=2)
+    assert lines[0] == "trainings: 40, of which 1 are done"
+    assert "not known before a calibration" in lines[1] and str(calibration) in lines[1]
+    HOUR.save(calibration)
+    assert estimate(jobs, calibration, cores=2)[1] == (
+        "still to do: 39 trainings, about 19.5 hours, 39.0 GB of models, on 2 cores"
+    )
+
+
+def test_models_from_scratch_and_a_shared_baseline_are_counted(tmp_path: Path) -> None:
+    long = load_any(STUDIES / "multi30k-long.yaml")
+    jobs = jobs_of(long, [], out=tmp_path / "long", base=tmp_path / "base")
+    assert [job.file for job in jobs][0] == tmp_path / "base" / "baseline" / "model.pt"
+    assert {job.length for job in jobs} == {"10ep"}
+    scratch = jobs_of(load_any(STUDIES / "multi30k.yaml"), ["scratch"], out=tmp_path, base=tmp_path)
+    assert sorted(job.length for job in scratch) == ["10ep"] * (1 + 9) + ["1ep"] * (3 + 9)
+
+
+def test_figure_2_needs_one_model_of_each_row(tmp_path: Path) -> None:
+    study = load_any(STUDIES / "glue.minilm.yaml")
+    jobs = jobs_of(study, ["figure2"], out=tmp_path, base=tmp_path)
+    assert len(jobs) == 17 and {job.task for job in jobs} == {"sst2"}
+    assert all(job.keeps_model for job in jobs)
+    table = jobs_of(study, ["table6"], out=tmp_path, base=tmp_path)
+    assert len(table) == 5 * (1 + 4) * 3
+
+
+def hours_of(cut: Cut) -> float:
+    return len(cut.seeds) * len(cut.sizes)
+
+
+@pytest.mark.parametrize(
+    ("budget", "seeds", "sizes"),
+    [
+        (100, (1, 2, 3), (10, 20, 30, 40, 50, 60)),
+        (18, (1, 2, 3), (10, 20, 30, 40, 50, 60)),
+        (15, (1, 2, 3), (10, 20, 30, 50, 60)),
+        (12, (1, 2), (10, 20, 30, 50, 60)),
+        (6, (1, 2), (10, 30, 60)),
+        (3, (1,), (10, 30, 60)),
+        (1, (1,), (40,)),
+    ],
+)
+def test_seeds_and_sizes_are_cut_evenly(
+    budget: float, seeds: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    cut = cut_to_budget(budget, seeds=(1, 2, 3), sizes=[60, 50, 40, 30, 20, 10, 10], hours=hours_of)
+    assert hours_of(cut) <= budget
+    assert (cut.seeds, cut.sizes) == (seeds, sizes)
+
+
+def test_a_budget_that_is_too_small_is_refused() -> None:
+    with pytest.raises(UsageError, match="budget: 0.5 hours, but one seed of one row .* takes 1.0"):
+        cut_to_budget(0.5, seeds=(1, 2), sizes=[10, 20], hours=hours_of)
+
+
+def test_what_was_cut_is_said() -> None:
+    cut = Cut((1,), (10,))
+    assert what_was_cut(cut, seeds=(1, 2, 3), labels=["25%", "50%"]) == (
+        "budget: left out seeds 2, 3; rows 25%, 50%"
+    )
+    assert what_was_cut(cut, seeds=(1,), labels=[]) == "budget: nothing is left out"
+
+
+def test_rows_of_one_size_stand_or_fall_together() -> None:
+    study = load_any(STUDIES / "multi30k.yaml")
+    part, line = within_budget(study, 20, tables=["table2"], calibration=HOUR, cores=1)
+    assert isinstance(part, Study)
+    keeps = [row.keep for row in part.tables["table2"].rows]
+    assert len(keeps) % 2 == 0 and 0 < len(keeps) < 10
+    assert keeps[0] == {"ES": "888444", "ED": "444888", "DS": "888444"}
+    assert line.startswith("budget: left out seeds ") and "rows ES=" in line
+    jobs = jobs_of(part, ["table2"], out=Path(), base=Path())
+    assert 10 < cost_of(jobs, HOUR, cores=1).hours <= 20
+    again, _ = within_budget(part, 20, tables=["table2"], calibration=HOUR, cores=1)
+    assert again == part
+
+
+def test_a_study_of_glue_is_cut_too() -> None:
+    study = load_any(STUDIES / "glue.yaml")
+    part, line = within_budget(study, 60, tables=[], calibration=HOUR, cores=1)
+    assert len(part.whole) < len(study.whole) and "left out" in line
+    assert cost_of(jobs_of(part, [], out=Path(), base=Path()), HOUR, cores=1).hours <= 60
+
+
+LOG = """\
+| epoch 001:     10 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=0.5, wpb=1800, lr=0.1
+| epoch 001:     20 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=2.0, wpb=1800, lr=0.1
+| epoch 001:     30 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=4.0, wpb=1800, lr=0.1
+| epoch 001:     40 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=4.0, wpb=1800, lr=0.1
+"""
+
+
+def test_the_log_of_a_calibration_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(LOG)
+    assert read_log(log) == (0.25, 253)
+    log.write_text(LOG.splitlines()[0])
+    assert read_log(log) == (2.0, 253)
+    log.write_text("nothing")
+    with pytest.raises(DataError, match="no updates to measure"):
+        read_log(log)
