@@ -121,6 +121,9 @@ class RunnableModel(Protocol):
     def evaluating(self) -> AbstractContextManager[None]:
         """The model without dropout, within this context."""
 
+    def run(self, batch: Batch) -> None:
+        """Run the model on a batch for the sake of hooks; labels are not needed."""
+
     def outcome(self, batch: Batch) -> Outcome:
         """Run the model on examples with their labels.
 

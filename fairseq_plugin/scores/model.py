@@ -165,6 +165,10 @@ class FairseqModel:
         """The model without dropout, within this context."""
         return evaluating(self.model)
 
+    def run(self, batch: Batch) -> None:
+        """Run encoder and decoder, teacher-forced."""
+        self.model(**batch["net_input"])
+
     def outcome(self, batch: Batch) -> Outcome:
         """The loss of each sentence's reference translation."""
         logits = self.model(**batch["net_input"])[0]  # B x T x V

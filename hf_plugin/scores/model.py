@@ -101,6 +101,10 @@ class HuggingFaceModel:
         """The model without dropout, within this context."""
         return evaluating(self.model)
 
+    def run(self, batch: Batch) -> None:
+        """Run the model on the inputs of its forward pass."""
+        self.model(**on_device_of(self.model, batch), **self._options)
+
     def outcome(self, batch: Batch) -> Outcome:
         """Run the model on inputs with ``labels``."""
         if "labels" not in batch:

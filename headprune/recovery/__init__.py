@@ -1,0 +1,1 @@
+"""Recovery: what is done to a model after pruning."""
