@@ -110,7 +110,8 @@ def scores(
     |d loss / d gate|, each layer divided by its l2 norm (Michel et al. 2019); gradient-raw, the
     same without the division; taylor, the mean over tokens of |output x gradient| (the code of
     Michel et al.); taylor-molchanov, the mean over examples of |mean over tokens of output x
-    gradient| (Molchanov et al. 2017).
+    gradient| (Molchanov et al. 2017); fisher, the mean over examples of (d loss / d gate)^2, the
+    diagonal of the empirical Fisher information of the gates (Kwon et al. 2022).
 
     Scores from attention weights, in one pass over the data: confidence, the largest weight on a
     token that is no separator (Voita et al. 2019); entropy; sparsity, the share of weights below

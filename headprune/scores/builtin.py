@@ -29,6 +29,16 @@ for _name, _meaning in {
         )
     )
 
+register(
+    Score(
+        name="fisher",
+        meaning="mean over examples of (d loss / d gate)^2 (Kwon et al. 2022)",
+        compute="headprune.scores.gradients:compute",
+        needs=_LABELS | {Need.GRADIENTS},
+        components=COMPONENTS,
+    )
+)
+
 for _name, _meaning in {
     "confidence": "the largest weight on a token that is no separator (Voita et al. 2019)",
     "entropy": "of the attention weights, in nats; low numbers are focused heads",

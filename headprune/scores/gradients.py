@@ -38,12 +38,15 @@ class GradientScores:
             code that Michel et al. (2019) published.
         taylor_molchanov: mean over examples of |1/T sum_t c_t . g_t|: the mean before the absolute
             value, which is the criterion of Molchanov et al. (2017, equation 8).
+        fisher: mean over examples of (d loss / d xi)^2: the diagonal of the empirical Fisher
+            information matrix of the gates (Kwon et al. 2022, section 4.1).
         examples: the number of examples.
     """
 
     gradient_raw: Values
     taylor: Values
     taylor_molchanov: Values
+    fisher: Values
     examples: int
 
     @property
@@ -62,6 +65,7 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
         "gradient-raw": Computed(values=scores.gradient_raw),
         "taylor": Computed(values=scores.taylor),
         "taylor-molchanov": Computed(values=scores.taylor_molchanov),
+        "fisher": Computed(values=scores.fisher),
     }
     return {name: computed[name] for name in names}
 
@@ -83,7 +87,7 @@ def gradient_scores(
     parts = parts_of(scored, components)
     if not any(attention.present for layers in parts.values() for attention in layers):
         raise UsageError(f"the model has no {unit_name(next(iter(parts), 'ES'))} left to score")
-    gradient, taylor, molchanov = no_sums(parts), no_sums(parts), no_sums(parts)
+    gradient, taylor, molchanov, fisher = (no_sums(parts) for _ in range(4))
     tokens = dict.fromkeys(parts, 0)
     examples = 0
     with scored.evaluating(), _unit_gates(parts) as gates:
@@ -101,6 +105,7 @@ def gradient_scores(
                 dot = dot.movedim(scored.batch_dim, 0).double().cpu()  # B x T x H'
                 by_example = dot.sum(1)  # B x H'
                 gradient[name][layer] += by_example.abs().sum(0)
+                fisher[name][layer] += by_example.square().sum(0)
                 taylor[name][layer] += dot.abs().sum((0, 1))
                 molchanov[name][layer] += (by_example.abs() / lengths[name].unsqueeze(1)).sum(0)
             for name in parts:
@@ -112,6 +117,7 @@ def gradient_scores(
         gradient_raw=means(parts, gradient, counted=of_examples),
         taylor=means(parts, taylor, counted=tokens),
         taylor_molchanov=means(parts, molchanov, counted=of_examples),
+        fisher=means(parts, fisher, counted=of_examples),
         examples=examples,
     )
 

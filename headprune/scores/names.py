@@ -8,7 +8,7 @@ from headprune.components import HEADS
 from headprune.errors import UsageError
 from headprune.scores.registry import Need, registered, score_named
 
-GRADIENTS = ("gradient", "gradient-raw", "taylor", "taylor-molchanov")
+GRADIENTS = ("gradient", "gradient-raw", "taylor", "taylor-molchanov", "fisher")
 ABLATIONS = ("ablation", "alone")
 STATISTICS = ("confidence", "entropy", "sparsity", "hoyer", "distribution")
 ROLES = ("previous", "same", "next", "rare", "separator")

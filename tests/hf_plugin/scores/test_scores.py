@@ -87,18 +87,21 @@ def test_gradient_is_the_mean_over_examples_of_the_gates_gradient(family):
     model = classifier(family)
     batch = data(family)
     expected = {name: torch.zeros(LAYERS, HEADS) for name in shape_of(family)}
+    squares = {name: torch.zeros(LAYERS, HEADS) for name in expected}
     for example in cut_up(batch, 1):
         xi = {name: torch.ones(LAYERS, HEADS, requires_grad=True) for name in expected}
         with hf_plugin.masked(model, xi):
             example_losses(model(**example), example["labels"]).sum().backward()
         for name, gate in xi.items():
             expected[name] += gate.grad.abs() / 5
+            squares[name] += gate.grad.square() / 5
     found = gradient_scores(model, [batch])
     for name in expected:
         assert (expected[name] > 0).all()
         close(tensor(found.gradient_raw, name), expected[name])
         norms = expected[name].norm(dim=1, keepdim=True)
         close(tensor(found.gradient, name), expected[name] / norms)
+        close(tensor(found.fisher, name), squares[name])
     assert found.examples == 5
 
 

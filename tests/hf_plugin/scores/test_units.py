@@ -69,7 +69,8 @@ def test_gradients_are_those_of_single_gates(family):
     model = model_of(family)
     scored = HuggingFaceModel(model)
     components = [*NEURONS, *LAYERS]
-    scores = gradient_scores(scored, cut_up(data(family), 3), components=components).gradient_raw
+    found = gradient_scores(scored, cut_up(data(family), 3), components=components)
+    scores = found.gradient_raw
     examples = cut_up(data(family), 1)
     with scored.evaluating():
         for component in scores:
@@ -79,11 +80,14 @@ def test_gradients_are_those_of_single_gates(family):
             else:
                 xi = torch.ones(scored.sublayers[component][1].units, requires_grad=True)
                 gate = gated([(scored.sublayers[component][1], xi)])
-            total = torch.zeros_like(xi)
+            total, squares = torch.zeros_like(xi), torch.zeros_like(xi)
             with gate:
                 for example in examples:
                     (gradient,) = torch.autograd.grad(scored.outcome(example).losses.sum(), xi)
                     total += gradient.abs()
+                    squares += gradient.square()
+            expected = (squares / len(examples)).flatten().tolist()
+            assert found.fisher[component][1] == pytest.approx(expected, rel=1e-3, abs=1e-6)
             expected = (total / len(examples)).flatten().tolist()
             assert scores[component][1] == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
