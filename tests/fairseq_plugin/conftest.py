@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_process
+
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = str(ROOT / "fairseq_plugin")
 
@@ -34,19 +36,26 @@ def run(*command: str | Path, status: int = 0, text: str | None = None, **enviro
 
     The toy models are small: one thread, so that tests side by side do not slow each other down.
     """
-    program = Path(sys.executable).with_name(str(command[0]))
-    done = subprocess.run(
-        [program, *map(str, command[1:])],
-        input=text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        timeout=600,
-    )
-    assert done.returncode == status, done.stdout[-3000:]
-    return done.stdout
+    words = tuple(map(str, command))
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    if warm_process.can_run(words):
+        ended, output = warm_process.run(
+            words, text=text, folder=ROOT, environment=variables, timeout=600
+        )
+    else:
+        done = subprocess.run(
+            [Path(sys.executable).with_name(words[0]), *words[1:]],
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=ROOT,
+            env=variables,
+            timeout=600,
+        )
+        ended, output = done.returncode, done.stdout
+    assert ended == status, output[-3000:]
+    return output
 
 
 def train(data: Path, save: Path, *options: str | Path, status: int = 0, epochs: int = 1) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,9 @@ from fairseq.file_io import PathManager
 import fairseq_plugin  # noqa: F401  (changes fairseq's trainer)
 from fairseq_plugin import resuming
 from fairseq_plugin.checkpoints import Checkpoint
+from tests import warm_process
 from tests.fairseq_plugin.conftest import PLUGIN, ROOT, TRAIN, run
+from tests.fairseq_plugin.killed_training import KilledAt
 
 OPTIONS = [*TRAIN, "--arch=transformer_headpruned_tiny", "--es-heads=21", "--dropout=0.1"]
 
@@ -85,35 +85,17 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
         assert whole["extra_state"]["headprune"] == killed["extra_state"]["headprune"]
 
 
-# fairseq-train that kills itself as soon as it has logged a line. A kill from outside can be late.
-KILL_ITSELF = """
-import logging, os, re, signal, sys
-from fairseq_cli.train import cli_main
-
-line = sys.argv.pop(1)
-emit = logging.StreamHandler.emit
-
-def emit_and_die(self, record):
-    emit(self, record)
-    if re.search(line, self.format(record)):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-logging.StreamHandler.emit = emit_and_die
-cli_main()
-"""
-
-
 def kill_at(line: str, *flags: str) -> None:
     """Train, and kill the process with signal 9 when a line of the log matches."""
-    process = subprocess.run(
-        [sys.executable, "-c", KILL_ITSELF, line, *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    status, output = warm_process.run(
+        ("fairseq-train", *flags),
+        text=None,
+        folder=ROOT,
+        environment={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=600,
+        main=KilledAt(line),
     )
-    assert process.returncode == -signal.SIGKILL, process.stdout[-2000:]
+    assert status == -signal.SIGKILL, output[-2000:]
 
 
 def assert_equal(first: Any, second: Any) -> None:
