@@ -2,8 +2,9 @@
 # make study STUDY=table2 SETTING=multi30k
 #             one table of a study: table1 to table6, figure1, figure2, several with commas, paper for
 #             all that the setting has, or own (as without STUDY) for its own table; also CORES=8 OUT=FOLDER DATA_DIR=FOLDER GPUS=1
-#             BUDGET=HOURS, and FLAGS=... for snakemake
+#             BUDGET=HOURS, EXECUTOR=slurm, and FLAGS=... for snakemake
 # make test   all tests
+# make slurm-test   a tiny study on a Slurm cluster of this machine alone
 # make lint   ruff and mypy
 # make docs   docs/reference/cli.md, from the commands' own help
 # make bench  what pruned heads buy in time, and what shared work buys in scoring
@@ -14,7 +15,7 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo study test lint docs bench setup clean
+.PHONY: demo study test slurm-test lint docs bench setup clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -27,13 +28,23 @@ CORES ?= $(JOBS)
 # The number of GPUs of this machine, for the jobs that ask for one; empty for no limit (on a cluster).
 # Targets in FLAGS must not follow --resources or --config, which would take them as values.
 GPUS ?= 1
+# EXECUTOR=slurm submits the jobs to a cluster; CORES and GPUS are then the cluster's own affair.
+EXECUTOR ?=
 study: $(READY)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile $(if $(GPUS),--resources gpu=$(GPUS)) --cores $(CORES) $(FLAGS) \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile \
+		$(if $(EXECUTOR),--workflow-profile studies/profiles/$(EXECUTOR),$(if $(GPUS),--resources gpu=$(GPUS)) --cores $(CORES)) $(FLAGS) \
 		--config study="$(SETTING)" table="$(STUDY)" $(if $(BUDGET),budget=$(BUDGET)) $(if $(OUT),out="$(OUT)") $(if $(DATA_DIR),data_dir="$(DATA_DIR)")
 
 # One process for each core, with one thread each.
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" -n $(JOBS)
+
+# Slurm with two nodes, set up on this machine in a temporary folder.
+slurm-test: $(READY)
+	@command -v slurmctld >/dev/null && command -v munged >/dev/null \
+		|| { echo "error: Slurm is not installed; on Debian: apt-get install slurm-wlm munge" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[slurm]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" -rs tests/studies/test_slurm.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -18,6 +18,7 @@ FAIRSEQ = [
 ]
 DATA = ["sacremoses", "subword-nmt", "sentencepiece", "num2words", "babel", "tqdm"]
 STUDIES = ["snakemake>=9", "pyyaml", "sacrebleu>=2.4", "matplotlib>=3.8", "scipy"]
+SLURM = ["snakemake-executor-plugin-slurm>=2.8"]
 HF = [
     "transformers>=5.6",  # before, the Trainer does not go on exactly where it was killed
     "num2words",
@@ -60,6 +61,7 @@ setup(
         "hf": HF,
         "data": DATA,
         "studies": STUDIES,
+        "slurm": [*STUDIES, *SLURM],
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
         "syntax": SYNTAX,

@@ -33,6 +33,12 @@ def executor_of(arguments: Sequence[str]) -> str | None:
 
 
 def retries(arguments: Sequence[str]) -> int | None:
-    """The number of retries of a failed job; None leaves it to snakemake's own options."""
-    on_this_machine = executor_of(arguments) in (None, "local", "dryrun", "touch")
-    return None if on_this_machine else RETRIES_ON_A_CLUSTER
+    """The number of retries of a failed job; None leaves it to snakemake's own options.
+
+    A cluster's job is a snakemake too, with an executor such as `slurm-jobstep`. It must not retry:
+    the one that submitted it does.
+    """
+    executor = executor_of(arguments)
+    if executor in (None, "local", "dryrun", "touch") or executor.endswith("-jobstep"):
+        return None
+    return RETRIES_ON_A_CLUSTER

@@ -89,6 +89,10 @@ def score_flags(wildcards):
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
+localrules:
+    score,
+
+
 rule prepare:
     output:
         f"{DATA}/prep.json",

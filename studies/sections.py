@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from headprune import DataError
@@ -51,6 +51,7 @@ RESERVED_FLAGS = {
     "source-lang": "the data's prep.json",
     "target-lang": "the data's prep.json",
 }
+_ALL_RULES = "all"
 _RESERVED_ARGS = {"out": "the run folder", "workers": "`resources`"}
 
 
@@ -161,17 +162,26 @@ class Resources:
 
 
 def read_resources(raw: object, *, defaults: Mapping[str, Resources]) -> dict[str, Resources]:
-    """Read the key `resources`: the resources of each rule, with defaults for missing values."""
+    """Read the key `resources`: the resources of each rule, with defaults for missing values.
+
+    Values under `all` hold for every rule that does not give its own.
+    """
     given = as_mapping(raw, "resources")
-    require_known(given, tuple(defaults), where="resources.")
-    merged = dict(defaults)
-    for rule, values in given.items():
-        changes = as_mapping(values, f"resources.{rule}")
-        known = tuple(asdict(defaults[rule]))
-        require_known(changes, known, where=f"resources.{rule}.")
-        numbers = {
-            key: as_whole(value, f"resources.{rule}.{key}", least=0 if key == "gpu" else 1)
-            for key, value in changes.items()
-        }
-        merged[rule] = replace(merged[rule], **numbers)
-    return merged
+    require_known(given, (_ALL_RULES, *defaults), where="resources.")
+    numbers = {rule: _resource_numbers(rule, values) for rule, values in given.items()}
+    of_all_rules = numbers.pop(_ALL_RULES, {})
+    return {
+        rule: replace(resources, **{**of_all_rules, **numbers.get(rule, {})})
+        for rule, resources in defaults.items()
+    }
+
+
+def _resource_numbers(rule: str, values: object) -> dict[str, int]:
+    """The checked values of one rule's resources."""
+    where = f"resources.{rule}"
+    changes = as_mapping(values, where)
+    require_known(changes, tuple(field.name for field in fields(Resources)), where=f"{where}.")
+    return {
+        key: as_whole(value, f"{where}.{key}", least=0 if key == "gpu" else 1)
+        for key, value in changes.items()
+    }

@@ -9,7 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
+from headprune import DataError
 from studies.command_line import is_dry_run, retries
 from studies.glue_study import RESOURCE_DEFAULTS as GLUE_DEFAULTS
 from studies.sections import Resources, read_resources
@@ -40,6 +42,7 @@ def test_jobs_are_retried_on_a_cluster_only() -> None:
     assert retries(["snakemake", "--executor=slurm"]) == 3
     assert retries(["snakemake", "-e", "slurm", "-n"]) == 3
     assert retries(["snakemake", "--executor", "local"]) is None
+    assert retries(["snakemake", "--executor", "slurm-jobstep", "--retries", "0"]) is None
     assert retries(["snakemake", "--cores", "2"]) is None
 
 
@@ -61,6 +64,30 @@ def test_every_rule_has_memory_and_a_time_limit(defaults: dict[str, Resources]) 
         assert {"mem_mb", "runtime"} <= resources.besides_threads.keys()
     asked = read_resources({"report": {"gpu": 2}}, defaults=defaults)
     assert asked["report"].besides_threads["gpu"] == 2
+
+
+def test_one_limit_of_time_holds_for_all_rules_without_their_own() -> None:
+    given = {"all": {"runtime": 300}, "report": {"runtime": 7, "gpu": 1}}
+    asked = read_resources(given, defaults=RESOURCE_DEFAULTS)
+    assert asked.keys() == RESOURCE_DEFAULTS.keys()
+    assert {rule for rule, resources in asked.items() if resources.runtime != 300} == {"report"}
+    assert (asked["report"].runtime, asked["report"].gpu) == (7, 1)
+    assert asked["baseline"].threads == RESOURCE_DEFAULTS["baseline"].threads
+
+
+def test_a_resource_of_all_rules_is_checked() -> None:
+    with pytest.raises(DataError, match=r"^unknown key: resources\.all\.hours"):
+        read_resources({"all": {"hours": 3}}, defaults=RESOURCE_DEFAULTS)
+
+
+def test_the_profile_for_slurm_keeps_what_the_default_one_says() -> None:
+    """All but `quiet`, which would hide the errors of a cluster's jobs."""
+    default, slurm = (
+        yaml.safe_load((STUDIES / "profiles" / name / "config.yaml").read_text())
+        for name in ("default", "slurm")
+    )
+    del default["quiet"]
+    assert default.items() <= slurm.items()
 
 
 @pytest.mark.parametrize("page", ["studies/README.md", "docs/guides/studies.md"])
