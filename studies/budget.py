@@ -1,4 +1,4 @@
-"""Cut a study to a budget of hours: fewer seeds and fewer sizes, evenly."""
+"""Reduction of a study to a budget of hours, by fewer seeds and fewer sizes of plans."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headprune import UsageError
 
 @dataclass(frozen=True)
 class Cut:
-    """The part of a study that is kept.
+    """The seeds and sizes of a study that fit a budget.
 
     Attributes:
-        seeds: the first seeds.
-        sizes: the numbers of heads kept, spread evenly over those of the study.
+        seeds: the remaining seeds, the first ones of the study.
+        sizes: the remaining sizes (numbers of kept heads), spread evenly over those of the study.
     """
 
     seeds: tuple[int, ...]
@@ -30,14 +30,14 @@ def cut_to_budget(
 ) -> Cut:
     """Leave out seeds and sizes until the study fits the budget.
 
-    Rows of one size stand or fall together, since they are compared with one another. Each step
-    leaves out a seed or a size, whichever has kept the larger share so far, a size where both have
-    kept the same; the largest and the
-    smallest size stay longest.
+    Rows of one size are kept or left out together, since they are compared with one another. Each
+    step leaves out one seed or one size: a seed if a larger share of the seeds than of the sizes
+    remains, else a size. The largest and the smallest size are kept until one size remains.
 
     Args:
-        budget: the hours.
-        seeds, sizes: all seeds, and the sizes of all rows.
+        budget: the number of hours.
+        seeds: all seeds.
+        sizes: the size of each row.
         hours: function that computes the hours of a part of the study.
 
     Raises:
@@ -63,15 +63,21 @@ def cut_to_budget(
 
 
 def _spread(values: Sequence[int], number: int) -> list[int]:
-    """Some of the values, spread evenly from the first to the last; the middle one if it is one."""
+    """A number of values, spread evenly from the first to the last; of one value the middle one."""
     if number == 1:
         return [values[len(values) // 2]]
     return [values[round(i * (len(values) - 1) / (number - 1))] for i in range(number)]
 
 
 def what_was_cut(cut: Cut, *, seeds: Sequence[int], labels: Sequence[str]) -> str:
-    """One line that says what a cut leaves out; `labels` are those of the rows left out."""
-    dropped = [str(seed) for seed in seeds if seed not in cut.seeds]
-    parts = [f"seeds {', '.join(dropped)}"] if dropped else []
+    """One line that names the seeds and rows that a cut leaves out.
+
+    Args:
+        cut: the cut.
+        seeds: all seeds of the study.
+        labels: the labels of the rows that are left out.
+    """
+    dropped_seeds = [str(seed) for seed in seeds if seed not in cut.seeds]
+    parts = [f"seeds {', '.join(dropped_seeds)}"] if dropped_seeds else []
     parts += [f"rows {', '.join(labels)}"] if labels else []
     return "budget: left out " + "; ".join(parts) if parts else "budget: nothing is left out"

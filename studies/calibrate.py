@@ -57,12 +57,13 @@ def read_log(log: Path) -> tuple[float, int]:
     Raises:
         DataError: the log has no lines about updates.
     """
-    found = re.findall(r"epoch \d+: +\d+ / (\d+) .*?\bups=([\d.]+)", log.read_text("utf-8"))
-    # The first interval has the start of the training in it.
-    rates = [float(rate) for _, rate in found][1:] or [float(rate) for _, rate in found]
+    intervals = re.findall(r"epoch \d+: +\d+ / (\d+) .*?\bups=([\d.]+)", log.read_text("utf-8"))
+    rates = [float(rate) for _, rate in intervals]
+    # The first interval includes the start of the training; it is used if it is the only one.
+    rates = rates[1:] or rates
     if not rates or not statistics.median(rates):
         raise DataError(f"{log}: no updates to measure; the training set is too small")
-    return 1 / statistics.median(rates), int(found[0][0])
+    return 1 / statistics.median(rates), int(intervals[0][0])
 
 
 def calibrate_glue(
@@ -81,16 +82,17 @@ def calibrate_glue(
     model_bytes = 0
     for task, flags in study.tasks.items():
         batch_size = int(option(flags, "--batch-size", default=str(task_named(task).batch_size)))
-        most = option(flags, "--max-train-examples", default="")
-        whole = len(load_splits(task_named(task), data_dir, splits=["train"])["train"])
-        hold_out = float(option(flags, "--hold-out", default="0" if most else "10"))
-        examples = min(whole, int(most)) if most else round(whole * (1 - hold_out / 100))
+        limit = option(flags, "--max-train-examples", default="")
+        available = len(load_splits(task_named(task), data_dir, splits=["train"])["train"])
+        hold_out = float(option(flags, "--hold-out", default="0" if limit else "10"))
+        examples = min(available, int(limit)) if limit else round(available * (1 - hold_out / 100))
         measured = min(examples, UPDATES * batch_size)
         output = folder / task
-        own = _without(flags, ("--max-train-examples", "--hold-out", "--epochs"))
+        kept_flags = _without(flags, ("--max-train-examples", "--hold-out", "--epochs"))
         command = [
             *(sys.executable, "-m", "headprune.cli", "glue", "--task", task),
-            *("--model", study.model, "--threads", str(threads), "--output", str(output), *own),
+            *("--model", study.model, "--threads", str(threads), "--output", str(output)),
+            *kept_flags,
             *("--epochs", "1", "--max-train-examples", str(measured)),
             *([] if data_dir is None else ["--data-dir", str(data_dir)]),
         ]

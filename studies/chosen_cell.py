@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headprune.errors import HeadpruneError
+from headprune.errors import DataError, HeadpruneError
 from headprune.results.record import Record
 
 
@@ -13,13 +13,17 @@ def options_of(path: Path) -> list[str]:
     """The batch size and learning rate of the record of a grid search, as options.
 
     Raises:
-        DataError: the file is no record.
+        DataError: the file is no record, or not that of a grid search.
     """
     settings = Record.load(path).settings
-    return [
-        *("--batch-size", str(settings["batch_size"])),
-        *("--learning-rate", f"{settings['learning_rate']:g}"),
-    ]
+    try:
+        batch_size, learning_rate = int(settings["batch_size"]), float(settings["learning_rate"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError(
+            f"{path}: no batch size and learning rate of a grid search; delete the file, so that "
+            "the search runs again"
+        ) from None
+    return ["--batch-size", str(batch_size), "--learning-rate", f"{learning_rate:g}"]
 
 
 if __name__ == "__main__":

@@ -32,13 +32,16 @@ def executor_of(arguments: Sequence[str]) -> str | None:
     return None
 
 
+def is_on_a_cluster(arguments: Sequence[str]) -> bool:
+    """True if the executor that the command line names runs jobs on other machines."""
+    return executor_of(arguments) not in (None, "local", "dryrun", "touch")
+
+
 def retries(arguments: Sequence[str]) -> int | None:
     """The number of retries of a failed job; None leaves it to snakemake's own options.
 
     A cluster's job is a snakemake too, with an executor such as `slurm-jobstep`. It must not retry:
     the one that submitted it does.
     """
-    executor = executor_of(arguments)
-    if executor in (None, "local", "dryrun", "touch") or executor.endswith("-jobstep"):
-        return None
-    return RETRIES_ON_A_CLUSTER
+    is_job = (executor_of(arguments) or "").endswith("-jobstep")
+    return RETRIES_ON_A_CLUSTER if is_on_a_cluster(arguments) and not is_job else None

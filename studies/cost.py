@@ -69,13 +69,15 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training of a study.
+    """One or more trainings of a study that a rule runs one after another.
 
     Attributes:
-        file: the file that it leaves; it is done once that is there.
-        length: its length, such as ``10ep``.
+        file: the file that the rule writes; the job is done once it exists.
+        length: the length of each training, such as ``10ep``.
         task: the task of GLUE, or ``translation``.
         threads: the CPU threads that it takes.
+        gpus: the GPUs that it takes.
+        trainings: the number of trainings; a grid search has several.
         keeps_model: True if its model stays on the disk.
     """
 
@@ -83,7 +85,39 @@ class Job:
     length: str
     task: str = "translation"
     threads: int = 1
+    gpus: int = 0
+    trainings: int = 1
     keeps_model: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The limits on the jobs that run at the same time.
+
+    Attributes:
+        cores: the number of CPU cores; None on a cluster, whose number of free nodes is not known.
+        gpus: the number of GPUs, which jobs that need a GPU share; None without such a limit.
+    """
+
+    cores: int | None
+    gpus: int | None = None
+
+    def share(self, job: Job) -> float:
+        """The share of the machine that a job takes: of its cores or of its GPUs, the larger one.
+
+        On a cluster, 1: the hours of all jobs are added up.
+        """
+        if self.cores is None:
+            return 1.0
+        of_cores = min(job.threads, self.cores) / self.cores
+        of_gpus = min(job.gpus, self.gpus) / self.gpus if self.gpus else 0.0
+        return max(of_cores, of_gpus)
+
+    def __str__(self) -> str:
+        if self.cores is None:
+            return "added up; jobs that run at the same time take less"
+        cores = f"on {self.cores} core" + "s" * (self.cores != 1)
+        return f"{cores} and {self.gpus} GPU" + "s" * (self.gpus != 1) if self.gpus else cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +126,7 @@ class Cost:
 
     Attributes:
         trainings: their number.
-        hours: their hours, one after the other or as many at a time as the cores allow.
+        hours: their hours, with as many at a time as the machine allows.
         disk: the bytes of the models that stay.
     """
 
@@ -105,21 +139,27 @@ class Cost:
         return f"{number}, about {self.hours:.1f} hours, {self.disk / 1e9:.1f} GB of models"
 
 
-def cost_of(jobs: Iterable[Job], calibration: Calibration, *, cores: int) -> Cost:
-    """The cost of jobs, as many at a time as there are cores for."""
+def cost_of(jobs: Iterable[Job], calibration: Calibration, *, machine: Machine) -> Cost:
+    """The cost of jobs, with as many at a time as the machine allows."""
     jobs = list(jobs)
     hours = [
-        calibration.hours(job.length, task=job.task) * min(job.threads, cores) / cores
+        job.trainings * calibration.hours(job.length, task=job.task) * machine.share(job)
         for job in jobs
     ]
     kept = sum(job.keeps_model for job in jobs)
-    return Cost(trainings=len(jobs), hours=sum(hours), disk=kept * calibration.model_bytes)
+    return Cost(
+        trainings=sum(job.trainings for job in jobs),
+        hours=sum(hours),
+        disk=kept * calibration.model_bytes,
+    )
 
 
-def estimate(jobs: Sequence[Job], calibration: Path, *, cores: int) -> list[str]:
+def estimate(jobs: Sequence[Job], calibration: Path, *, machine: Machine) -> list[str]:
     """Lines for a dry run: finished trainings, remaining trainings and their cost."""
-    left = [job for job in jobs if not job.file.exists()]
-    counted = f"trainings: {len(jobs)}, of which {len(jobs) - len(left)} are done"
+    remaining = [job for job in jobs if not job.file.exists()]
+    total = sum(job.trainings for job in jobs)
+    done = total - sum(job.trainings for job in remaining)
+    counted = f"trainings: {total}, of which {done} are done"
     if not calibration.is_file():
         return [
             counted,
@@ -127,5 +167,5 @@ def estimate(jobs: Sequence[Job], calibration: Path, *, cores: int) -> list[str]
             f"the same command without -n and with `-- {calibration}` at the end (with make: "
             f"FLAGS={calibration})",
         ]
-    cost = cost_of(left, Calibration.load(calibration), cores=cores)
-    return [counted, f"still to do: {cost}, on {cores} cores"]
+    cost = cost_of(remaining, Calibration.load(calibration), machine=machine)
+    return [counted, f"still to do: {cost}, {machine}"]

@@ -16,12 +16,12 @@ BASE_PLAN = f"{BASE_HOME}/plans/{CONTROL.key}/seed{STUDY.baseline_seed}.json"
 REFERENCE = f"{DATA}/raw/test.{STUDY.data.pair[1]}"
 JOB = [PYTHON, f"{ROOT}/studies/fairseq_job.py"]
 PLUGIN = f"{ROOT}/fairseq_plugin"
-# No parameter of a rule: where the data are taken from is no reason to train again.
+# Not among the parameters of a rule: data from another folder are no reason to train again.
 FROM_DIR = ["--from-dir", str(DATA_DIR)] if DATA_DIR else []
 
-# A training depends on the study through its flags alone, so that editing a comment, the seeds or
-# the plans repeats nothing that was done. Programs are no inputs either: a mended script does not
-# throw a week of training away.
+# A training depends on the study's flags alone, so that it is not repeated after an edit of a
+# comment, of the seeds or of the plans. Programs are not inputs: a corrected script must not discard
+# a week of training.
 TRAINING = ["--arch", STUDY.arch, *STUDY.model_flags]
 MODELS = {model.folder: model for model in STUDY.models(STUDY.rows)}
 
@@ -33,7 +33,7 @@ def results_of(rows):
     return [f"{OUT}/{model.folder}/result.json" for model in STUDY.models(rows)]
 
 
-# A record that was deleted is made again, though no table asks for it.
+# The records are targets too, so that a deleted record is made again when the tables are complete.
 TARGETS = [
     *(REPORTS or page_and_report_files(OUT)),
     *results_of(chosen_rows(STUDY, TABLES)),
@@ -52,7 +52,10 @@ if BASE_HOME != OUT:
 
 
 def processes_of(wildcards, resources):
-    """One process for each GPU; a parameter that depends on resources is no reason to train again."""
+    """One process for each GPU.
+
+    Snakemake does not run a job again when a parameter that depends on resources changes.
+    """
     return max(1, resources.get("gpu", 0))
 
 
@@ -67,7 +70,7 @@ def plan_of(wildcards):
 
 
 def training_of(wildcards):
-    """The description of the training that the scored model is the outcome of."""
+    """The file that describes the training of the scored model."""
     is_trained = MODELS[wildcards.model].is_trained
     return f"{home_of_model(wildcards)}/{wildcards.model}/model.json" if is_trained else []
 
@@ -106,10 +109,10 @@ rule prepare:
     resources:
         **resource_of("prepare"),
     shell:
-        # The preparation goes on where it was, too: only its last file is declared.
+        # The preparation resumes after an interruption, so only its last file is an output.
         'out=$(realpath -m {DATA:q}); log=$(realpath -m {log:q}); cd {ROOT:q}; '
         'if ! {SCRIPT:q} --out "$out" --workers {threads} {params.flags:q} {FROM_DIR:q} 2>&1 '
-        # All words go to the log; that it waits for another preparation, to the terminal as well.
+        # All output goes to the log; notes that it waits for another preparation also to the terminal.
         '| tee -a "$log" | {{ grep --line-buffered "^note: " >&2 || cat >/dev/null; }}; then '
         'tail -n 20 "$log" >&2; exit 1; fi'
 
@@ -117,7 +120,7 @@ rule prepare:
 rule baseline:
     input:
         data=f"{DATA}/prep.json",
-        # Nothing is pruned by it, but a shape that is not the architecture's is found at once.
+        # The plan prunes nothing; with it, fairseq refuses a shape that is not the architecture's.
         plan=BASE_PLAN,
     output:
         model=f"{BASELINE}/model.pt",
@@ -222,6 +225,10 @@ rule calibrate:
         data=f"{DATA}/prep.json",
     output:
         f"{OUT}/{CALIBRATION}",
+    params:
+        # The flags of the training that is measured, so that it is measured again when they change.
+        flags=lambda wildcards: [*TRAINING, *STUDY.finetune.flags],
+        precision=STUDY.precision,
     log:
         f"{OUT}/logs/calibrate.log",
     threads: threads_of("finetune")

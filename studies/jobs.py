@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headprune.cli.group import command_named
 from studies.budget import Cut, cut_to_budget, what_was_cut
-from studies.cost import Calibration, Job, cost_of
+from studies.cost import Calibration, Job, Machine, cost_of
 from studies.glue_study import GlueStudy
 from studies.models import BASELINE
 from studies.plans import Row
@@ -27,32 +28,72 @@ def jobs_of(study: AnyStudy, tables: Sequence[str], *, out: Path, base: Path) ->
         base: the run folder with its baseline.
     """
     if isinstance(study, GlueStudy):
-        return [_glue_job(study, run, out) for run in study.runs_for(tables)]
+        return _glue_jobs(study, study.runs_for(tables), out)
     jobs = []
     for model in study.models(chosen_rows(study, tables)):
         if not model.is_trained:
             continue
         is_baseline = model.kind == BASELINE
-        training = study.train if is_baseline or model.row.from_scratch else study.finetune
+        # A model that is trained from scratch takes as long, and as many GPUs, as the baseline.
+        is_long = is_baseline or model.row.from_scratch
         jobs.append(
             Job(
                 file=(base if is_baseline else out) / model.folder / "model.pt",
-                length=training.length,
+                length=(study.train if is_long else study.finetune).length,
                 threads=study.resources["baseline" if is_baseline else "finetune"].threads,
+                gpus=study.resources["baseline" if is_long else "finetune"].gpu,
             )
         )
     return jobs
 
 
-def _glue_job(study: GlueStudy, run: str, out: Path) -> Job:
-    task = run.split("/")[0]
-    return Job(
-        file=out / "models" / run / "result.json",
-        length=f"{option(study.tasks[task], '--epochs', default='10')}ep",
-        task=task,
-        threads=study.resources["glue"].threads,
-        keeps_model=run in study.kept_runs,
-    )
+def _glue_jobs(study: GlueStudy, runs: Sequence[str], out: Path) -> list[Job]:
+    """The fine-tunings of some runs, and the grid search of each of their tasks."""
+    tasks = dict.fromkeys(run.split("/")[0] for run in runs)
+    lengths = {task: f"{_epochs(task, study.tasks[task]):g}ep" for task in tasks}
+    searches = [
+        Job(
+            file=out / "grid" / task / "result.json",
+            length=lengths[task],
+            task=task,
+            threads=study.resources["grid"].threads,
+            gpus=study.resources["grid"].gpu,
+            trainings=_grid_cells(study.grid),
+            keeps_model=False,
+        )
+        for task in tasks
+        if study.grid is not None
+    ]
+    return searches + [
+        Job(
+            file=out / "models" / run / "result.json",
+            length=lengths[task],
+            task=task,
+            threads=study.resources["glue"].threads,
+            gpus=study.resources["glue"].gpu,
+            keeps_model=run in study.kept_runs,
+        )
+        for run in runs
+        for task in run.split("/")[:1]
+    ]
+
+
+def _epochs(task: str, flags: Sequence[str]) -> float:
+    """The number of epochs of a fine-tuning: of its option, or the default of its task."""
+    epochs = option(flags, "--epochs", default="")
+    if epochs:
+        return float(epochs)
+    # Only here, as it imports transformers.
+    from hf_plugin.glue.tasks import task_named
+
+    return task_named(task).epochs
+
+
+def _grid_cells(flags: Sequence[str]) -> int:
+    """The number of fine-tunings of a grid search with these options of `headprune glue`."""
+    options = command_named("glue").make_context("headprune glue", list(flags)).params
+    sizes, rates = options["grid_batch_sizes"], options["grid_learning_rates"]
+    return len(sizes.split(",")) * len(rates.split(","))
 
 
 def option(flags: Sequence[str], name: str, *, default: str) -> str:
@@ -72,7 +113,7 @@ def within_budget(
     *,
     tables: Sequence[str],
     calibration: Calibration,
-    cores: int,
+    machine: Machine,
 ) -> tuple[AnyStudy, str]:
     """The study cut to a budget, and a line that says what was left out.
 
@@ -83,7 +124,7 @@ def within_budget(
         budget: the hours.
         tables: the tables that are asked for; none for the study's own.
         calibration: the durations.
-        cores: the number of CPU cores.
+        machine: the limits on the jobs that run at the same time.
 
     Raises:
         UsageError: the budget is too small for any row.
@@ -95,7 +136,7 @@ def within_budget(
         part = _part(study, cut, sizes)
         remaining = [name for name in tables if name in part.tables]
         jobs = jobs_of(part, remaining, out=Path(), base=Path())
-        return cost_of(jobs, calibration, cores=cores).hours
+        return cost_of(jobs, calibration, machine=machine).hours
 
     cut = cut_to_budget(budget, seeds=study.seeds, sizes=list(sizes.values()), hours=hours)
     dropped = [row.label for row in rows if sizes[row.key] not in cut.sizes]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from headprune.errors import HeadpruneError, UsageError
 from headprune.files import write_text_atomically
 from headprune.report.document import Figure, with_inner
 from headprune.report.drawing import save_drawing
@@ -81,7 +82,14 @@ def report(page: Page, *, scratch: Path) -> Report:
 
 
 def main(names: Sequence[str]) -> None:
-    """Make the pages of these folders, or all."""
+    """Make the pages of these folders, or all.
+
+    Raises:
+        UsageError: a folder has no page; no page is made.
+    """
+    unknown = [name for name in names if name not in PAGES]
+    if unknown:
+        raise UsageError(f"{unknown[0]}: no page of docs/results; there are {', '.join(PAGES)}")
     for name in names or PAGES:
         with TemporaryDirectory() as scratch:
             document = report(PAGES[name], scratch=Path(scratch)).page
@@ -97,4 +105,8 @@ def main(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except HeadpruneError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(problem.exit_status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,18 +78,42 @@ def sibling_folder(out: str, *, name: str) -> str:
     return os.path.join(os.path.dirname(out), name)
 
 
-def run_folder(name: str, *, root: Path, runner: str) -> str:
+def require_one_sharer(base: str | None, *, study: str, homes: Sequence[str]) -> None:
+    """Check that the setting `base` names the run folder of one study.
+
+    Args:
+        base: the setting.
+        study: the name of the study that runs.
+        homes: the names of the studies in whose run folders its data and its baseline are.
+
+    Raises:
+        UsageError: the study shares with no other study, or with two.
+    """
+    others = [name for name in dict.fromkeys(homes) if name != study]
+    if base is None or len(others) == 1:
+        return
+    if not others:
+        raise UsageError(f"base: {study} shares data or baseline with no study; leave `base` out")
+    raise UsageError(
+        f"base: {study} takes the data of {others[0]} and the baseline of {others[1]}, which are "
+        f"two run folders; leave `base` out and put both beside the folder `out`"
+    )
+
+
+def run_folder(name: str, *, root: Path, runner: str, key: str = "out") -> str:
     """The folder that a study runs in, as its rules name files in it.
 
     Args:
         name: as the user gave it, relative to the folder that snakemake was started in.
         root: the checkout.
         runner: the study's kind; `translation` hands the folder to fairseq.
+        key: the setting that it is the value of.
 
     Raises:
-        UsageError: snakemake or fairseq would read the path as something other than a path.
+        UsageError: snakemake or fairseq would read the path as something other than a path, or it
+            is the checkout's folder.
     """
-    for what, path in (("out", name), ("the checkout's folder", str(root))):
+    for what, path in ((key, name), ("the checkout's folder", str(root))):
         bad = next((c for c in path if c in _NOT_IN_PATHS or unicodedata.category(c) == "Cc"), None)
         if bad is not None:
             raise UsageError(
@@ -98,15 +122,19 @@ def run_folder(name: str, *, root: Path, runner: str) -> str:
             )
     if runner == "translation" and ":" in name:
         raise UsageError(
-            f"out: {name!r} holds ':', with which fairseq separates folders; choose another folder"
+            f"{key}: {name!r} holds ':', with which fairseq separates folders; choose another one"
         )
     if len(os.path.basename(name.rstrip("/")).encode()) > 255:
-        raise UsageError(f"out: a name of more than 255 bytes: {name[:40]}...")
+        raise UsageError(f"{key}: a name of more than 255 bytes: {name[:40]}...")
     if os.path.exists(name) and not _is_folder(name):
-        raise UsageError(f"out: {name} exists and is not a folder")
+        raise UsageError(f"{key}: {name} exists and is not a folder")
     name = name.rstrip("/") or "/"
-    # A relative path that begins with a dash would be an option to the programs that get it.
-    return os.path.abspath(name) if name.startswith("-") else name
+    if os.path.realpath(name) == os.path.realpath(root):
+        raise UsageError(f"{key}: {name} is the checkout itself; choose a folder such as runs/NAME")
+    # A relative path that begins with a dash would be an option to the programs that get it, and
+    # from one that ends in a dot the names of the folder and of those beside it do not follow.
+    ends_in_a_dot = os.path.basename(name) in (".", "..")
+    return os.path.abspath(name) if name.startswith("-") or ends_in_a_dot else name
 
 
 def _is_folder(name: str) -> bool:

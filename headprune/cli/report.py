@@ -69,19 +69,19 @@ def report(
     """
     from headprune.report.make import report_of
 
-    made = report_of(
+    report_files = report_of(
         results,
         title=title,
         paper=paper or [],
         test=test,
         command=_command(results, title=title, paper=paper or [], test=test),
     )
-    made.save(output_dir)
-    print(made.markdown)
+    report_files.save(output_dir)
+    print(report_files.markdown)
 
 
 def _command(results: list[Path], *, title: str, paper: list[str], test: bool) -> str:
-    """The command, with the names of the files but not their places, which differ elsewhere."""
+    """The command with the names of the files, without their folders, which differ elsewhere."""
     names = [path.resolve().name for path in results]
     are_clear = len(names) <= 3 and all(names) and len(set(names)) == len(names)
     files = names if are_clear else ["RESULTS"]

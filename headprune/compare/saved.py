@@ -26,8 +26,8 @@ from headprune.scores import HeadScores
 def load_report(folder: Path) -> tuple[str, Report]:
     """Read compare.json and the scores of a comparison; returns its title and report.
 
-    In folders of older versions, the names of data and fine-tuning and the signatures of scores
-    are those in compare.md.
+    In folders of older versions, the names of the data and of the fine-tuning and the signatures of
+    the scores are read from compare.md.
 
     Raises:
         DataError: a file cannot be read, or is not of a comparison.
@@ -102,17 +102,17 @@ def _number(value: float | None) -> float:
 
 
 def _older_values(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that older versions wrote to compare.md only, in the signatures at its end."""
+    """The values that older versions wrote only to compare.md, in the signatures at its end."""
     lines = read_limited(folder / "compare.md").split("```")[1].strip().splitlines()
     rows = [fields for fields in map(fields_of, lines) if "plan" in fields]
-    tuned = (fields["finetune"] for fields in rows if fields["finetune"] != "none")
+    finetune_names = (fields["finetune"] for fields in rows if fields["finetune"] != "none")
     start = f"{content['metric']}|"
     of_metric = (line.removeprefix(start) for line in lines if line.startswith(start))
     return {
         # Settings of classifiers name their task.
         "task": content["settings"].get("task", TRANSLATION),
         "data_name": rows[0]["data"],
-        "finetune_name": next(tuned, "none"),
+        "finetune_name": next(finetune_names, "none"),
         "metric_signature": next(of_metric, None),
         "score_signatures": [line for line in lines if line.startswith("score:")],
     }
@@ -122,7 +122,7 @@ def _score(folder: Path, signature: Mapping[str, str]) -> HeadScores:
     """The score of a signature; without its numbers where its file is not in the folder."""
     path = folder / "scores" / f"{signature['score']}.json"
     if path.is_file():
-        # Under the name that it has in the tables, which may be older.
+        # The tables may have an older name of the score than the file.
         return replace(HeadScores.load(path), name=signature["score"])
     weights = re.fullmatch("[0-9a-f]{12}", signature["weights"])
     return HeadScores(

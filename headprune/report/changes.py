@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headprune.errors import DataError
 from headprune.json_files import json_object
+from headprune.report.distances import by_distance, distance_blocks, distance_note
 from headprune.report.document import Column, Document, Figure, Notes, Table
 from headprune.report.heat_map import draw
 from headprune.report.paper import SOURCE
@@ -112,7 +113,8 @@ def evenness(changes: Sequence[Changes]) -> list[Evenness]:
 
 
 def document(changes: Sequence[Changes], *, title: str) -> Document:
-    """Each layer's mean change, and the largest differences between layers."""
+    """Each layer's mean change, differences between layers, and change by distance."""
+    distances = distance_blocks(changes)
     columns = [
         (f"{model.label} {component}", layer_means(values))
         for model in changes
@@ -146,11 +148,12 @@ def document(changes: Sequence[Changes], *, title: str) -> Document:
             "difference: by how much the highest mean is above the lowest, as a share of the "
             f"lowest. {SOURCE}: of any two layers below {CLAIM:.0%}, in every configuration of "
             "their tables 5 and 6.",
+            *([distance_note()] if distances else []),
         ]
     )
     return Document(
         title=title,
-        blocks=[by_layer, claim, notes],
+        blocks=[by_layer, claim, *distances, notes],
         sheet=_sheet(changes),
         values=_values(changes),
         figures=[
@@ -202,6 +205,13 @@ def _values(changes: Sequence[Changes]) -> Mapping[str, Any]:
                 "label": model.label,
                 "heads": dict(model.components),
                 "layers": {name: layer_means(values) for name, values in model.components.items()},
+                "distances": {
+                    name: [
+                        {"distance": row.distance, "layers": row.layers, **vars(row.change)}
+                        for row in by_distance(values)
+                    ]
+                    for name, values in model.components.items()
+                },
             }
             for model in changes
         ],

@@ -20,7 +20,11 @@ def changes(
     ],
     output_dir: Annotated[
         Path,
-        typer.Option("--output-dir", "-o", help="Folder for changes.json, .csv, .md, .png, .svg."),
+        typer.Option(
+            "--output-dir",
+            "-o",
+            help="Folder for changes.* and distances.svg.",
+        ),
     ] = Path("."),
     label: Annotated[
         list[str] | None,
@@ -36,8 +40,9 @@ def changes(
     """Measure how much fine-tuning changes each head (figure 2 of Budhraja et al. 2020).
 
     The change of a head is the mean of |after - before| over its weights in W_q, W_k and W_v.
-    Prints the mean of each layer, and whether any two layers differ by less than 10%, as the paper
-    says of BERT. The figure has a heat map for each model. Heads are matched by their numbers in
+    Prints the mean of each layer, whether any two layers differ by less than 10%, as the paper
+    says of BERT, and the mean by the distance from the pruned heads. changes.png has a heat map for
+    each model, distances.svg the change against the distance. Heads are matched by their numbers in
     the unpruned model. The model before fine-tuning may be pruned, but it needs every head that
     the fine-tuned models have.
     """

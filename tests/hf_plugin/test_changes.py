@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,14 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from headprune import DataError, HeadPlan, UsageError
 from headprune.report.changes import Changes, document, evenness, layer_means
+from headprune.report.distances import by_distance
 from headprune.report.render import json_values, markdown
+from headprune.results.stats import Spread, spread
 from hf_plugin import prune_heads
 from hf_plugin.changes import head_changes, load
 from hf_plugin.cli.changes import distinct_names
 from hf_plugin.families import attentions
+from tests.command import headprune
 
 from .models import FAMILIES, HEADS, LAYERS, SIZE, SOME, build, clone, plan_for
 
@@ -122,6 +124,32 @@ def test_layers_differ_by_the_largest_mean_over_the_smallest() -> None:
     assert not evenness([Changes(label="a", components={"ES": values[:2]})])
 
 
+def test_heads_are_grouped_by_the_distance_to_the_nearest_pruned_layer() -> None:
+    values = ((None, None), (1.0, 3.0), (5.0, 7.0), (9.0, 9.5), (8.0, None))
+    near, *rest = by_distance(values)
+    assert (near.distance, near.layers, near.change) == (0, (4,), Spread(8.0, None, 1))
+    assert [(row.distance, row.layers) for row in rest] == [(1, (1, 3)), (2, (2,))]
+    assert rest[0].change == spread([1.0, 3.0, 9.0, 9.5])
+    assert by_distance(((1.0,), (2.0,))) == []
+    assert by_distance(((None,), (None,))) == []
+
+
+def test_the_document_has_change_against_distance() -> None:
+    pruned = Changes(label="top", components={"ES": ((0.001, 0.003), (None, None))})
+    report = document([pruned], title="t")
+    text = markdown.render(report)
+    assert "Mean change by the distance from the pruned heads, in layers:" in text
+    row = "| top | ES | 1 | 0 | 2 | 2.000e-03 | 1.4e-03 |"
+    assert row in re.sub(" +", " ", text)
+    assert "(distances.svg)" in text
+    (model,) = json.loads(json_values.render(report))["models"]
+    assert model["distances"]["ES"] == [
+        {"distance": 1, "layers": [0], "mean": 0.002, "sd": pytest.approx(2**0.5 / 1000), "n": 2}
+    ]
+    whole = document([Changes(label="full", components={"ES": ((1.0,), (2.0,))})], title="t")
+    assert "distance" not in markdown.render(whole)
+
+
 def test_layers_that_do_not_change_at_all() -> None:
     frozen = Changes(label="frozen", components={"ES": ((0.0,), (0.0,))})
     half = Changes(label="half", components={"ES": ((0.0,), (1.0,))})
@@ -151,27 +179,18 @@ def test_models_are_called_by_what_their_paths_differ_in(
     assert distinct_names(paths) == names
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headprune.cli", "changes", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": ".", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-    )
-
-
 def test_the_command_writes_tables_and_maps_and_prints_the_claim(tmp_path: Path) -> None:
     model = build("bert")
     before = save(model, tmp_path / "before")
     some = save(prune_heads(fine_tuned(model), SOME), tmp_path / "runs" / "some" / "model")
     full = save(fine_tuned(model), tmp_path / "runs" / "full" / "model")
-    done = run(before, some, full, "-o", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    assert "| some" in done.stdout and "below 10%" in done.stdout
+    done = headprune("changes", before, some, full, "-o", tmp_path / "out")
+    assert done.status == 0, done.err
+    assert "| some" in done.out and "below 10%" in done.out
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == [
-        f"changes.{ending}" for ending in ("csv", "html", "json", "md", "png", "svg")
+        *(f"changes.{ending}" for ending in ("csv", "html", "json", "md", "png", "svg")),
+        "distances.svg",
     ]
     with (out / "changes.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -180,8 +199,8 @@ def test_the_command_writes_tables_and_maps_and_prints_the_claim(tmp_path: Path)
     content = json.loads((out / "changes.json").read_text())
     assert [row["holds"] for row in content["claim"]["rows"]] == [False, False]
 
-    wrong = run(before, some, "--label", "a", "--label", "b", "-o", out)
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    other = run(before, save(build("electra"), tmp_path / "electra"), "-o", out)
-    assert other.returncode == 2
-    assert "the other a electra" in other.stderr and other.stderr.count("\n") == 1
+    wrong = headprune("changes", before, some, "--label", "a", "--label", "b", "-o", out)
+    assert (wrong.status, wrong.err.count("\n")) == (2, 1)
+    other = headprune("changes", before, save(build("electra"), tmp_path / "electra"), "-o", out)
+    assert other.status == 2
+    assert "the other a electra" in other.err and other.err.count("\n") == 1

@@ -12,12 +12,14 @@ import pytest
 
 from headprune.claims.document import claims_document
 from headprune.compare.saved import load_report
+from headprune.errors import UsageError
 from headprune.report.changes import Changes, read_changes
 from headprune.report.changes import document as document_of_changes
 from headprune.report.make import make_report
 from headprune.report.render import html, json_values, markdown, spreadsheet
 from headprune.results.record import Record
 from studies.published import PAGES
+from studies.published import main as make_pages
 from studies.published import report as published_report
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
@@ -147,3 +149,10 @@ def has_all_of(content: Any, expected: Any) -> bool:
             and all(map(has_all_of, content, expected))
         )
     return bool(content == expected)
+
+
+def test_a_folder_without_a_page_is_refused_before_any_page_is_made() -> None:
+    before = (PUBLISHED / "multi30k" / "report.html").stat().st_mtime_ns
+    with pytest.raises(UsageError, match="nowhere: no page of docs/results; there are mult"):
+        make_pages(["multi30k", "nowhere"])
+    assert (PUBLISHED / "multi30k" / "report.html").stat().st_mtime_ns == before

@@ -89,8 +89,8 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
     configuration = folder / "slurm.conf"
     programs = folder / "bin"
     programs.mkdir()
-    # snakemake's plugin takes Slurm's variables out of a job's environment, and the job's srun would
-    # look for the machine's own cluster.
+    # snakemake's plugin takes Slurm's variables out of a job's environment, and the job's srun
+    # would look for the machine's own cluster.
     srun = programs / "srun"
     srun.write_text(f'#!/bin/sh\nSLURM_CONF={configuration} exec {_program("srun")} "$@"\n')
     srun.chmod(0o755)

@@ -1,7 +1,8 @@
 """Stands in for a study's programs: writes the files that they write, and records its arguments.
 
-A test copies it over `studies/fairseq_job.py`, `headprune/cli/__init__.py` and a script of
-`data_prep`. The training whose label is in the environment's FAIL fails.
+A test copies it over `studies/fairseq_job.py`, `studies/calibrate.py`,
+`headprune/cli/__init__.py` and a script of `data_prep`. The training whose label is
+in the environment's FAIL fails.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import sys
 from pathlib import Path
 
 _TABLES = ("md", "csv", "json", "png", "svg")
+_ONE = dict.fromkeys(("translation", "sst2", "cola"), 1)
+_CALIBRATION = {"seconds_per_update": _ONE, "updates_per_epoch": _ONE, "model_bytes": 1}
 
 
 def main() -> None:
     """Do as one of the programs would."""
     arguments = sys.argv[1:]
+    if Path(sys.argv[0]).stem == "calibrate":
+        arguments = ["calibrate", *arguments]
     with open(os.environ["RECORD"], "a", encoding="utf-8") as record:
         record.write(json.dumps(arguments) + "\n")
 
@@ -31,7 +36,7 @@ def main() -> None:
         sys.exit(1)
     elif arguments[0] == "train":
         written = [value("--model"), value("--model").with_suffix(".json")]
-    elif arguments[0] in ("generate", "bleu"):
+    elif arguments[0] in ("generate", "bleu", "calibrate"):
         written = [value("--output")]
     elif arguments[0] == "glue":
         names = ("result.json", "predictions.tsv", "model/config.json")
@@ -41,9 +46,10 @@ def main() -> None:
         written = [value("--output-dir") / f"{name}.{suffix}" for suffix in _TABLES]
         written += [value("--output-dir") / f"figure.{suffix}" for suffix in ("png", "svg")]
         written.append(value("--output-dir") / "report.html")
+    content = _CALIBRATION if arguments[0] == "calibrate" else {}
     for path in written:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{}", encoding="utf-8")
+        path.write_text(json.dumps(content), encoding="utf-8")
 
 
 if __name__ == "__main__":

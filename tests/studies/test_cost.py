@@ -9,7 +9,7 @@ import pytest
 from headprune import DataError, UsageError
 from studies.budget import Cut, cut_to_budget, what_was_cut
 from studies.calibrate import read_log
-from studies.cost import Calibration, Job, cost_of, estimate
+from studies.cost import Calibration, Job, Machine, cost_of, estimate
 from studies.find import load_any
 from studies.jobs import jobs_of, within_budget
 from studies.study import Study
@@ -22,6 +22,7 @@ HOUR = Calibration(
     model_bytes=10**9,
 )
 """An epoch of translation takes an hour; one of SST-2 too, and one of CoLA two hours."""
+ONE_CORE = Machine(cores=1)
 
 
 def test_a_length_is_epochs_or_updates() -> None:
@@ -36,11 +37,69 @@ def test_a_length_is_epochs_or_updates() -> None:
 def test_as_many_trainings_run_at_a_time_as_there_are_cores() -> None:
     jobs = [Job(file=Path("a"), length="4ep", threads=2), Job(file=Path("b"), length="2ep")]
     jobs.append(Job(file=Path("c"), length="2ep", keeps_model=False))
-    assert cost_of(jobs, HOUR, cores=2).hours == 4 + 1 + 1
-    assert cost_of(jobs, HOUR, cores=1).hours == 8
-    cost = cost_of(jobs, HOUR, cores=4)
+    assert cost_of(jobs, HOUR, machine=Machine(cores=2)).hours == 4 + 1 + 1
+    assert cost_of(jobs, HOUR, machine=Machine(cores=1)).hours == 8
+    cost = cost_of(jobs, HOUR, machine=Machine(cores=4))
     assert (cost.trainings, cost.hours, cost.disk) == (3, 3, 2 * 10**9)
     assert str(cost) == "3 trainings, about 3.0 hours, 2.0 GB of models"
+
+
+def test_jobs_share_the_gpus_of_one_machine() -> None:
+    job = Job(file=Path("a"), length="4ep", threads=1, gpus=1)
+    assert cost_of([job] * 3, HOUR, machine=Machine(cores=8, gpus=1)).hours == 12
+    assert cost_of([job] * 3, HOUR, machine=Machine(cores=8, gpus=2)).hours == 6
+    assert cost_of([job] * 3, HOUR, machine=Machine(cores=1, gpus=2)).hours == 12
+    assert cost_of([job] * 3, HOUR, machine=Machine(cores=8)).hours == 1.5
+    # A job without a GPU does not wait for one; one with more GPUs than there are takes them all.
+    alone = Job(file=Path("b"), length="4ep", threads=1)
+    many = Job(file=Path("c"), length="1ep", gpus=4)
+    assert cost_of([alone, many], HOUR, machine=Machine(cores=8, gpus=1)).hours == 0.5 + 1
+    assert str(Machine(cores=8, gpus=1)) == "on 8 cores and 1 GPU"
+    assert str(Machine(cores=1)) == "on 1 core"
+
+
+def test_on_a_cluster_the_hours_of_all_jobs_are_added_up(tmp_path: Path) -> None:
+    jobs = [Job(file=tmp_path / name, length="4ep", threads=8, gpus=1) for name in "ab"]
+    HOUR.save(tmp_path / "calibration.json")
+    lines = estimate(jobs, tmp_path / "calibration.json", machine=Machine(cores=None, gpus=1))
+    assert lines[1] == (
+        "still to do: 2 trainings, about 8.0 hours, 2.0 GB of models, added up; jobs that run at "
+        "the same time take less"
+    )
+
+
+def test_jobs_of_studies_need_the_gpus_of_their_resources(tmp_path: Path) -> None:
+    def gpus(name: str, table: str) -> set[int]:
+        study = load_any(STUDIES / f"{name}.yaml")
+        return {job.gpus for job in jobs_of(study, [table], out=tmp_path, base=tmp_path)}
+
+    assert gpus("wmt14.en-ru", "scratch") == gpus("glue.bert-base", "table4") == {1}
+    assert gpus("multi30k", "scratch") == {0}
+
+
+def test_a_grid_search_is_counted_once_a_task(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        """{name: g, runner: glue, model: minilm, seeds: [1], plans: [{percent: 50}],
+        tasks: {sst2: {epochs: 3}, entailment: {}}, grid: {batch-sizes: "16,32"},
+        resources: {grid: {threads: 2, gpu: 1}}}"""
+    )
+    jobs = jobs_of(load_any(study), [], out=tmp_path, base=tmp_path)
+    searches = [job for job in jobs if job.file.parts[-3] == "grid"]
+    assert [(job.task, job.trainings, job.threads, job.gpus) for job in searches] == [
+        ("sst2", 2 * 4, 2, 1),
+        ("entailment", 2 * 4, 2, 1),
+    ]
+    assert not any(job.keeps_model for job in searches)
+    # Two models of each task; without the option, entailment has the two epochs of its default.
+    assert len(jobs) == 2 + 2 * 2
+    assert {(job.task, job.length) for job in jobs} == {("sst2", "3ep"), ("entailment", "2ep")}
+    cost = cost_of([searches[0]], HOUR, machine=Machine(cores=2))
+    assert (cost.trainings, cost.hours) == (8, 24)
+    searches[0].file.parent.mkdir(parents=True)
+    searches[0].file.write_text("")
+    lines = estimate(jobs, tmp_path / "none.json", machine=Machine(cores=2))
+    assert lines[0] == "trainings: 20, of which 8 are done"
 
 
 def test_a_task_that_was_not_calibrated_is_named() -> None:
@@ -69,11 +128,11 @@ def test_a_dry_run_says_what_is_left_to_do(tmp_path: Path) -> None:
     (tmp_path / "baseline").mkdir()
     (tmp_path / "baseline" / "model.pt").write_text("")
     calibration = tmp_path / "calibration.json"
-    lines = estimate(jobs, calibration, cores=2)
+    lines = estimate(jobs, calibration, machine=Machine(cores=2))
     assert lines[0] == "trainings: 40, of which 1 are done"
     assert "not known before a calibration" in lines[1] and str(calibration) in lines[1]
     HOUR.save(calibration)
-    assert estimate(jobs, calibration, cores=2)[1] == (
+    assert estimate(jobs, calibration, machine=Machine(cores=2))[1] == (
         "still to do: 39 trainings, about 19.5 hours, 39.0 GB of models, on 2 cores"
     )
 
@@ -135,23 +194,23 @@ def test_what_was_cut_is_said() -> None:
 
 def test_rows_of_one_size_stand_or_fall_together() -> None:
     study = load_any(STUDIES / "multi30k.yaml")
-    part, line = within_budget(study, 20, tables=["table2"], calibration=HOUR, cores=1)
+    part, line = within_budget(study, 20, tables=["table2"], calibration=HOUR, machine=ONE_CORE)
     assert isinstance(part, Study)
     keeps = [row.keep for row in part.tables["table2"].rows]
     assert len(keeps) % 2 == 0 and 0 < len(keeps) < 10
     assert keeps[0] == {"ES": "888444", "ED": "444888", "DS": "888444"}
     assert line.startswith("budget: left out seeds ") and "rows ES=" in line
     jobs = jobs_of(part, ["table2"], out=Path(), base=Path())
-    assert 10 < cost_of(jobs, HOUR, cores=1).hours <= 20
-    again, _ = within_budget(part, 20, tables=["table2"], calibration=HOUR, cores=1)
+    assert 10 < cost_of(jobs, HOUR, machine=ONE_CORE).hours <= 20
+    again, _ = within_budget(part, 20, tables=["table2"], calibration=HOUR, machine=ONE_CORE)
     assert again == part
 
 
 def test_a_study_of_glue_is_cut_too() -> None:
     study = load_any(STUDIES / "glue.yaml")
-    part, line = within_budget(study, 60, tables=[], calibration=HOUR, cores=1)
+    part, line = within_budget(study, 60, tables=[], calibration=HOUR, machine=ONE_CORE)
     assert len(part.whole) < len(study.whole) and "left out" in line
-    assert cost_of(jobs_of(part, [], out=Path(), base=Path()), HOUR, cores=1).hours <= 60
+    assert cost_of(jobs_of(part, [], out=Path(), base=Path()), HOUR, machine=ONE_CORE).hours <= 60
 
 
 LOG = """\

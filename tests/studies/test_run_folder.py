@@ -31,8 +31,9 @@ class Bench:
         self.work.mkdir()
         stub = (ROOT / "tests" / "studies" / "stub.py").read_text()
         checkout = self.studies.parent
-        for program in (self.studies / "fairseq_job.py", checkout / "headprune/cli/__init__.py"):
-            program.write_text(stub)
+        programs = ("studies/fairseq_job.py", "studies/calibrate.py", "headprune/cli/__init__.py")
+        for program in programs:
+            (checkout / program).write_text(stub)
         script = checkout / "data_prep" / "numbers.sh"
         script.write_text(f"#!{sys.executable}\n{stub}")
 
@@ -137,6 +138,31 @@ def test_one_baseline_serves_two_studies_and_all_tables(bench: Bench) -> None:
     assert jobs(done) == {"finetune": 1}
     ok(bench.run("base", "--", model))
     assert bench.labels() == ["50pct seed 1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("values", "changed"),
+    [
+        ({}, {"finetune": {"lr": 0.5}}),
+        (
+            {"extends": "glue", "before_finetune": None, "changes": None},
+            {"tasks": {"sst2": {"max-length": 32}}},
+        ),
+    ],
+    ids=["translation", "glue"],
+)
+def test_a_calibration_is_repeated_when_its_settings_change(
+    bench: Bench, values: dict[str, object], changed: dict[str, object]
+) -> None:
+    values = {"plans": [{"percent": 50}], **values}
+    name = f"calibrated-{values.get('extends', 'tiny')}"
+    calibration = f"runs/{name}/calibration.json"
+    bench.study(name, **values)
+    ok(bench.run(name, "--", calibration))
+    assert [call[0] for call in bench.calls() if "--output" in call] == ["calibrate"]
+    bench.study(name, **values, **changed)
+    assert jobs(bench.run(name, "--", "-n", calibration)) == {"calibrate": 1}
 
 
 @pytest.mark.slow

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from headprune import UsageError
-from studies.settings import Settings, data_folder, run_folder, settings_of
+from studies.settings import (
+    Settings,
+    data_folder,
+    require_one_sharer,
+    run_folder,
+    settings_of,
+    sibling_folder,
+)
 
 ROOT = Path("/checkout")
 
@@ -38,7 +45,7 @@ def test_what_snakemake_does_not_read_as_text_is_refused(
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["runs/a b", "runs/it's", "runs/$(touch P)", "/x/ä;*?", "."])
+@pytest.mark.parametrize("name", ["runs/a b", "runs/it's", "runs/$(touch P)", "/x/ä;*?"])
 def test_a_run_folder_keeps_its_name(name: str) -> None:
     assert run_folder(name, root=ROOT, runner="translation") == name
 
@@ -46,6 +53,42 @@ def test_a_run_folder_keeps_its_name(name: str) -> None:
 def test_a_run_folder_is_no_option_and_ends_without_a_slash() -> None:
     assert run_folder("runs/x/", root=ROOT, runner="glue") == "runs/x"
     assert run_folder("-x", root=ROOT, runner="glue") == os.path.abspath("-x")
+
+
+def test_a_run_folder_has_a_name_that_its_neighbours_follow_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs" / "long").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "runs" / "long")
+    out = run_folder(".", root=ROOT, runner="glue")
+    assert out == str(tmp_path / "runs" / "long")
+    assert sibling_folder(out, name="base") == str(tmp_path / "runs" / "base")
+    assert run_folder("..", root=ROOT, runner="glue") == str(tmp_path / "runs")
+
+
+def test_the_checkout_is_no_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", str(tmp_path), f"{tmp_path}/"):
+        with pytest.raises(
+            UsageError, match="^out: .* is the checkout itself; choose a folder such"
+        ):
+            run_folder(name, root=tmp_path, runner="glue")
+
+
+def test_base_is_the_folder_of_one_other_study() -> None:
+    require_one_sharer(None, study="a", homes=["b", "c"])
+    require_one_sharer("x", study="a", homes=["b", "b"])
+    require_one_sharer("x", study="a", homes=["b", "a"])
+    with pytest.raises(UsageError, match="base: a shares data or baseline with no study; leave"):
+        require_one_sharer("x", study="a", homes=["a", "a"])
+    with pytest.raises(UsageError, match="data of c and the baseline of b, which are two run fo"):
+        require_one_sharer("x", study="a", homes=["c", "b"])
+
+
+def test_a_mistake_in_another_setting_has_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="^base: .*file exists and is not a folder"):
+        run_folder(str(tmp_path / "file"), root=ROOT, runner="glue", key="base")
 
 
 @pytest.mark.parametrize("name", ["runs/{row}", "a\nb", "a\\b", "runs/a:b", "x" * 300])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -80,6 +81,20 @@ def test_every_setting_of_the_paper_has_its_tables() -> None:
     for name, tables in expected.items():
         study = shipped(name)
         assert set(chosen_tables("paper", study.tables, study=name)) == tables
+
+
+def test_the_readme_names_the_tables_of_each_setting() -> None:
+    readme = (STUDIES / "README.md").read_text()
+    rows = re.findall(r"^\| (`.*?`) \| .*? \| (.*?) \| .*\|$", readme, re.MULTILINE)
+    described = {
+        name: re.findall("`(.*?)`", tables)
+        for names, tables in rows
+        for name in re.findall("`(.*?)`", names)
+        if (STUDIES / f"{name}.yaml").is_file()
+    }
+    older = {"wmt14-en-ru", "wmt14-en-de", "glue-paper"}
+    assert set(described) == {path.stem for path in STUDIES.glob("*.yaml")} - older
+    assert described == {name: list(shipped(name).tables) for name in described}
 
 
 def test_numbers_of_the_paper_are_those_of_the_pair() -> None:

@@ -66,17 +66,17 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
     rows = measured.rows
     scores = dict.fromkeys(row.score for row in rows if row.score not in (CONTROL, "random"))
     percents = dict.fromkeys(percent_text(row.percent) for row in rows if row.score != CONTROL)
-    tuned = {row.score for row in rows if row.after is not None}
-    # Without the flag, the models of all scores are fine-tuned.
-    some = [name for name in scores if name in tuned] or ["random"]
-    tune = [] if not tuned or tuned.issuperset(scores) else some
+    finetuned_scores = {row.score for row in rows if row.after is not None}
+    # Without the option --tune, the models of all scores are fine-tuned.
+    has_all_finetuned = not finetuned_scores or finetuned_scores.issuperset(scores)
+    tune_options = [name for name in scores if name in finetuned_scores] or ["random"]
     seeds = {row.seed for row in rows if row.score not in (CONTROL, "random")}
     random_seeds = {row.seed for row in rows if row.score == "random"}
     command = [
         *("headprune", "compare", "MODEL", *_flags(flags)),
         *(finetune if finetuning else []),
         *(f"--score={name}" for name in scores),
-        *(f"--tune={name}" for name in tune),
+        *(f"--tune={name}" for name in ([] if has_all_finetuned else tune_options)),
         *(
             f"--percent={percent}"
             if measured.measure == "units"

@@ -53,7 +53,7 @@
     const ofRow = () => data.models.filter((model) => model.row === rows[Number(rowChoice.value)]);
     const chosen = () => ofRow().filter((model) => seedChoice.value === "all" || String(model.seed) === seedChoice.value);
     const score = () => (scoreChoice && scoreChoice.value !== "" ? data.scores[Number(scoreChoice.value)] : null);
-    const keeps = (model, cell) => ((model.kept[cell.component] || [])[cell.layer] || []).includes(cell.head);
+    const keeps = (model, cell) => model.kept[cell.component][cell.layer].includes(cell.head);
 
     const listSeeds = (wanted) => {
       const models = ofRow();

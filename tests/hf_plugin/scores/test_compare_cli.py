@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +72,28 @@ def test_compare_from_a_classifier_to_tables_and_figures(classifier, glue, tmp_p
     assert "data:glue.sst2[-10%]|" in text and "finetune:1ep" in text
     again = headprune("compare", classifier, *options, *more)
     assert again.stdout == result.stdout
+
+
+def test_the_experiment_of_attention_guided_pruning(glue, tmp_path):
+    """The command of the guide, on a tiny encoder of six layers and with fewer models."""
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "scores.md").read_text()
+    (line,) = re.findall("^headprune compare runs/distilbert/model .*$", guide, re.MULTILINE)
+    model = write_model(tmp_path / "model", family="distilbert", n_layers=6)
+    line = line.replace("runs/distilbert/model", str(model)).replace("GLUE", str(glue))
+    line = re.sub("--percent [137]0 |--random-seeds 6", "", line)
+    line = line.replace("runs/attention-guided", str(tmp_path / "out"))
+    few = ("--seeds", 1, "--rounds", 1, "--max-length", 32)
+    headprune(*shlex.split(line)[1:], *few)
+    found = json.loads((tmp_path / "out" / "compare.json").read_text())
+    rows = {row["score"]: row for row in found["rows"]}
+    chosen = {"entropy", "sparsity", "distribution", "combination", "magnitude", "random"}
+    assert set(rows) == {"control", *chosen} and set(found["speedups"]) == {"50"}
+    whole = rows.pop("control")
+    for row in rows.values():
+        assert row["before"] is not None and row["after"] is not None
+        assert row["parameters"] < whole["parameters"] and row["flops"] < whole["flops"]
+    table = (tmp_path / "out" / "compare.md").read_text()
+    assert "parameters" in table and "FLOPs" in table
 
 
 def test_what_is_measured_is_what_the_glue_command_measures(classifier, glue, tmp_path):
