@@ -59,7 +59,7 @@ def test_a_study_survives_cancelled_jobs_and_a_killed_snakemake(
     assert "headprune_" in output  # the prefix of the jobs' names
 
     out = tmp_path / "run"
-    for model in ("baseline", "finetuned/control/seed1", "finetuned/50%/seed1"):
+    for model in ("baseline", "finetuned/control/seed1", "finetuned/50pct/seed1"):
         record = json.loads((out / model / "result.json").read_text())
         assert record["metrics"]["bleu"] >= 0
     assert (out / "report.html").stat().st_size > 10_000
