@@ -2,23 +2,54 @@
 # Sentence pairs of one's own, from raw text to bin/. See --help.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
-merges=8000 pair="" from_dir=""
+merges=8000 pair="" from_dir="" seed=1 ratio="" longest=250 keep_all=() bpe=""
+train=() valid="" test_sources=() held_out=() added=()
 
 script_help() {
     cat <<HELP
-Usage: $script_name --out DIR --from-dir DIR --pair PAIR [options]
+Usage: $script_name --out DIR --pair PAIR --train SOURCE [options]
+       $script_name --out DIR --add-test SOURCE
 
-Prepare sentence pairs of one's own for fairseq: three pairs of files, with one
-sentence a line.
+Prepare sentence pairs of one's own, of any two languages, for fairseq.
 
-  --from-dir DIR   folder with train.LANG, valid.LANG and test.LANG of both
-                   languages, plain or with .gz
+A SOURCE is a prefix of two files, as texts/news for texts/news.en and texts/news.ru,
+with one sentence a line, or one file with both sides: .tsv (source, tab, target; the
+other way round if its name has the other order, as in news.ru-en.tsv) or .tmx. All
+may have .gz at the end.
+
   --pair PAIR      source and target, such as en-ru
+  --train SOURCE   training pairs; may be repeated
+  --valid SOURCE   validation pairs. Without it, sentences are held out of --train
+  --test SOURCE    test pairs; further ones become test1, test2, ... Without it,
+                   sentences are held out
+  --valid-lines N, --test-lines N
+                   number of pairs that are held out (default: 1000, but at most a
+                   tenth of the clean pairs)
+  --seed N         seed of their choice (default: 1)
+  --ratio R        largest ratio of the lengths of two training sentences (default:
+                   1.5; 2 for languages without spaces)
+  --max-length N   largest number of tokens of a training sentence (default: 250)
+  --keep-all       drop no pair, for published sets
+  --from-dir DIR   short for --train DIR/train --valid DIR/valid --test DIR/test
+  --add-test SOURCE
+                   add a test set to the finished preparation in DIR, with its codes
+                   and dictionaries; may be repeated
+
+Training pairs are dropped if a side is empty or too long, if the lengths differ too
+much, or if one of the two sentences is in the validation or a test set (without
+regard to case and spacing). dropped.tsv lists them with the reason, prep.json has
+the counts. Pairs of a given validation set are dropped if a test set has one of
+their sentences.
+
+Languages that the Moses tokeniser does not know (zh, ja, th, ...) get sentencepiece
+by default. prep.json has sacreBLEU's tokeniser for each language.
 
 ${common_help/MERGES/8000}
 
-Example:
-  $script_name --out data/enru --from-dir ~/enru --pair en-ru
+Examples:
+  $script_name --out data/enru --pair en-ru --train texts/news --train texts/web.tmx
+  $script_name --out data/enja --pair en-ja --train ja.tsv.gz --test-lines 2000
+  $script_name --out data/enru --add-test texts/newstest2014
 HELP
 }
 
@@ -27,24 +58,104 @@ set -- ${words[@]+"${words[@]}"}
 while [ $# -gt 0 ]; do
     case $1 in
         --pair) need_value "$@"; pair=$2; shift 2 ;;
+        --train) need_value "$@"; train+=("$(absolute "$2")"); shift 2 ;;
+        --valid) need_value "$@"; valid=$(absolute "$2"); shift 2 ;;
+        --test) need_value "$@"; test_sources+=("$(absolute "$2")"); shift 2 ;;
+        --valid-lines | --test-lines) need_positive "$@"; held_out+=("$1" "$2"); shift 2 ;;
+        --seed) need_number "$@"; seed=$2; shift 2 ;;
+        --ratio) need_ratio "$@"; ratio=$2; shift 2 ;;
+        --max-length) need_positive "$@"; longest=$2; shift 2 ;;
+        --keep-all) keep_all=(--keep-all); shift ;;
         --from-dir) need_value "$@"; from_dir=$(absolute "$2"); shift 2 ;;
+        --add-test) need_value "$@"; added+=("$(absolute "$2")"); shift 2 ;;
         *) common_option "$@"; shift "$used" ;;
     esac
 done
+if [ -n "$from_dir" ]; then
+    [ ${#train[@]} -eq 0 ] && [ -z "$valid" ] && [ ${#test_sources[@]} -eq 0 ] \
+        || usage_error "--from-dir goes without --train, --valid and --test"
+    train=("$from_dir/train") valid=$from_dir/valid test_sources=("$from_dir/test")
+fi
+for option in ${held_out[@]+"${held_out[@]}"}; do
+    case $option in
+        --valid-lines) [ -z "$valid" ] || usage_error "--valid-lines goes without --valid" ;;
+        --test-lines) [ ${#test_sources[@]} -eq 0 ] || usage_error "--test-lines goes without --test" ;;
+    esac
+done
 check_options() {
+    if [ ${#added[@]} -gt 0 ]; then
+        [ -z "$pair" ] && [ ${#train[@]} -eq 0 ] || usage_error "--add-test goes with --out alone"
+        [ -d "$out" ] || data_error "$out: no such folder; prepare the corpus first"
+        return
+    fi
     [ -n "$pair" ] || usage_error "--pair is needed, such as --pair en-ru"
-    [[ $pair =~ ^[a-z]{2,3}-[a-z]{2,3}$ ]] \
+    [[ $pair =~ ^[a-z]{2,3}(_[A-Za-z0-9]{2,8})?-[a-z]{2,3}(_[A-Za-z0-9]{2,8})?$ ]] \
         || usage_error "--pair: '$pair' is not source-target, such as en-ru"
     set_pair "$pair" "$pair"
-    [ -n "$from_dir" ] || usage_error "--from-dir is needed: there is nothing to download"
+    [ "$source_lang" != "$target_lang" ] || usage_error "--pair: '$pair' has one language twice"
+    [ ${#train[@]} -gt 0 ] || usage_error "--train is needed (or --from-dir): there is nothing to download"
+    bpe=$("$python" -m data_prep.lib.languages ${bpe:+--bpe "$bpe"} "$source_lang" "$target_lang") \
+        || exit 2
+    [ -n "$ratio" ] || ratio=$("$python" -m data_prep.lib.languages --ratio "$source_lang" "$target_lang")
 }
 begin
 
-for split in train valid test; do
-    source_file=$(find_file "$from_dir/$split.$source_lang")
-    target_file=$(find_file "$from_dir/$split.$target_lang")
-    source_files+=("$source_file" "$target_file")
-    pair_step "$split" "$source_file" "$target_file"
-done
-tokenise_all train valid test
+if [ ${#added[@]} -gt 0 ]; then
+    "$python" -m data_prep.lib.add_test "${added[@]}"
+    exit
+fi
+
+languages=(--source-lang "$source_lang" --target-lang "$target_lang")
+
+# read_step NAME PREFIX SOURCES...: reads pairs into PREFIX.LANG.
+read_step() {
+    local name=$1 prefix=$2 listed files=()
+    shift 2
+    listed=$("$python" -m data_prep.lib.bitext files "${languages[@]}" "$@")
+    mapfile -t files <<<"$listed"
+    source_files+=("${files[@]}")
+    step "$name" --in "${files[@]}" --out "$prefix.$source_lang" "$prefix.$target_lang" \
+        --do data_prep.lib.bitext read "${languages[@]}" --out "$prefix" "$@"
+}
+
+inputs=(corpora/raw/train.{"$source_lang","$target_lang"})
+outputs=(raw/train.{"$source_lang","$target_lang"})
+dividing=(--raw corpora/raw/train)
+read_step raw.train corpora/raw/train "${train[@]}"
+if [ -n "$valid" ]; then
+    read_step raw.valid corpora/raw/valid "$valid"
+    inputs+=(corpora/raw/valid.{"$source_lang","$target_lang"})
+    dividing+=(--valid corpora/raw/valid)
+fi
+outputs+=(raw/valid.{"$source_lang","$target_lang"})
+if [ ${#test_sources[@]} -gt 0 ]; then
+    tests=()
+    for source in "${test_sources[@]}"; do
+        name=test
+        [ ${#tests[@]} -eq 0 ] || name=test${#tests[@]}
+        tests+=("$name")
+        read_step "raw.$name" "raw/$name" "$source"
+        inputs+=("raw/$name.$source_lang" "raw/$name.$target_lang")
+        dividing+=(--test "raw/$name")
+        manifest_options+=(--test-source "$source")
+    done
+else
+    outputs+=(raw/test.{"$source_lang","$target_lang"})
+fi
+if [ "$bpe" = subword-nmt ]; then
+    for lang in "$source_lang" "$target_lang"; do
+        step "corpora.tok.$lang" --in "corpora/raw/train.$lang" --out "corpora/tok/train.$lang" \
+            --do data_prep.lib.tokenise --lang "$lang" "corpora/raw/train.$lang" \
+            "corpora/tok/train.$lang" --workers "$workers"
+    done
+    inputs+=(corpora/tok/train.{"$source_lang","$target_lang"})
+    outputs+=(tok/train.{"$source_lang","$target_lang"})
+    dividing+=(--tok corpora/tok/train)
+fi
+step divide --in "${inputs[@]}" --out "${outputs[@]}" dropped.tsv dropped.json \
+    --do data_prep.lib.bitext divide "${languages[@]}" "${dividing[@]}" \
+    ${held_out[@]+"${held_out[@]}"} --seed "$seed" --ratio "$ratio" --max-length "$longest" \
+    ${keep_all[@]+"${keep_all[@]}"}
+manifest_options+=(--seed "$seed" --option "ratio=$ratio" --option "max-length=$longest" --dropped)
+tokenise_all valid "${tests[@]}"
 finish

@@ -17,7 +17,8 @@ validation (val) and the 1,000 of test_2016_flickr, for fairseq.
   --url URL        download them (.gz) from the folder URL into DIR/download, and
                    resume interrupted downloads (default without --from-dir:
                    $default_url)
-  --pair PAIR      en-de (default), de-en, en-fr or fr-en, if the files are there
+  --pair PAIR      en-de (default), or any other two of en, de, fr and cs, if the files
+                   are there; cs with --from-dir alone
   --no-known-checksums
                    accept downloaded files whose checksums differ from the published
                    ones (with --url a difference is a note, not an error)
@@ -46,7 +47,9 @@ while [ $# -gt 0 ]; do
         *) common_option "$@"; shift "$used" ;;
     esac
 done
-set_pair "$pair" en-de de-en en-fr fr-en
+set_pair "$pair" en-{de,fr,cs} de-{en,fr,cs} fr-{en,de,cs} cs-{en,de,fr}
+[ -n "$from_dir" ] || [[ $pair != *cs* ]] \
+    || usage_error "--pair: the Czech files are not downloaded; give --from-dir"
 [ -z "$from_dir" ] || [ -z "$url" ] || usage_error "give --from-dir or --url, not both"
 begin
 

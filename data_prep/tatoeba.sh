@@ -12,7 +12,8 @@ Usage: $script_name --out DIR [--from-dir DIR | --url URL] [options]
 Prepare the English-German sentence pairs of the Tatoeba project for fairseq. They
 are published as one list, in which many sentences occur more than once. No sentence
 of the validation or test set, English or German, is in the training set. All other
-pairs of the list are for training.
+pairs of the list are for training. Other lists of sentence pairs, of any languages, are
+prepared by bitext.sh --train LIST.tsv --pair PAIR.
 
   --from-dir DIR   take the list from DIR: deu.txt, deu.txt.gz or deu-eng.zip;
                    lines of english<TAB>german, a third column is ignored

@@ -8,7 +8,7 @@ known_checksums=yes downloading=()
 
 script_help() {
     cat <<HELP
-Usage: $script_name --out DIR [--pair en-de|en-ru] [--pairs N] [options]
+Usage: $script_name --out DIR [--pair PAIR] [--pairs N] [options]
 
 Prepare a sample of the training data of WMT'14 for fairseq, with newstest2013 for
 validation and newstest2014 (the full set) for testing.
@@ -22,7 +22,7 @@ clean-corpus-n: 1 to 250 tokens on each side, and neither side more than 1.5 tim
 as long as the other, after tokenisation and before BPE. Duplicates are kept. The
 pairs stay in the order of the corpora; the same seed draws the same pairs.
 
-  --pair PAIR      en-de (default) or en-ru
+  --pair PAIR      en-de (default), en-ru, de-en or ru-en
   --pairs N        number of training pairs to draw, or "all" (default: 2500000)
   --seed N         seed of the random choice of pairs (default: 1)
   --ratio R        largest ratio of the two lengths (default: 1.5)
@@ -67,12 +67,7 @@ while [ $# -gt 0 ]; do
         --pair) need_value "$@"; pair=$2; shift 2 ;;
         --pairs) need_value "$@"; [ "$2" = all ] || need_positive "$@"; pairs=$2; shift 2 ;;
         --seed) need_number "$@"; seed=$2; shift 2 ;;
-        --ratio)
-            need_value "$@"
-            [[ $2 =~ ^[1-9][0-9]*(\.[0-9]+)?$ ]] || usage_error "--ratio: '$2' is not a number from 1"
-            ratio=$2
-            shift 2
-            ;;
+        --ratio) need_ratio "$@"; ratio=$2; shift 2 ;;
         --max-length) need_positive "$@"; longest=$2; shift 2 ;;
         --yandex) need_value "$@"; yandex=$(absolute "$2"); shift 2 ;;
         --mirror) need_url "$@"; mirror=$2; shift 2 ;;
@@ -89,11 +84,13 @@ while [ $# -gt 0 ]; do
         *) common_option "$@"; shift "$used" ;;
     esac
 done
-set_pair "$pair" en-de en-ru
-[ -z "$yandex" ] || [ "$pair" = en-ru ] || usage_error "--yandex is for --pair en-ru alone"
+set_pair "$pair" en-de en-ru de-en ru-en
+foreign_lang=$target_lang
+[ "$foreign_lang" != en ] || foreign_lang=$source_lang
+[ -z "$yandex" ] || [ "$foreign_lang" = ru ] || usage_error "--yandex is for --pair en-ru alone"
 begin
 
-listing=(list --target "$target_lang")
+listing=(list --target "$foreign_lang")
 if [ -n "$from_dir" ]; then
     listing+=(--folder "$from_dir")
 else
@@ -113,19 +110,19 @@ while IFS=$'\t' read -r -u 3 name first second; do
         valid | test) ;;
         *) corpora+=("$name"); prefix=corpora/raw/$name ;;
     esac
-    step "unpack.$name" --in "${files[@]}" --out "$prefix.en" "$prefix.$target_lang" \
-        --do data_prep.lib.wmt14 unpack --target "$target_lang" --name "$name" \
+    step "unpack.$name" --in "${files[@]}" --out "$prefix.en" "$prefix.$foreign_lang" \
+        --do data_prep.lib.wmt14 unpack --target "$foreign_lang" --name "$name" \
         --out "$prefix" "${files[@]}"
 done 3<<<"$listed"
 
 sampling=(--raw-folder corpora/raw --out-raw raw/train)
-drawn=(raw/train.{en,"$target_lang"})
+drawn=(raw/train.{en,"$foreign_lang"})
 for name in "${corpora[@]}"; do
-    corpus_files+=("corpora/raw/$name.en" "corpora/raw/$name.$target_lang")
+    corpus_files+=("corpora/raw/$name.en" "corpora/raw/$name.$foreign_lang")
 done
 if [ "$bpe" = subword-nmt ]; then
     for name in "${corpora[@]}"; do
-        for lang in en "$target_lang"; do
+        for lang in en "$foreign_lang"; do
             step "corpora.tok.$name.$lang" --in "corpora/raw/$name.$lang" \
                 --out "corpora/tok/$name.$lang" --do data_prep.lib.tokenise --lang "$lang" \
                 "corpora/raw/$name.$lang" "corpora/tok/$name.$lang" --workers "$workers"
@@ -133,10 +130,10 @@ if [ "$bpe" = subword-nmt ]; then
         done
     done
     sampling+=(--tok-folder corpora/tok --out-tok tok/train)
-    drawn+=(tok/train.{en,"$target_lang"})
+    drawn+=(tok/train.{en,"$foreign_lang"})
 fi
 step sample --in "${corpus_files[@]}" --out "${drawn[@]}" --do data_prep.lib.sample \
-    --source-lang en --target-lang "$target_lang" --pairs "$pairs" --seed "$seed" \
+    --source-lang en --target-lang "$foreign_lang" --pairs "$pairs" --seed "$seed" \
     --ratio "$ratio" --max-length "$longest" "${sampling[@]}" "${corpora[@]}"
 
 manifest_options+=(--seed "$seed" --option "pairs=$pairs" --option "ratio=$ratio"

@@ -12,6 +12,7 @@ from fairseq_plugin import (  # noqa: E402
     errors,
     resuming,
     safe_globals,
+    unknown_words,
 )
 
 safe_globals.allow()
@@ -20,6 +21,7 @@ errors.print_as_one_line()
 divergence.end_with_an_error()
 arguments.check_early()
 resuming.resume_exactly()
+unknown_words.warn_of_unknown_words()
 
 from fairseq_plugin.decoding import beam_search  # noqa: E402
 from fairseq_plugin.models.transformer_headpruned import (  # noqa: E402  (registers the model)

@@ -10,19 +10,23 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.file_io import PathManager
-from omegaconf import DictConfig, open_dict
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from fairseq_plugin.checkpoints import read_model
 from fairseq_plugin.options import option_names
 from fairseq_plugin.plan_transport import with_plan
+from fairseq_plugin.same_model import require_same_model
 from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.plan import PruningPlan
 from headprune.weights import is_zip, verify_zip
+
+_LAST = "checkpoint_last.pt"
 
 
 def check_early() -> None:
@@ -49,7 +53,8 @@ def check(args: Namespace) -> None:
 
     Raises:
         UsageError: ``--model-overrides`` is not a dictionary of options, or names one that the
-            model does not have.
+            model does not have; or the model to train has other options than that of the checkpoint
+            to begin with.
         DataError: a checkpoint to be read does not exist.
     """
     text = getattr(args, "model_overrides", None)
@@ -61,6 +66,7 @@ def check(args: Namespace) -> None:
             _require(path, flag="--path")
         _require_options(overrides, paths.split(os.pathsep))
     _require_start(args)
+    _require_model_of_start(args, args)
 
 
 def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfig], None]:
@@ -68,6 +74,8 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
     def check_and_add(cfg: DictConfig) -> None:
         _require_start(cfg.checkpoint)
         add_defaults(cfg)
+        if isinstance(cfg.model, DictConfig):  # else checked with the options of the command
+            _require_model_of_start(cfg.checkpoint, _with_defaults(cfg.model))
 
     return check_and_add
 
@@ -78,9 +86,40 @@ def _require_start(checkpoint: Namespace | DictConfig) -> None:
     A training that resumes does not read it.
     """
     start = getattr(checkpoint, "finetune_from_model", None)
-    last = os.path.join(getattr(checkpoint, "save_dir", ""), "checkpoint_last.pt")
+    last = os.path.join(getattr(checkpoint, "save_dir", ""), _LAST)
     if start and not PathManager.exists(last):
         _require(start, flag="--finetune-from-model")
+
+
+def _require_model_of_start(checkpoint: Namespace | DictConfig, model: Any) -> None:
+    """Raise a UsageError if a training begins with the weights of a model with other options."""
+    arch = getattr(model, "arch", None) or getattr(model, "_name", None)
+    if not str(arch).startswith("transformer_headpruned"):
+        return
+    flag, path = _start(checkpoint)
+    if path and PathManager.exists(path):
+        _, options = read_model(PathManager.get_local_path(path))
+        require_same_model(model, options, path=path, flag=flag)
+
+
+def _with_defaults(model: DictConfig) -> Namespace:
+    """A model's options in a configuration file, with those of its architecture."""
+    options = Namespace(**cast(dict[str, Any], OmegaConf.to_container(model)))
+    arch = getattr(options, "_name", None)
+    if arch in ARCH_CONFIG_REGISTRY:
+        ARCH_CONFIG_REGISTRY[arch](options)
+    return options
+
+
+def _start(checkpoint: Namespace | DictConfig) -> tuple[str, str | None]:
+    """The file that a training begins with, as fairseq chooses it, and the flag that names it."""
+    restored = getattr(checkpoint, "restore_file", None) or _LAST
+    if restored != _LAST:
+        return "--restore-file", restored
+    last = os.path.join(getattr(checkpoint, "save_dir", ""), _LAST)
+    if PathManager.exists(last):
+        return "--save-dir", last
+    return "--finetune-from-model", getattr(checkpoint, "finetune_from_model", None)
 
 
 def _overrides(text: str) -> dict[str, Any]:

@@ -64,7 +64,9 @@ class Export:
                 f", by {self.quantized.mean:.1e} on average and at most "
                 f"{self.quantized.largest:.1e} in {self.quantization}"
             )
-        return f"{description} ({self.pairs} pairs of {self.origin})"
+        description += f" ({self.pairs} pairs of {self.origin})"
+        padding = ctranslate2_spec.padding(self.plan)
+        return description if padding is None else f"{description}\n{padding}"
 
 
 def export_to_ctranslate2(

@@ -28,6 +28,7 @@ from torch import Tensor
 from fairseq_plugin.fitting import HEAD_DIMENSION, NEURON_DIMENSION
 from fairseq_plugin.models.transformer_headpruned import HeadPrunedTransformerModel
 from fairseq_plugin.shape import complete_plan, layers_present, model_shape, unit_sizes
+from headprune.counts import format_counts
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from headprune.surgery import cut, uncut
@@ -55,6 +56,46 @@ def vocabulary(dictionary: Dictionary) -> list[str]:
     return ["<blank>" if token == "<pad>" else token for token in dictionary.symbols]
 
 
+_STACKS = {"encoder": ("ES",), "decoder": ("ED", "DS")}
+"""The components whose attentions share one number of heads."""
+
+
+def stack_heads(plan: PruningPlan) -> dict[str, int]:
+    """The number of heads of each attention of a stack, that of its largest one."""
+    return {
+        stack: max(1, *(count for name in names for count in plan.counts.get(name, ())))
+        for stack, names in _STACKS.items()
+    }
+
+
+def padding(plan: PruningPlan) -> str | None:
+    """One line on the zero heads that fill up the smaller attentions; None if there are none.
+
+    Args:
+        plan: the heads that a model keeps, and its layers if some are dropped.
+    """
+    heads, costs = stack_heads(plan), []
+    for stack, names in _STACKS.items():
+        counts = {name: _counts_of_layers(plan, name) for name in names if name in plan.counts}
+        kept = sum(map(sum, counts.values()))
+        computed = heads[stack] * sum(map(len, counts.values()))
+        if kept < computed:
+            uneven = " ".join(f"{name}={format_counts(each)}" for name, each in counts.items())
+            costs.append(f"{computed} heads for the {kept} kept in the {stack} ({uneven})")
+    if not costs:
+        return None
+    return (
+        "padding: CTranslate2 computes as many heads in every attention of a stack as in its "
+        f"largest: {', '.join(costs)}. Plans of `headprune plan --even` need none"
+    )
+
+
+def _counts_of_layers(plan: PruningPlan, component: str) -> tuple[int, ...]:
+    """The numbers of kept heads in the layers that are not dropped."""
+    layers = layers_present(plan, component, "remove")
+    return tuple(plan.counts[component][layer] for layer in layers)
+
+
 def make_spec(model: TransformerModel) -> TransformerSpec:
     """CTranslate2's model with the weights of ``model``, in float32; the two share no memory.
 
@@ -66,10 +107,7 @@ def make_spec(model: TransformerModel) -> TransformerSpec:
     plan = complete_plan(plan_of(model), model.args)
     head_dim = unit_sizes(model.args)
     layers = {side: _layers(model, side, plan) for side in ("encoder", "decoder")}
-    heads = {
-        "encoder": max(1, *plan.counts["ES"]),
-        "decoder": max(1, *plan.counts["ED"], *plan.counts["DS"]),
-    }
+    heads = stack_heads(plan)
     encoder = TransformerEncoderSpec(
         len(layers["encoder"]),
         heads["encoder"],

@@ -27,6 +27,7 @@ from fairseq_plugin.loading import fairseq_silent, languages_of, load_split, sta
 from fairseq_plugin.running import GENERATE_DEFAULTS, generation_flags
 from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.results.bleu import Score, bleu_and_chrf, read_lines, translations
+from headprune.results.bleu_tokenizers import DEFAULT, tokenizer_of_reference
 from headprune.results.marks import is_constant
 
 _REFERENCE = re.compile(r"T-(\d+)\t(.*)")
@@ -36,14 +37,19 @@ _UNKNOWN = ("<<unk>>", "UNKNOWN_IN_REFERENCE")
 
 @dataclass(frozen=True)
 class Translations:
-    """The detokenised translations of a test set, and the references, in its order."""
+    """The detokenised translations of a test set, and the references, in its order.
+
+    Attributes:
+        tokenizer: sacreBLEU's tokeniser for the target language.
+    """
 
     texts: Sequence[str]
     references: Sequence[str]
+    tokenizer: str = DEFAULT
 
     def score(self) -> Score:
         """BLEU and chrF by sacreBLEU."""
-        return bleu_and_chrf(self.texts, self.references)
+        return bleu_and_chrf(self.texts, self.references, tokenizer=self.tokenizer)
 
     @property
     def constant(self) -> bool:
@@ -94,7 +100,7 @@ def translate(checkpoint: Checkpoint, data: Path, flags: Sequence[str]) -> Trans
             f"{data}: {len(texts)} sentences in the test set, but {len(references)} raw "
             "references beside it; prepare the data anew"
         )
-    return Translations(texts, references)
+    return Translations(texts, references, tokenizer_of_reference(raw))
 
 
 def _target_sides(lines: Sequence[str]) -> list[str]:

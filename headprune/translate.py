@@ -1,101 +1,94 @@
-"""Translate lines of text with an exported model in CTranslate2."""
+"""Translate lines of text with a model in any runtime."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from typing import Protocol
 
-import ctranslate2
-
-from headprune.errors import DataError, UsageError
-from headprune.exported import ExportedModel
-
-_LONGEST_TRANSLATION = 200
+LONGEST_TRANSLATION = 200
 """Length limit in tokens; the default of fairseq-generate's ``--max-len-b``."""
 
 _BATCHES_AT_ONCE = 16
-"""Number of batches that are read at a time; CTranslate2 sorts their sentences by length."""
+"""Number of batches that are read at a time; engines sort their sentences by length."""
 
 
-@dataclass(frozen=True, kw_only=True)
+class Engine(Protocol):
+    """A translation model in a runtime."""
+
+    @property
+    def longest_source(self) -> int:
+        """The largest number of tokens of a source sentence, without the end token."""
+
+    def knows(self, token: str) -> bool:
+        """Tell if the source dictionary has a token."""
+
+    def translate(self, sources: Sequence[list[str]]) -> list[list[str]]:
+        """The best translation of each source sentence, which is not empty, as tokens."""
+
+
+@dataclass(kw_only=True)
 class LineTranslator:
     """A translation model with the functions that convert between lines and tokens.
 
     Attributes:
+        engine: translates tokens.
         split: splits a source line into tokens.
         join: joins the tokens of a translation into a line.
-        beam: width of the beam search; its other settings are fairseq-generate's defaults.
         batch_size: number of sentences that are translated together.
+        unknown: tokens that the model does not know, in the order of their first occurrence.
+        lines_with_unknown: the number of lines with such a token.
+        lines: the number of lines translated.
     """
 
-    translator: ctranslate2.Translator
-    model: ExportedModel
+    engine: Engine
     split: Callable[[str], list[str]]
     join: Callable[[Sequence[str]], str]
-    beam: int
     batch_size: int
+    unknown: dict[str, None] = field(default_factory=dict)
+    lines_with_unknown: int = 0
+    lines: int = 0
 
     def translate(self, lines: Iterable[str]) -> Iterator[str]:
         """Translate lines, in order; the translation of an empty line is empty.
 
-        A line that is longer than the model allows is cut, with a warning on standard error.
+        A line that is longer than the model allows is cut, with a warning on standard error. At
+        the end a warning says in how many lines words were unknown to the model.
         """
         numbered = enumerate(lines, start=1)
         while chunk := list(islice(numbered, self.batch_size * _BATCHES_AT_ONCE)):
-            sources = [self._cut(self.split(line), line_number=number) for number, line in chunk]
+            sources = [self._prepared(line, line_number=number) for number, line in chunk]
             not_empty = [index for index, tokens in enumerate(sources) if tokens]
-            results = self._results([sources[index] for index in not_empty])
+            results = self.engine.translate([sources[index] for index in not_empty])
             translations = [""] * len(chunk)
-            for index, result in zip(not_empty, results, strict=True):
-                tokens = [token for token in result.hypotheses[0] if token != "<s>"]
+            for index, tokens in zip(not_empty, results, strict=True):
                 translations[index] = self.join(tokens)
             yield from translations
+        if self.lines_with_unknown:
+            print(f"warning: {self._unknown_message()}", file=sys.stderr)
 
-    def _results(self, sources: list[list[str]]) -> list[ctranslate2.TranslationResult]:
-        try:
-            results: list[ctranslate2.TranslationResult] = self.translator.translate_batch(
-                sources,
-                max_batch_size=self.batch_size,
-                max_input_length=0,
-                beam_size=self.beam,
-                max_decoding_length=min(_LONGEST_TRANSLATION, self.model.max_target - 1),
-                suppress_sequences=[["<blank>"]],  # fairseq never generates padding either
-            )
-            return results
-        except (RuntimeError, ValueError, MemoryError) as error:
-            raise DataError(f"CTranslate2 cannot translate with this model ({error})") from None
-
-    def _cut(self, tokens: list[str], *, line_number: int) -> list[str]:
-        longest = self.model.max_source - 1  # </s> is added
+    def _prepared(self, line: str, *, line_number: int) -> list[str]:
+        """The tokens of a line, cut to the model's length; unknown ones are counted."""
+        tokens = self.split(line)
+        longest = self.engine.longest_source
         if len(tokens) > longest:
             print(
                 f"warning: line {line_number}: {len(tokens)} tokens, cut to the model's {longest}",
                 file=sys.stderr,
             )
-        return tokens[:longest]
+            tokens = tokens[:longest]
+        unknown = [token for token in tokens if not self.engine.knows(token)]
+        self.lines += 1
+        self.lines_with_unknown += bool(unknown)
+        self.unknown.update(dict.fromkeys(unknown))
+        return tokens
 
-
-def load_translator(folder: Path, *, device: str, threads: int) -> ctranslate2.Translator:
-    """Load the model of an exported folder.
-
-    Args:
-        folder: written by `headprune export --to ctranslate2`.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        threads: number of batches that a CPU translates in parallel, each on one core.
-
-    Raises:
-        DataError: the files in the folder are not a CTranslate2 model.
-        UsageError: there is no such device.
-    """
-    if device == "auto":
-        device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-    elif device == "cuda" and not ctranslate2.get_cuda_device_count():
-        raise UsageError("--device cuda: CTranslate2 finds no GPU")
-    parallel = {"inter_threads": threads, "intra_threads": 1} if device == "cpu" else {}
-    try:
-        return ctranslate2.Translator(str(folder), device=device, **parallel)
-    except (RuntimeError, ValueError) as error:
-        raise DataError(f"{folder}: CTranslate2 cannot load it ({error})") from None
+    def _unknown_message(self) -> str:
+        shown = ", ".join(repr(token) for token in islice(self.unknown, 5))
+        more = ", ..." if len(self.unknown) > 5 else ""
+        return (
+            f"{self.lines_with_unknown} of {self.lines} lines have words that the model does not "
+            f"know ({shown}{more}); it reads <unk> there. Text has to be prepared as in training"
+        )

@@ -23,7 +23,7 @@ from data_prep.lib.corpus import read
 if TYPE_CHECKING:
     from fairseq.data import Dictionary
 
-SPLITS = ("train", "valid", "test")
+SPLITS = ("train", "valid")
 
 
 def build_dictionary(texts: Iterable[Path]) -> Dictionary:
@@ -79,6 +79,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--source-lang", required=True)
     parser.add_argument("--target-lang", required=True)
     parser.add_argument("--separate-dictionaries", action="store_true")
+    parser.add_argument("--tests", nargs="+", default=["test"], metavar="NAME")
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path)
     options = parser.parse_args(arguments)
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str]) -> None:
         for language, dictionary in zip(languages, dictionaries, strict=True):
             dictionary.save(str(temporary / f"dict.{language}.txt"))
             log.append(f"[{language}] Dictionary: {len(dictionary)} types")
-            for split in SPLITS:
+            for split in (*SPLITS, *options.tests):
                 summary = write_dataset(
                     options.folder / f"{split}.{language}",
                     temporary / f"{split}.{'-'.join(languages)}.{language}",

@@ -10,6 +10,7 @@ script_name=$(basename "$0")
 out="" python="" bpe=subword-nmt dictionaries=joined workers=""
 source_files=()      # the sources in prep.json
 manifest_options=()  # further --option, --seed, --tool for prep.json
+tests=(test)         # the test sets; further ones are test1, test2, ...
 
 common_help='Common options:
   --out DIR        folder for all results (required)
@@ -73,6 +74,11 @@ need_number() {
 need_positive() {
     need_number "$@"
     [ "$2" -ge 1 ] || usage_error "$1: $2 is less than 1"
+}
+
+need_ratio() {
+    need_value "$@"
+    [[ $2 =~ ^[1-9][0-9]*(\.[0-9]+)?$ ]] || usage_error "$1: '$2' is not a number from 1"
 }
 
 need_url() {
@@ -200,7 +206,7 @@ tokenise_all() {
 
 # From tok/ (or raw/, for sentencepiece) to bpe/, bin/ and prep.json.
 finish() {
-    local split lang from module codes learned=() separate=() file sources=() pieces=()
+    local split lang from module codes learned=() separate=() file sources=() pieces=() raw=()
     if [ "$bpe" = subword-nmt ]; then
         from=tok module=data_prep.lib.bpe codes=(--codes bpe/codes)
     else
@@ -214,7 +220,7 @@ finish() {
 
     for lang in "$source_lang" "$target_lang"; do
         local inputs=("${codes[1]}") outputs=() both=() vocabulary=()
-        for split in train valid test; do
+        for split in train valid "${tests[@]}"; do
             inputs+=("$from/$split.$lang") outputs+=("bpe/$split.$lang")
             both+=("$from/$split.$lang" "bpe/$split.$lang")
         done
@@ -228,17 +234,20 @@ finish() {
     done
 
     [ "$dictionaries" = joined ] || separate=(--separate-dictionaries)
-    step bin --in "${pieces[@]}" --out bin --do data_prep.lib.binarise \
+    step bin --in "${pieces[@]}" --out bin --do data_prep.lib.binarise --tests "${tests[@]}" \
         --source-lang "$source_lang" --target-lang "$target_lang" \
         ${separate[@]+"${separate[@]}"} bpe bin
 
     for file in ${source_files[@]+"${source_files[@]}"}; do
         sources+=(--source "$file")
     done
-    step prep.json --in bin raw/{train,valid,test}.{"$source_lang","$target_lang"} \
+    for split in train valid "${tests[@]}"; do
+        raw+=("raw/$split.$source_lang" "raw/$split.$target_lang")
+    done
+    step prep.json --in bin "${raw[@]}" \
         ${source_files[@]+"${source_files[@]}"} --out prep.json \
         --do data_prep.lib.manifest --corpus "${script_name%.sh}" --bpe "$bpe" --merges "$merges" \
-        --source-lang "$source_lang" --target-lang "$target_lang" \
+        --source-lang "$source_lang" --target-lang "$target_lang" --tests "${tests[@]}" \
         ${separate[@]+"${separate[@]}"} ${sources[@]+"${sources[@]}"} \
         ${manifest_options[@]+"${manifest_options[@]}"}
     echo "done: $PWD" >&2

@@ -16,8 +16,11 @@ from data_prep.lib.corpus import count_lines
 from data_prep.lib.download import digest
 from data_prep.lib.steps import MANIFEST, tool_versions
 from headprune.files import write_text_atomically
+from headprune.json_files import json_object
+from headprune.results.bleu_tokenizers import tokenizer_for
 
-SPLITS = ("train", "valid", "test")
+SPLITS = ("train", "valid")
+DROPPED = Path("dropped.json")
 
 
 def _dictionary_size(path: Path) -> int:
@@ -30,12 +33,13 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
     moses = options.bpe == "subword-nmt"
     source, target = options.source_lang, options.target_lang
     undo = ["--tokenizer", "moses", "--remove-bpe"] if moses else ["--remove-bpe", "sentencepiece"]
-    return {
+    splits = (*SPLITS, *options.tests)
+    facts = {
         "corpus": options.corpus,
         "source_lang": source,
         "target_lang": target,
         "pair": f"{source}-{target}",
-        "counts": {split: count_lines(Path("raw") / f"{split}.{target}") for split in SPLITS},
+        "counts": {split: count_lines(Path("raw") / f"{split}.{target}") for split in splits},
         "options": dict(item.split("=", 1) for item in options.option),
         "seed": options.seed,
         "merges": options.merges,
@@ -50,6 +54,12 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
         },
         "generate_options": [*undo, "--source-lang", source, "--target-lang", target],
         "reference": f"raw/test.{target}",
+        "tests": dict(
+            zip(options.tests, options.test_source or [None] * len(options.tests), strict=True)
+        ),
+        "sacrebleu_tokenizers": {
+            language: tokenizer_for(language) for language in (source, target)
+        },
         "sources": [
             {"file": path.name, "bytes": path.stat().st_size, "sha256": digest(path)}
             for path in options.source
@@ -58,6 +68,9 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
             ["fairseq-fixed", "sacremoses", "sentencepiece", "subword-nmt", *options.tool]
         ),
     }
+    if options.dropped:
+        facts["cleaning"] = json_object(DROPPED)
+    return facts
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -70,6 +83,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--merges", type=int, required=True)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--separate-dictionaries", action="store_true")
+    parser.add_argument("--tests", nargs="+", default=["test"], metavar="NAME")
+    parser.add_argument("--test-source", action="append", metavar="SOURCE")
+    parser.add_argument("--dropped", action="store_true", help="dropped.json describes cleaning")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--source", action="append", default=[], type=Path, metavar="FILE")
     parser.add_argument("--tool", action="append", default=[], metavar="PACKAGE")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headprune.errors import DataError
@@ -21,6 +22,8 @@ class Facts:
     target_lang: str | None = None
     tokenizer: str | None = None
     bpe: str | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    joined_dictionary: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,16 @@ class PreparedCorpus:
     def binarised(self) -> Path:
         """The folder that fairseq reads."""
         return self.folder / "bin"
+
+    @property
+    def training_tokens(self) -> int | None:
+        """The number of sub-words of the target sides for training; None if it is not known."""
+        log = self.binarised / "preprocess.log"
+        if not log.is_file():
+            return None
+        line = re.compile(rf"\[{self.languages[1]}\] .*train\.\S+: \d+ sents, (\d+) tokens")
+        match = line.search(log.read_text(encoding="utf-8", errors="replace"))
+        return int(match[1]) if match else None
 
     @property
     def name(self) -> str | None:

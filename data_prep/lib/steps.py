@@ -139,6 +139,15 @@ def run_step(
     write_text_atomically(stamp, json.dumps(described, indent=1) + "\n")
 
 
+def refresh(name: str) -> None:
+    """Accept the present inputs and outputs of a finished step, after a change by other means."""
+    path = STAMPS / f"{name}.json"
+    stamp = json_object(path)
+    for files in ("inputs", "outputs"):
+        stamp[files] = {each: _state(Path(each)) for each in stamp[files]}
+    write_text_atomically(path, json.dumps(stamp, indent=1) + "\n")
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run one step in the current folder."""
     parser = argparse.ArgumentParser(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from headprune.exported import ExportedModel
+    from data_prep.lib.text import TextProcessing
+    from headprune.translate import Engine
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -32,7 +32,10 @@ class Device(StrEnum):
 @app.command()
 def translate(
     model: Annotated[
-        Path, typer.Argument(help="A folder from `headprune export --to ctranslate2`.")
+        Path,
+        typer.Argument(
+            help="A fairseq checkpoint (.pt), or a folder from `headprune export --to ctranslate2`."
+        ),
     ],
     input: Annotated[
         Path | None, typer.Option(help="Text, one sentence a line. Default: standard input.")
@@ -60,28 +63,32 @@ def translate(
             "know how its text was prepared.",
         ),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a checkpoint: the folder of the binarised data, or of the dictionaries. "
+            "Default: the data that it was trained on."
+        ),
+    ] = None,
 ) -> None:
-    """Translate lines through CTranslate2.
+    """Translate lines with a fairseq checkpoint or an exported model.
 
     For a model whose data were prepared by data_prep, the text is normalised, tokenised and split
     into sub-words as in training, and sub-words of the translations are joined, as
     fairseq-generate does with --tokenizer moses --remove-bpe. Other models take text that is split
-    into tokens already.
+    into tokens already. A warning says if words are unknown to the model.
     """
     import sys
     from contextlib import ExitStack
 
     from data_prep.lib.corpus import decode, open_bytes
     from data_prep.lib.parallel import available_cores
-    from headprune.errors import UsageError, needing
-    from headprune.exported import ExportedModel
+    from headprune.errors import UsageError
     from headprune.files import atomic_path, require_standard_output
+    from headprune.translate import LineTranslator
 
     if output is None:
         require_standard_output()
-    with needing("translating needs the package ctranslate2", install="pip install ctranslate2"):
-        from headprune.translate import LineTranslator, load_translator
-
     for option, value, most in (
         ("--beam", beam, _WIDEST_BEAM),
         ("--batch-size", batch_size, _LARGEST_BATCH),
@@ -89,16 +96,26 @@ def translate(
     ):
         if value > most:
             raise UsageError(f"{option} {value}: give at most {most:,}")
-    exported = ExportedModel.load(model)
-    split, join = _text_functions(exported, model, raw=raw)
-    translator = LineTranslator(
-        translator=load_translator(
-            model, device=device.value, threads=threads or available_cores()
-        ),
-        model=exported,
-        split=split,
-        join=join,
+    load = _load_exported if model.is_dir() else _load_checkpoint
+    engine, processing = load(
+        model,
+        data=data,
+        device=device.value,
+        threads=threads or available_cores(),
         beam=beam,
+        batch_size=batch_size,
+    )
+    if raw and processing is None:
+        raise UsageError(
+            f"--raw: {model} does not know how its text was prepared; give text that is split "
+            "into tokens, and --tokens"
+        )
+    if raw is False:
+        processing = None
+    translator = LineTranslator(
+        engine=engine,
+        split=processing.splitter() if processing else str.split,
+        join=processing.joiner() if processing else " ".join,
         batch_size=batch_size,
     )
     with ExitStack() as stack:
@@ -112,25 +129,53 @@ def translate(
             print(translation, file=target)
 
 
-def _text_functions(
-    exported: ExportedModel, folder: Path, *, raw: bool | None
-) -> tuple[Callable[[str], list[str]], Callable[[Sequence[str]], str]]:
-    """The functions that split a line into tokens and join tokens to a line."""
+def _load_exported(
+    folder: Path, *, data: Path | None, device: str, threads: int, beam: int, batch_size: int
+) -> tuple[Engine, TextProcessing | None]:
+    """The model of a folder in CTranslate2, and its text processing if it is known."""
     from data_prep.lib.text import TextProcessing
-    from headprune.errors import UsageError
+    from headprune.errors import UsageError, needing
+    from headprune.exported import ExportedModel
 
-    if raw and exported.text is None:
-        raise UsageError(
-            f"--raw: {folder} does not know how its text was prepared; give text that is split "
-            "into tokens, and --tokens"
+    if data is not None:
+        raise UsageError("--data goes with a fairseq checkpoint")
+    with needing("translating needs the package ctranslate2", install="pip install ctranslate2"):
+        from headprune.ctranslate2_engine import load_engine
+
+    exported = ExportedModel.load(folder)
+    processing = None
+    if exported.text is not None:
+        processing = TextProcessing(
+            source_lang=exported.source_lang,
+            target_lang=exported.target_lang,
+            tokenizer=exported.text["tokenizer"],
+            bpe=str(exported.text["bpe"]),
+            file=folder / str(exported.text["file"]),
         )
-    if exported.text is None or raw is False:
-        return str.split, " ".join
-    processing = TextProcessing(
-        source_lang=exported.source_lang,
-        target_lang=exported.target_lang,
-        tokenizer=exported.text["tokenizer"],
-        bpe=str(exported.text["bpe"]),
-        file=folder / str(exported.text["file"]),
+    engine = load_engine(
+        folder, exported, device=device, threads=threads, beam=beam, batch_size=batch_size
     )
-    return processing.splitter(), processing.joiner()
+    return engine, processing
+
+
+def _load_checkpoint(
+    path: Path, *, data: Path | None, device: str, threads: int, beam: int, batch_size: int
+) -> tuple[Engine, TextProcessing | None]:
+    """The model of a checkpoint in fairseq, and its text processing if prep.json describes it."""
+    from data_prep.lib.text import TextProcessing
+    from headprune.errors import needing
+
+    with needing("translating with a checkpoint needs fairseq"):
+        from fairseq_plugin.checkpoints import Checkpoint
+        from fairseq_plugin.engine import load_engine
+        from fairseq_plugin.loading import trained_on
+
+    checkpoint = Checkpoint.load(path)
+    data = data or trained_on(checkpoint)
+    engine, (source_lang, target_lang) = load_engine(
+        checkpoint, data, device=device, threads=threads, beam=beam, batch_size=batch_size
+    )
+    processing = TextProcessing.of_preparation(
+        data, source_lang=source_lang, target_lang=target_lang
+    )
+    return engine, processing

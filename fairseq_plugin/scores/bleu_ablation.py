@@ -14,6 +14,7 @@ from torch import Tensor
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from headprune.errors import DataError
 from headprune.gates import gated
+from headprune.results.bleu_tokenizers import DEFAULT
 from headprune.scores.ablation import Ablation, cases_of, in_place
 from headprune.scores.compute import Watch
 
@@ -37,6 +38,7 @@ class Translator:
         generator: the result of ``task.build_generator``.
         dictionary: the dictionary of the target language.
         join: function that joins target tokens to text.
+        tokenizer: sacreBLEU's tokeniser for the target language.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class Translator:
         generator: Any,
         dictionary: Any,
         join: Join,
+        tokenizer: str = DEFAULT,
     ) -> None:
         self.model = model
         self.generator = generator
         self.dictionary = dictionary
         self.join = join
+        self.tokenizer = tokenizer
 
     @torch.no_grad()
     def translate(self, batch: Batch) -> list[str]:
@@ -117,7 +121,9 @@ def bleu_ablation(
                             )
                         ]
                     )
-            result[kind] = _compare(scored, base, translations, references, cases)
+            result[kind] = _compare(
+                scored, base, translations, references, cases, tokenizer=translator.tokenizer
+            )
     return result
 
 
@@ -150,11 +156,13 @@ def _compare(
     translations: list[list[str]],
     references: list[str],
     cases: Mapping[tuple[str, int], Sequence[frozenset[int]]],
+    *,
+    tokenizer: str,
 ) -> Ablation:
     from headprune.results.stats import paired_randomisation
 
     trials = max(LEAST_TRIALS, TRIALS_PER_TEST * len(translations))
-    test = paired_randomisation(base, translations, references, trials=trials)
+    test = paired_randomisation(base, translations, references, trials=trials, tokenizer=tokenizer)
     drops: dict[tuple[str, int], list[float]] = {}
     p_values: dict[tuple[str, int], list[float]] = {}
     done = 0

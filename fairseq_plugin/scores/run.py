@@ -21,6 +21,7 @@ from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
+from headprune.results.bleu_tokenizers import tokenizer_of_reference
 from headprune.scores.ablation import Ablation
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
@@ -304,6 +305,9 @@ def beam_search(
         generator=task.build_generator([scored.model], search),
         dictionary=task.target_dictionary,
         join=prepared.joiner(),
+        tokenizer=tokenizer_of_reference(
+            folder.absolute().parent / "raw" / f"test.{prepared.target_lang}"
+        ),
     )
 
 

@@ -13,21 +13,38 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def bleu(
     generation: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             help="Output of fairseq-generate, run with --tokenizer moses --remove-bpe, or with "
             "--remove-bpe sentencepiece; its D- lines are scored."
         ),
-    ],
-    reference: Annotated[Path, typer.Option(help="Raw reference, one sentence a line.")],
-    plan: Annotated[Path, typer.Option(help="Plan of the model (JSON).")],
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option("--reference", "--ref", help="Raw reference, one sentence a line."),
+    ] = None,
+    hyp: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of fairseq-generate's output: translations as plain text, one a line. "
+            "Needs --ref alone."
+        ),
+    ] = None,
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            help="With --hyp: sacreBLEU's tokeniser.",
+            show_default="that of the reference's prep.json, else 13a",
+        ),
+    ] = None,
+    plan: Annotated[Path | None, typer.Option(help="Plan of the model (JSON).")] = None,
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--output", "-o", help="Result file (JSON); the translations are written beside it."
         ),
-    ],
-    data: Annotated[str, typer.Option(help="Name of the data, such as wmt14.en-ru.")],
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Name of the data, such as wmt14.en-ru.")] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -79,10 +96,32 @@ def bleu(
 ) -> None:
     """Score a translation with sacreBLEU: cased, detokenised BLEU and chrF.
 
-    Writes a result file with both scores, their signatures and the plan, for `headprune report`.
+    With --hyp it prints both scores with their signatures, and the signature of the translations if
+    they belong to a record. With fairseq-generate's output it writes a result file with both
+    scores, their signatures and the plan, for `headprune report`.
+
+    Examples:
+
+      headprune bleu --hyp output.txt --ref data/enru/raw/test.ru
+
+      headprune bleu generation.txt --ref test.ru --plan plan.json --data news.en-ru -o result.json
     """
+    from headprune.errors import UsageError
     from headprune.results import translation
 
+    if reference is None:
+        raise UsageError("give --ref, the raw reference")
+    if hyp is not None:
+        if generation is not None or any(each is not None for each in (plan, output, data)):
+            raise UsageError("--hyp takes --ref alone; leave the record's options out")
+        _print_scores(hyp, reference, tokenizer=tokenize)
+        return
+    if generation is None:
+        raise UsageError("give --hyp, or the output of fairseq-generate")
+    if plan is None or output is None or data is None:
+        raise UsageError("a record needs --plan, --data and --output; --hyp needs --ref alone")
+    if tokenize is not None:
+        raise UsageError("--tokenize goes with --hyp")
     record = translation.score(
         generation=generation,
         reference=reference,
@@ -101,3 +140,24 @@ def bleu(
     )
     bleu_score, chrf = record.metrics["bleu"], record.metrics["chrf"]
     print(f"BLEU {bleu_score:.2f}  chrF {chrf:.2f}  {record.signature}")
+
+
+def _print_scores(hypotheses: Path, reference: Path, *, tokenizer: str | None) -> None:
+    """Print BLEU and chrF of plain text with their signatures."""
+    from headprune.errors import DataError
+    from headprune.results.bleu import bleu_and_chrf, read_lines
+    from headprune.results.bleu_tokenizers import tokenizer_of_reference
+    from headprune.results.translation import record_of
+
+    texts, references = read_lines(hypotheses), read_lines(reference)
+    try:
+        scored = bleu_and_chrf(
+            texts, references, tokenizer=tokenizer or tokenizer_of_reference(reference)
+        )
+    except DataError as problem:
+        raise DataError(f"{hypotheses} against {reference}: {problem}") from None
+    record = record_of(hypotheses)
+    print(f"BLEU {scored.bleu:.2f}  {scored.bleu_signature}")
+    print(f"chrF {scored.chrf:.2f}  {scored.chrf_signature}")
+    if record is not None:
+        print(record.signature)

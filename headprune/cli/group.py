@@ -30,6 +30,7 @@ SUMMARIES: Mapping[str, str] = {
     "claims": "Decide which claims of papers hold on a set of records.",
     "scores": "Score every head (or neuron, or layer) of a model, as JSON and as heat maps.",
     "compare": "Compare scores with random choice: does a score say which heads can be pruned?",
+    "new-study": "Write a study for prepared data, sized to the data and this machine.",
     "iterate": "Prune in steps: score the heads, prune the worst, score the remaining ones, and so "
     "on.",
 }
@@ -37,7 +38,7 @@ SUMMARIES: Mapping[str, str] = {
 
 _ORDER = (
     *("plan", "show", "prune", "export", "bleu", "report", "claims", "glue", "changes"),
-    *("scores", "compare", "iterate", "translate"),
+    *("scores", "compare", "iterate", "translate", "new-study"),
 )
 """The order in which the help lists commands; others follow by name."""
 
@@ -47,7 +48,7 @@ _OLD_NAMES = {"score": "bleu"}
 def command_named(name: str) -> Any:
     """The subcommand of this name as a click command; None if it does not exist."""
     if name in SUMMARIES:
-        app = import_module(f"headprune.cli.{name}").app
+        app = import_module(f"headprune.cli.{name.replace('-', '_')}").app
     else:
         app = plugins.load_known(PLUGIN_COMMANDS).get(name)
     if app is None:

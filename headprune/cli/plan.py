@@ -21,7 +21,8 @@ from headprune.files import require_standard_output
 from headprune.methods.method import Request
 from headprune.methods.registry import method_named, registered
 from headprune.plan import MOST_UNITS, PruningPlan, Shape
-from headprune.select.ranking import Cost
+from headprune.select.even import even_share, evenly_divided
+from headprune.select.ranking import Cost, Keep
 
 if TYPE_CHECKING:
     from headprune.model import PrunableModel
@@ -112,6 +113,15 @@ def plan(
             show_default="0; with --scores 1, unless --keep gives a number for each layer",
         ),
     ] = None,
+    even: Annotated[
+        bool,
+        typer.Option(
+            "--even",
+            help="Keep the same number in each layer of a component, at random or by --scores: "
+            "with --percent the same share of each layer, with --keep ES=24 an equal part. "
+            "CTranslate2 fills up smaller layers, so only such plans make it faster.",
+        ),
+    ] = False,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -145,6 +155,8 @@ def plan(
 
       headprune plan --scores gradient.json --percent 50 -o plan.json
 
+      headprune plan --model model.pt --percent 50 --even -o plan.json
+
       headprune plan --model model.pt --components EF,DF --budget '50% of parameters' -o plan.json
     """
     if [percent is not None, budget is not None, bool(keep), bool(prune)].count(True) != 1:
@@ -153,6 +165,8 @@ def plan(
         raise UsageError("--method goes with --percent or --budget")
     if prune and at_least:
         raise UsageError("--at-least goes with --percent or --keep: --prune empties whole layers")
+    if even and (prune or method not in (None, "random")):
+        raise UsageError("--even goes with a choice at random or by --scores")
     if shape and model:
         raise UsageError("give --shape or --model, not both")
     if scores and (prune or shape):
@@ -185,11 +199,15 @@ def plan(
                 f"{scores}: scores of other weights than those of {model}; score this model, or "
                 "leave --model out"
             )
+        counts: Keep | None = _parse_keep(keep, ranked.heads) if keep else None
+        if even:
+            competing = within.units if within and components is not None else ranked.units
+            counts, asked = _even_counts(asked, counts, competing), None
         chosen = select.by_score(
             ranked,
             budget=asked,
             cost=_cost(asked, ranked.units, opened),
-            per_layer=_parse_keep(keep, ranked.heads) if keep else None,
+            per_layer=counts,
             keep=best.value if best else keep_of(ranked.name),
             at_least=at_least,
             within=within,
@@ -201,7 +219,7 @@ def plan(
         if within is not None and not within.is_full:
             raise UsageError(f"{model}: has pruned heads already; --prune takes an unpruned model")
         chosen = select.by_location(units, prune=_parse_prune(prune))
-    elif asked is not None:
+    elif asked is not None and not even:
         chosen = _by_method(
             method or "random",
             Request(
@@ -213,11 +231,11 @@ def plan(
             ),
         )
     else:
-        assert keep
+        wanted: Keep | None = _parse_keep(keep, units) if keep else None
         chosen = select.at_random(
             units,
             seed=1 if seed is None else seed,
-            keep=_parse_keep(keep, units),
+            keep=_even_counts(asked, wanted, units) if even else wanted,
             at_least=at_least or 0,
             within=within,
         )
@@ -239,6 +257,13 @@ def _cost(asked: Budget | None, shape: Shape, opened: PrunableModel | None) -> C
             f"--budget {asked}: give --model: the cost of a unit depends on the sizes of the model"
         )
     return unit_cost(asked.of, sizes=opened.sizes, shape=shape)
+
+
+def _even_counts(asked: Budget | None, keep: Keep | None, shape: Shape) -> Keep:
+    """The number of units of each layer, from a share or from the numbers of components."""
+    if asked is not None:
+        return even_share(shape, asked)
+    return evenly_divided(keep or {}, shape)
 
 
 def _by_method(name: str, request: Request) -> PruningPlan:

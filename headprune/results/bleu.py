@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headprune.errors import DataError
+from headprune.results.bleu_tokenizers import DEFAULT, bleu_metric
 
 _DETOKENISED = re.compile(r"D-(\d+)\t[^\t]*\t?(.*)")
 
@@ -87,11 +88,18 @@ def read_lines(path: Path) -> list[str]:
         raise DataError(f"{path}: not UTF-8 text (byte {problem.start})") from None
 
 
-def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def bleu_and_chrf(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenizer: str = DEFAULT
+) -> Score:
     """Cased BLEU and chrF of detokenised translations, with sacreBLEU's defaults.
+
+    Args:
+        hypotheses, references: sentences, in one order.
+        tokenizer: sacreBLEU's tokeniser for BLEU, such as ``zh``.
 
     Raises:
         DataError: the two differ in length, or are empty.
+        UsageError: no such tokeniser, or a package for it is not installed.
     """
     if len(hypotheses) != len(references):
         raise DataError(
@@ -99,10 +107,9 @@ def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score
         )
     if not references:
         raise DataError("no sentence to score")
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = bleu_metric(tokenizer), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, [references]).score
     chrf_score = chrf.corpus_score(hypotheses, [references]).score
     return Score(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headprune.errors import DataError
 from headprune.results.bleu import read_lines
+from headprune.results.bleu_tokenizers import tokenizer_of
 from headprune.results.predictions import mcnemar, read_correct
 from headprune.results.record import Record
 from headprune.results.stats import paired_randomisation
@@ -58,6 +59,7 @@ def compare_translations(control: Located, models: Sequence[Located]) -> Tested:
         read_lines(_file(control, "hypotheses")),
         [read_lines(_file(model, "hypotheses")) for model in models],
         read_lines(_file(control, "reference")),
+        tokenizer=tokenizer_of(control[1].metric_signatures.get("bleu", "")),
     )
     return Tested(p_values=outcome.p_values, signature=outcome.signature)
 

@@ -6,11 +6,16 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from headprune.errors import DataError
+from headprune.results.bleu_tokenizers import DEFAULT, bleu_metric
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ def paired_randomisation(
     *,
     trials: int = 10_000,
     seed: int = 1,
+    tokenizer: str = DEFAULT,
 ) -> PairedTest:
     """Test each system's BLEU against the base's on the same sentences (Riezler and Maxwell 2005).
 
@@ -88,16 +94,14 @@ def paired_randomisation(
         raise DataError("translations and references differ in their number of sentences")
     if not references:
         raise DataError("no sentence to score")
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU()
+    metric = bleu_metric(tokenizer)
     metric.corpus_score(base, [references])  # Its signature is not whole before.
-    base_counts = _bleu_counts(base, references)
+    base_counts = _bleu_counts(base, references, metric)
     base_bleu = _bleu(base_counts.sum(axis=0))
     random = np.random.default_rng(seed)
     scores, p_values = [], []
     for system in systems:
-        difference = _bleu_counts(system, references) - base_counts
+        difference = _bleu_counts(system, references, metric) - base_counts
         sums = base_counts.sum(axis=0), (base_counts + difference).sum(axis=0)
         scores.append(_bleu(sums[1]))
         observed = abs(scores[-1] - base_bleu)
@@ -121,11 +125,10 @@ _ROUNDING = 1e-9
 _TRIALS_AT_ONCE = 500
 
 
-def _bleu_counts(text: Sequence[str], references: Sequence[str]) -> npt.NDArray[np.int64]:
+def _bleu_counts(
+    text: Sequence[str], references: Sequence[str], metric: BLEU
+) -> npt.NDArray[np.int64]:
     """Counts for BLEU by sentence: matching and all n-grams of lengths 1 to 4, and both lengths."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU()
     rows = []
     for line, reference in zip(text, references, strict=True):
         score = metric.corpus_score([line], [[reference]])

@@ -12,12 +12,16 @@ from headprune.files import write_text_atomically
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan
 from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines
+from headprune.results.bleu_tokenizers import tokenizer_of_reference
 from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
 from headprune.results.marks import CONSTANT, is_constant
 from headprune.results.record import KINDS, Record
 from headprune.results.signature import signature
 from headprune.results.tasks import TRANSLATION
+
+_TEXT = ".hyp.txt"
+"""The end of the name of the file with a record's translations."""
 
 
 def score(
@@ -69,11 +73,12 @@ def score(
         requested_percent = requested_percent_of(model_plan)
     hypotheses, references = read_generation(generation), read_lines(reference)
     try:
-        scored = bleu_and_chrf(hypotheses, references)
+        tokenizer = tokenizer_of_reference(reference)
+        scored = bleu_and_chrf(hypotheses, references, tokenizer=tokenizer)
     except DataError as problem:
         raise DataError(f"{generation} against {reference}: {problem}") from None
     # Not with_suffix: wmt14.en-ru has no suffix to give up.
-    text = output.with_name(output.name.removesuffix(".json") + ".hyp.txt")
+    text = output.with_name(output.name.removesuffix(".json") + _TEXT)
     write_text_atomically(text, "".join(f"{line}\n" for line in hypotheses))
     facts = {} if training is None else json_object(training)
     known = _Facts(**known_values(_Facts, facts, source=str(training)))
@@ -111,6 +116,18 @@ def score(
     )
     record.save(output)
     return record
+
+
+def record_of(hypotheses: Path) -> Record | None:
+    """The record that translations belong to: ``result.json`` beside ``result.hyp.txt``.
+
+    Raises:
+        DataError: that file is not a record.
+    """
+    path = hypotheses.with_name(hypotheses.name.removesuffix(_TEXT) + ".json")
+    if not hypotheses.name.endswith(_TEXT) or not path.is_file():
+        return None
+    return Record.load(path)
 
 
 @dataclass(frozen=True)

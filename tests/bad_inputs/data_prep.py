@@ -59,6 +59,11 @@ def _no_tab(folder: Path) -> None:
         archive.writestr("deu.txt", "one\teins\ntwo\n")
 
 
+def _unequal(folder: Path) -> None:
+    (folder / "t.en").write_text("one\ntwo\n")
+    (folder / "t.de").write_text("eins\n")
+
+
 def _unpack(name: str, archive: str, target: str = "de") -> tuple[str, ...]:
     module = ("python", "-m", "data_prep.lib.wmt14", "unpack", "--target", target)
     return (*module, "--name", name, "--out", "{folder}/x", f"{{folder}}/{archive}")
@@ -134,6 +139,22 @@ ROWS = [
         label="multi30k: an address of a file",
         command=_script("multi30k.sh", "--url", "file:///etc"),
         message=r"^error: --url: 'file:///etc' is not an http:// or https:// address",
+        status=2,
+    ),
+    BadInput(
+        label="bitext: files of unequal length",
+        command=(
+            *("python", "-m", "data_prep.lib.bitext", "read", "--source-lang", "en"),
+            *("--target-lang", "de", "--out", "{folder}/x", "{folder}/t"),
+        ),
+        message=r"^error: the sides of the corpus differ in length: .*t\.en has 2 lines, ",
+        prepare=_unequal,
+        status=1,
+    ),
+    BadInput(
+        label="bitext: a language that the tokeniser does not know",
+        command=("python", "-m", "data_prep.lib.languages", "--bpe", "subword-nmt", "en", "th"),
+        message=r"^error: --bpe subword-nmt: the Moses tokeniser does not know the language th; ",
         status=2,
     ),
     BadInput(

@@ -83,8 +83,11 @@ def test_bad_usage(
         ("wmt14.sh", ["--pause", "9" * 30], "is not a number of seconds below 1000"),
         ("wmt14.sh", ["--mirror", "http://user:word@x"], "is not a valid address"),
         ("bitext.sh", [], "--pair is needed"),
+        ("bitext.sh", ["--pair", "en-en", "--train", "x"], "has one language twice"),
+        ("bitext.sh", ["--valid", "x", "--valid-lines", "5"], "--valid-lines goes without --valid"),
+        ("multi30k.sh", ["--pair", "en-cs"], "the Czech files are not downloaded"),
         ("bitext.sh", ["--pair", "english"], "'english' is not source-target"),
-        ("bitext.sh", ["--pair", "en-ru"], "--from-dir is needed"),
+        ("bitext.sh", ["--pair", "en-ru"], "--train is needed"),
         ("multi30k.sh", ["--url", "http://"], "is not a valid address"),
         ("multi30k.sh", ["--url", "http://a b/"], "is not a valid address"),
         ("tatoeba.sh", ["--url", "file:///etc/passwd"], "not an http:// or https:// address"),
@@ -450,9 +453,9 @@ def test_real_captions(script: Script, shared_data: Path, tmp_path: Path, python
 def test_sentence_pairs_of_ones_own(script: Script, tmp_path: Path, python: str) -> None:
     folder = tmp_path / "pairs"
     folder.mkdir()
-    for split, count in (("train", 40), ("valid", 5), ("test", 6)):
+    for split, numbers in (("test", range(6)), ("valid", range(6, 11)), ("train", range(11, 51))):
         for language, words in (("en", "A man reads book"), ("ru", "Человек читает книгу")):
-            text = "".join(f"{words} {n}.\n" for n in range(count)).encode()
+            text = "".join(f"{words} {n}.\n" for n in numbers).encode()
             if split == "train":
                 (folder / f"{split}.{language}.gz").write_bytes(gzip.compress(text))
             else:

@@ -88,7 +88,8 @@ def _message(error: Exception) -> str:
     return format_message() if format_message else str(error)
 
 
-_FILES_TO_READ = ("--path", "--finetune-from-model", "--restore-file")
+_FIRST_CHECKPOINTS = ("--finetune-from-model", "--restore-file")
+"""Their models are compared with that of the command, so these options are left out."""
 
 
 def _fairseq(program: str) -> Callable[[list[str]], list[str]]:
@@ -99,8 +100,9 @@ def _fairseq(program: str) -> Callable[[list[str]], list[str]]:
             return [f"fairseq-{program}: the data folder comes first"]
         # The plugin's early checks refuse a file that does not exist; any file will do.
         flags = [
-            __file__ if before in _FILES_TO_READ else argument
+            __file__ if before == "--path" else argument
             for before, argument in pairwise(arguments)
+            if not {before, argument} & set(_FIRST_CHECKPOINTS)
         ]
         if "--user-dir" not in flags:
             return [f"fairseq-{program}: --user-dir is missing"]

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from omegaconf import OmegaConf
 
 import fairseq_plugin  # noqa: F401  (changes fairseq's loading)
 from fairseq_plugin import arguments
 from headprune import DataError, UsageError
 from tests.bad_inputs.fairseq_commands import write_checkpoint
+from tests.fairseq_plugin import checkpoints
+from tests.fairseq_plugin.models import SIZES
 
 
 @pytest.mark.parametrize(
@@ -73,3 +77,60 @@ def test_overrides_of_the_model_the_task_and_groups_are_known(
     path = request.getfixturevalue(checkpoint)
     for name in ("head_plan", "autocast", "dropout", "data", "eval_bleu", "lr", "model"):
         arguments.check(Namespace(model_overrides=f"{{{name!r}: 1}}", path=str(path)))
+
+
+def training(path: Path, *, flag: str = "finetune_from_model", **options: object) -> Namespace:
+    """The options of a training that begins with a checkpoint, after fairseq has read them."""
+    start = {"save_dir": str(path.parent / "save"), flag: str(path)}
+    args = Namespace(arch="transformer_headpruned", **{**SIZES, **options}, **start)
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    return args
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "message"),
+    [
+        (
+            *({"share_all_embeddings": True}, {}),
+            "--share-all-embeddings in the checkpoint, separate embeddings here",
+        ),
+        (
+            *({}, {"share_decoder_input_output_embed": True}),
+            "separate embeddings in the checkpoint, --share-decoder-input-output-embed here",
+        ),
+        ({}, {"activation_fn": "gelu"}, "--activation-fn relu in the checkpoint, gelu here"),
+        (
+            *({"encoder_normalize_before": True}, {"decoder_layers": 3}),
+            "--encoder-normalize-before on in the checkpoint, off here; "
+            "--decoder-layers 2 in the checkpoint, 3 here. Give the options",
+        ),
+    ],
+)
+@pytest.mark.parametrize("flag", ["finetune_from_model", "restore_file"])
+def test_a_training_has_the_models_options_of_its_first_checkpoint(
+    stored: dict[str, object],
+    given: dict[str, object],
+    message: str,
+    flag: str,
+    tmp_path: Path,
+):
+    """Most of these change neither names nor shapes of weights: fairseq would train on silently."""
+    state = checkpoints.content()
+    vars(state["args"]).update(stored)
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match=rf"--{flag.replace('_', '-')}: .*: {message}"):
+        arguments.check(training(tmp_path / "model.pt", flag=flag, **given))
+    same = {"share_decoder_input_output_embed": False, **stored, "dropout": 0.3}
+    arguments.check(training(tmp_path / "model.pt", flag=flag, **same))
+
+
+def test_options_in_a_configuration_file_are_compared_too(tmp_path: Path):
+    path = checkpoints.write(tmp_path / "model.pt")
+    add = arguments._checking(lambda cfg: None)
+    start = {"finetune_from_model": str(path), "save_dir": "save"}
+    model = {"_name": "transformer_headpruned_tiny", "decoder_ffn_embed_dim": 48}
+    cfg = OmegaConf.create({"checkpoint": start, "model": model})
+    with pytest.raises(UsageError, match="encoder-ffn-embed-dim 48 in the checkpoint, 64 here"):
+        add(cfg)
+    cfg.model.encoder_ffn_embed_dim = 48
+    add(cfg)

@@ -309,8 +309,8 @@ MISTAKES = {
     "newer": (["--head-plan={newer}"], 1, "plan of version 3, this headprune reads up to 2"),
     "architecture": (
         ["--finetune-from-model={full}", "--encoder-layers=3"],
-        1,
-        "the checkpoint lacks encoder.layers.2",
+        2,
+        "--encoder-layers 2 in the checkpoint, 3 here",
     ),
     "truncated": (["--finetune-from-model={truncated}"], 1, "truncated.pt: corrupt or truncated"),
     "layers to keep": (["--encoder-layers-to-keep=2"], 2, "no layer 2, the encoder has 2"),

@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.cli.translate import app
-from headprune import DataError, HeadPlan, UsageError
+from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
 from tests.fairseq_plugin.conftest import ROOT, generate, run, train
 from tests.fairseq_plugin.models import SHAPE, build, dictionary
 from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, NOTHING_LEFT, plans
@@ -208,6 +208,24 @@ def test_what_cannot_be_expressed_is_refused(options: dict[str, Any], message: s
         ctranslate2_spec.make_spec(build(**options))
 
 
+def test_padding_is_counted_and_an_even_plan_needs_none():
+    uneven = HeadPlan(
+        kept={"ES": [(0, 1, 2), (1,)], "ED": [(0,)] * 2, "DS": [(1,)] * 2}, heads=SHAPE
+    )
+    assert "6 heads for the 4 kept in the encoder (ES=31)." in str(ctranslate2_spec.padding(uneven))
+    even = select.at_random(SHAPE, keep=dict.fromkeys(SHAPE, [2, 2]), seed=1)
+    assert ctranslate2_spec.padding(even) is None
+    # A layer that is gone needs no padding either.
+    dropped = PruningPlan(
+        kept={**even.kept, "ES": [(0, 1), ()], "EL": [(0,), ()]}, units={**SHAPE, "EL": (1, 1)}
+    )
+    assert ctranslate2_spec.padding(dropped) is None
+    mixed = HeadPlan(kept={**even.kept, "ED": [(0,), (1,)]}, heads=SHAPE)
+    assert "8 heads for the 6 kept in the decoder (ED=11 DS=22)" in str(
+        ctranslate2_spec.padding(mixed)
+    )
+
+
 @pytest.fixture(scope="module")
 def pruned(full: Path) -> Checkpoint:
     return Checkpoint.load(full).prune(NO_HEADS_HERE_AND_THERE)
@@ -217,7 +235,7 @@ def test_export_says_what_it_compared(pruned: Checkpoint, tmp_path: Path):
     export = export_to_ctranslate2(pruned, tmp_path / "model", quantization="int8")
     assert export.float32.largest < 1e-3 < export.quantized.largest < 0.5 * COARSER
     assert (export.pairs, export.origin) == (20, "the valid set")
-    assert "in float32, by" in str(export)
+    assert "in float32, by" in str(export) and "\npadding: " in str(export)
     described = json.loads((tmp_path / "model" / "headprune.json").read_text())
     assert described["text"] is None and described["quantization"] == "int8"
     assert HeadPlan.from_json(json.dumps(described["plan"])) == NO_HEADS_HERE_AND_THERE
@@ -343,6 +361,10 @@ def test_translations_are_fairseq_generates(numbers: tuple[Path, Path], tmp_path
     translated = run("headprune", "translate", model, text=source.read_text())
     assert translated.splitlines() == [expected[number] for number in range(40)]
 
+    straight = translate(checkpoint, "--batch-size=11", text=source.read_text())
+    assert straight.stdout.splitlines() == [expected[number] for number in range(40)]
+    assert straight.stderr == ""
+
     output = tmp_path / "translated"
     told = run(
         *("headprune", "translate", model, "--tokens", "--input"),
@@ -373,11 +395,12 @@ def translate(*arguments: str | Path, text: str | bytes = "") -> Result:
 
 
 def test_translate_takes_tokens_where_nothing_else_is_known(exported: Path):
-    alone = [translate(exported, text=f"{line}\n").output for line in ("w1 w2", "w3 new w4 w5")]
+    alone = [translate(exported, text=f"{line}\n").stdout for line in ("w1 w2", "w3 new w4 w5")]
     assert all(line.strip() for line in alone)
     together = translate(exported, "--batch-size=1", text="w1 w2\n\n \nw3 new w4 w5")
     assert together.exit_code == 0
-    assert together.output == f"{alone[0]}\n\n{alone[1]}"
+    assert together.stdout == f"{alone[0]}\n\n{alone[1]}"
+    assert "1 of 4 lines have words that the model does not know ('new')" in together.stderr
     assert translate(exported, text="").output == ""
 
 

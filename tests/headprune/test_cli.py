@@ -77,6 +77,20 @@ from .strategies import BASE, BERT
         ),
         (["--prune", "odd"], select.by_location(BASE, prune="odd")),
         (
+            ["--percent", 60, "--even", "--seed", 4],
+            select.at_random(BASE, keep=dict.fromkeys(BASE, [3] * 6), seed=4),
+        ),
+        (
+            ["--percent", 50, "--even", "--components", "ES,DS"],
+            select.at_random(
+                {"ES": BASE["ES"], "DS": BASE["DS"]}, keep={"ES": [4] * 6, "DS": [4] * 6}, seed=1
+            ),
+        ),
+        (
+            ["--keep", "ED=24", "--even"],
+            select.at_random(BASE, keep={"ED": [4] * 6}, seed=1),
+        ),
+        (
             ["--prune", "ES=top 2", "--prune", "DS = 0,2-4"],
             select.by_location(BASE, prune={"ES": "top 2", "DS": "0,2-4"}),
         ),
@@ -94,6 +108,15 @@ def test_plan_writes_the_plan(arguments: list[object], plan: HeadPlan, tmp_path:
     assert saved.out == f"{path}: {plan} ({plan.percent_pruned:.1f}% of heads pruned)\n"
     assert path.read_text() == printed.out
     assert [file.name for file in path.parent.iterdir()] == ["plan.json"]
+
+
+def test_an_even_plan_by_scores_keeps_the_best_units_of_each_layer(tmp_path: Path) -> None:
+    path = tmp_path / "scores.json"
+    values = {"ES": [[7.0, 8.0, 9.0, 6.0], [1.0, 2.0, 3.0, 4.0]], "DS": [[1.0, 5.0, 2.0, 3.0]] * 2}
+    HeadScores(name="gradient", values=values).save(path)
+    for arguments in (["--percent", 50], ["--keep", "ES=4", "--keep", "DS=4"]):
+        plan = HeadPlan.from_json(headprune("plan", "--scores", path, "--even", *arguments).out)
+        assert plan.kept == {"ES": ((1, 2), (2, 3)), "DS": ((1, 3), (1, 3))}
 
 
 @pytest.mark.parametrize(
@@ -179,6 +202,20 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
         (
             ["--percent", 5, "--shape", "ES=8x6", "--model", "m"],
             "give --shape or --model, not both",
+        ),
+        # even plans
+        (
+            ["--keep", "ES=25", "--even"],
+            "--even: 25 heads of ES do not divide into 6 equal layers; 24 and 30 do",
+        ),
+        (["--keep", "ES=888444", "--even"], "--even takes one number of heads for ES, not 888444"),
+        (
+            ["--percent", 5, "--even", "--method", "top"],
+            "--even goes with a choice at random or by --scores",
+        ),
+        (
+            ["--percent", 5, "--even", "--shape", "ES=84"],
+            "--even: the layers of ES have unequal numbers of units",
         ),
         # layers
         (["--prune", "top 7"], "ES: 'top 7' asks for 7 layers, the model has 6"),

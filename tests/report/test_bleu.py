@@ -8,9 +8,14 @@ import pytest
 import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from headprune import DataError
+from headprune import DataError, HeadPlan, UsageError
+from headprune.cli.bleu import app
 from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines
+from headprune.results.bleu_tokenizers import tokenizer_for, tokenizer_of
+from headprune.results.record import Record
+from headprune.results.stats import paired_randomisation
 
 GENERATION = """\
 2026-01-01 | INFO | fairseq_cli.generate | loading
@@ -101,3 +106,50 @@ def test_texts_of_different_length_are_no_test_set() -> None:
         bleu_and_chrf(["a"], ["a", "b"])
     with pytest.raises(DataError, match="no sentence"):
         bleu_and_chrf([], [])
+
+
+def test_text_of_languages_without_spaces_is_split_as_sacrebleu_says() -> None:
+    hypotheses, references = ["这只猫在房子里睡觉"], ["这只猫在房子里吃饭"]
+    scored = bleu_and_chrf(hypotheses, references, tokenizer="zh")
+    expected = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="zh")
+    assert scored.bleu == expected.score > bleu_and_chrf(hypotheses, references).bleu
+    assert tokenizer_of(scored.bleu_signature) == "zh" and tokenizer_of("nrefs:1") == "13a"
+    test = paired_randomisation(
+        hypotheses * 3, [references * 3], references * 3, trials=20, tokenizer="zh"
+    )
+    assert test.base == pytest.approx(expected.score) and "tok:zh" in test.signature
+    names = [tokenizer_for(language) for language in ("zh_CN", "ja", "th", "en")]
+    assert names == ["zh", "ja-mecab", "char", "13a"]
+
+
+def test_the_bleu_command_takes_plain_text(tmp_path: Path) -> None:
+    raw = tmp_path / "data" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "test.zh").write_text("这只猫在房子里吃饭\n", encoding="utf-8")
+    (tmp_path / "data" / "prep.json").write_text('{"sacrebleu_tokenizers": {"zh": "zh"}}')
+    (tmp_path / "run.hyp.txt").write_text("这只猫在房子里睡觉\n", encoding="utf-8")
+    given = ["--hyp", str(tmp_path / "run.hyp.txt"), "--ref", str(raw / "test.zh")]
+
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 0 and [line.split()[0] for line in done.stdout.splitlines()] == [
+        "BLEU",
+        "chrF",
+    ]
+    assert "tok:zh" in done.stdout
+    assert "tok:char" in CliRunner().invoke(app, [*given, "--tokenize", "char"]).stdout
+    plan = HeadPlan.full({"ES": (2,)})
+    record = Record(
+        task="translation", metrics={"bleu": 1.0}, plan=plan, signature="plan:ES=2|seed:1"
+    )
+    record.save(tmp_path / "run.json")
+    assert CliRunner().invoke(app, given).stdout.splitlines()[-1] == "plan:ES=2|seed:1"
+
+    for arguments, message in (
+        ([*given, "--tokenize", "words"], "tokenizer words: give one of 13a, char,"),
+        ([*given, "--plan", "p.json"], "--hyp takes --ref alone"),
+        (given[2:], "give --hyp, or the output of fairseq-generate"),
+        (given[:2], "give --ref, the raw reference"),
+        ([str(tmp_path / "g"), *given[2:]], "a record needs --plan, --data and --output"),
+    ):
+        error = CliRunner().invoke(app, arguments).exception
+        assert isinstance(error, UsageError) and message in str(error), arguments

@@ -1,0 +1,70 @@
+"""The command `headprune new-study`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from headprune.new_study import Corpus
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def new_study(
+    data: Annotated[Path, typer.Argument(help="A folder that a script of data_prep wrote.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The study to write, such as mine.yaml.")
+    ],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+) -> None:
+    """Write a study for prepared data, sized to the data and this machine.
+
+    The study prunes 25, 50 and 75% of the heads at random with three seeds. It runs as it is, with
+    the command in its first line, and has a comment a line for changes.
+    """
+    import shutil
+
+    from data_prep.lib.parallel import available_cores
+    from headprune.errors import DataError, UsageError
+    from headprune.files import write_text_atomically
+    from headprune.new_study import study_text
+
+    if output.suffix not in (".yaml", ".yml") or not re.fullmatch(r"\w[\w.-]*", output.stem):
+        raise UsageError(f"--output {output}: give a name such as mine.yaml")
+    if output.exists() and not overwrite:
+        raise DataError(f"{output}: exists already; give another name, or --overwrite")
+    text = study_text(
+        _corpus(data),
+        name=output.stem,
+        cores=available_cores(),
+        gpu=shutil.which("nvidia-smi") is not None,
+    )
+    write_text_atomically(output, text)
+    print(f"{output}: snakemake -s studies/Snakefile --config study={output} --cores all")
+
+
+def _corpus(data: Path) -> Corpus:
+    """The facts about prepared data that a study depends on."""
+    from data_prep.lib.prepared import PreparedCorpus
+    from headprune.errors import DataError
+    from headprune.new_study import Corpus
+
+    prepared = PreparedCorpus.load(data)
+    pair = "-".join(prepared.languages)
+    pairs = prepared.facts.counts.get("train")
+    if not pairs:
+        raise DataError(f"{data}: prep.json does not say how many training pairs there are")
+    own = prepared.facts.corpus in (None, "bitext")
+    return Corpus(
+        folder=data.absolute(),
+        name=f"{data.absolute().name}.{pair}" if own else f"{prepared.facts.corpus}.{pair}",
+        pair=pair,
+        pairs=pairs,
+        tokens=prepared.training_tokens or 30 * pairs,
+        joined_dictionary=prepared.facts.joined_dictionary,
+    )

@@ -1,0 +1,137 @@
+"""The text of a study for a prepared corpus, sized to the data and the machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+_EPOCHS = (3, 40)
+"""The least and the largest number of epochs of a training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """A prepared corpus.
+
+    Attributes:
+        folder: the folder with prep.json.
+        name: its name in signatures, such as ``news.en-ru``.
+        pair: the languages, ``en-ru``.
+        pairs: the number of training pairs.
+        tokens: the number of sub-words of their target sides.
+        joined_dictionary: True if both languages share one dictionary.
+    """
+
+    folder: Path
+    name: str
+    pair: str
+    pairs: int
+    tokens: int
+    joined_dictionary: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Size:
+    """Sizes of model and training for corpora of up to ``pairs`` pairs."""
+
+    pairs: float
+    arch: str
+    sizes: str
+    updates: int
+    lr: str
+    dropout: float
+
+
+_SMALL = _Size(
+    pairs=100_000,
+    arch="transformer_headpruned_small",
+    sizes="6 + 6 layers, width 128, 8 heads of 16",
+    updates=3_000,
+    lr="4e-3",
+    dropout=0.1,
+)
+_ON_A_GPU = (
+    _SMALL,
+    _Size(
+        pairs=1_000_000,
+        arch="transformer_headpruned_iwslt",
+        sizes="6 + 6 layers, width 512, 4 heads of 128",
+        updates=30_000,
+        lr="5e-4",
+        dropout=0.3,
+    ),
+    _Size(
+        pairs=float("inf"),
+        arch="transformer_headpruned",
+        sizes="Transformer-Base: 6 + 6 layers, width 512, 8 heads of 64",
+        updates=100_000,
+        lr="7e-4",
+        dropout=0.1,
+    ),
+)
+"""On CPU cores the small model is trained whatever the corpus."""
+
+
+def study_text(corpus: Corpus, *, name: str, cores: int, gpu: bool) -> str:
+    """Write a study of random pruning with a comment on each line.
+
+    Args:
+        corpus: the data.
+        name: the study's name, which names its run folder.
+        cores: the number of CPU cores of the machine.
+        gpu: True if the machine has a GPU.
+    """
+    size = next(each for each in _ON_A_GPU if corpus.pairs <= each.pairs) if gpu else _SMALL
+    batch = 4096 if gpu else 2048
+    updates = max(1, corpus.tokens // batch)
+    epochs = min(max(round(size.updates / updates), _EPOCHS[0]), _EPOCHS[1])
+    tuning = max(1, epochs // 10)
+    share = "share-all-embeddings: true, " if corpus.joined_dictionary else ""
+    folder = json.dumps(str(corpus.folder), ensure_ascii=False)
+    machine = "a GPU" if gpu else f"{cores} CPU core{'s' * (cores > 1)}"
+    training = f"""\
+  max-tokens: {batch}  # sub-words of a batch
+  optimizer: adam
+  adam-betas: (0.9, 0.98)  # those of the Transformer's paper"""
+    schedule = """\
+  lr-scheduler: polynomial_decay  # a straight line down to 0 at the last update
+  warmup-updates: 10%  # of all updates
+  total-num-update: 100%
+  clip-norm: 1.0  # limit of the gradient's norm
+  criterion: label_smoothed_cross_entropy
+  label-smoothing: 0.1"""
+    lines = f"""\
+# Run it with: snakemake -s studies/Snakefile --config study={name}.yaml --cores {cores}
+# Written for {corpus.pairs:,} training pairs and {machine}.
+name: {name}  # the run folder is runs/{name}
+description: {json.dumps(f"{corpus.name}, heads pruned at random")}  # title of the table
+data:
+  name: {json.dumps(corpus.name)}  # in signatures
+  pair: {corpus.pair}  # source and target language
+  script: data_prep/prepared.sh  # takes data that are prepared already
+  args: {{from-dir: {folder}}}  # the folder with prep.json
+arch: {size.arch}  # {size.sizes}
+model: {{{share}dropout: {size.dropout}}}  # options of the model
+train:  # the unpruned baseline
+  max-epoch: {epochs}  # about {epochs * updates:,} updates
+{training}
+  lr: {size.lr}  # the highest learning rate
+{schedule}
+finetune:  # each pruned model, and the unpruned control
+  max-epoch: {tuning}  # about {tuning * updates:,} updates
+{training}
+  lr: 1e-3  # lower than that of the training
+{schedule}
+generate: {{beam: 5, max-tokens: 4000}}  # beam search on the test set
+seeds: [1, 2, 3]  # each draws other heads
+plans:  # the rows of the table
+  - {{percent: 25}}  # of all heads, at random
+  - {{percent: 50}}
+  - {{percent: 75}}
+"""
+    if not gpu:
+        return lines
+    return f"""{lines}precision: fp16  # on a GPU
+resources: {{baseline: {{gpu: 1}}, finetune: {{gpu: 1}}}}  # one GPU for each training
+"""

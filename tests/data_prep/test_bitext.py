@@ -1,0 +1,222 @@
+"""Sentence pairs of one's own: formats, cleaning, held-out sets, languages without spaces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Script
+
+from data_prep.lib import bitext
+from data_prep.lib.hold_out import key
+from data_prep.lib.languages import length, subwords_for
+from data_prep.lib.pairs import read_pairs
+from headprune.errors import DataError, UsageError
+
+ENDE = ("en", "de")
+TMX = """<?xml version="1.0"?>
+<tmx version="1.4"><header/><body>
+<tu><tuv xml:lang="de-DE"><seg>Eine Katze.</seg></tuv><tuv xml:lang="en-US">
+<seg>A <bpt i="1">&lt;b&gt;</bpt>cat<ept i="1">&lt;/b&gt;</ept>.</seg></tuv></tu>
+<tu><tuv lang="EN"><seg>Only English</seg></tuv></tu>
+<tu><tuv lang="EN"><seg>Two <hi>dogs</hi>
+  run.</seg></tuv><tuv lang="DE"><seg>Zwei Hunde laufen.</seg></tuv></tu>
+</body></tmx>"""
+
+
+def write_sides(
+    prefix: Path, pairs: list[tuple[str, str]], languages: tuple[str, str] = ENDE
+) -> str:
+    for side, language in enumerate(languages):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        Path(f"{prefix}.{language}").write_text(text, encoding="utf-8")
+
+
+def test_every_format_gives_the_same_pairs(tmp_path: Path) -> None:
+    clean = [("A cat.", "Eine Katze."), ("Two dogs run.", "Zwei Hunde laufen.")]
+    table = "".join(f"{source}\t{target}\tmore\n" for source, target in clean)
+    swapped = "".join(f"{target}\t{source}\n" for source, target in clean)
+    files = {
+        "a.tsv": table.encode(),
+        "b.txt.gz": gzip.compress(table.encode()),
+        "c.de-en.tsv": swapped.encode(),
+        "d.tmx": TMX.encode(),
+        "e.tmx.gz": gzip.compress(TMX.encode()),
+    }
+
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        assert list(read_pairs(str(tmp_path / name), ENDE)) == clean, name
+    write_sides(tmp_path / "f", clean)
+    (tmp_path / "f.de.gz").write_bytes(gzip.compress((tmp_path / "f.de").read_bytes()))
+    (tmp_path / "f.de").unlink()
+    assert list(read_pairs(str(tmp_path / "f"), ENDE)) == clean
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.tsv", b"one\teins\ntwo\n", "x.tsv: line 2 has no tab between two sentences"),
+        ("x.tsv", b"", "x.tsv: there is no pair in it"),
+        ("x.tmx", TMX[:-20].encode(), "x.tmx: not a whole TMX file"),
+        ("x.tmx.gz", gzip.compress(TMX.encode())[:-9], "x.tmx.gz: not a whole TMX file"),
+        ("x.tmx", TMX.replace("de-DE", "fr").replace("DE", "FR").encode(), "none of its 3 transl"),
+        ("x.none", b"", "x.none: no such file, nor .*x.none.gz"),
+    ],
+)
+def test_damaged_sources_are_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / ("x" if name == "x.none" else name)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list(read_pairs(str(path), ("none", "de") if name == "x.none" else ENDE))
+
+
+Divide = Callable[..., dict[str, object]]
+
+
+@pytest.fixture
+def divide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Divide:
+    """Divide the corpus ``corpus`` in the current folder; returns the report."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "raw").mkdir()
+
+    def run(*arguments: str, languages: tuple[str, str] = ENDE) -> dict[str, object]:
+        bitext.main(
+            [
+                *("divide", "--raw", "corpus", "--source-lang", languages[0]),
+                *("--target-lang", languages[1], "--seed", "1", "--ratio", "1.5"),
+                *("--max-length", "9", *arguments),
+            ]
+        )
+        report: dict[str, object] = json.loads(Path("dropped.json").read_text())
+        return report
+
+    return run
+
+
+def sides(split: str, languages: tuple[str, str] = ENDE) -> list[list[str]]:
+    return [Path(f"raw/{split}.{each}").read_text("utf-8").splitlines() for each in languages]
+
+
+def test_dropped_pairs_are_counted_and_listed(divide: Divide) -> None:
+    good = [(f"good sentence number {n}", f"guter Satz Nummer {n}") for n in range(5)]
+    bad = [
+        ("", "leer"),
+        ("one two three", "eins zwei"),  # 1.5 times as long is still clean
+        ("one two three four", "eins zwei"),
+        (" ".join("x" * 10), " ".join("y" * 10)),
+        ("A  TEST sentence", "etwas anderes hier"),
+    ]
+    write_sides(Path("corpus"), [*good, *bad])
+    write_sides(Path("given"), [("a test sentence", "ein Testsatz"), ("other", "anderer")])
+    write_sides(Path("checked"), [("other", "andres"), ("something else", "noch etwas")])
+    report = divide("--test", "given", "--valid", "checked")
+    assert report == {
+        "pairs": 10,
+        "kept": 6,
+        "held_out": 0,
+        "dropped": {
+            "empty side": 1,
+            "length ratio": 1,
+            "too long": 1,
+            "in a held-out set": 1,
+        },
+        "dropped_from_valid": 1,
+    }
+    assert sides("train")[0] == [*(source for source, _ in good), "one two three"]
+    assert sides("valid") == [["something else"], ["noch etwas"]]
+    listed = Path("dropped.tsv").read_text().splitlines()
+    assert listed[:2] == ["reason\tpair\ten\tde", "empty side\t6\t\tleer"]
+    assert listed[-1].startswith("in a held-out set\t10\tA  TEST sentence\t")
+
+    everything = divide("--test", "given", "--valid", "checked", "--keep-all")
+    assert everything["kept"] == 10 and len(sides("valid")[0]) == 2
+
+
+def test_held_out_sets_share_no_sentence_and_follow_the_seed(divide: Divide) -> None:
+    numbers = random.Random(0)
+    words = [f"w{n}" for n in range(20)]
+    pairs = [
+        (f"{numbers.choice(words)} {numbers.choice(words)}", f"{numbers.choice(words)} x")
+        for _ in range(400)
+    ]
+    write_sides(Path("corpus"), pairs)
+    report = divide("--valid-lines", "3", "--test-lines", "2")
+    first = {split: sides(split) for split in ("train", "valid", "test")}
+    assert [len(first[split][0]) for split in ("valid", "test")] == [3, 2]
+    for side in (0, 1):
+        sets = [{key(line) for line in each[side]} for each in first.values()]
+        assert not sets[0] & sets[1] and not sets[0] & sets[2] and not sets[1] & sets[2]
+    dropped = report["dropped"]
+    assert isinstance(dropped, dict) and set(dropped) == {"in a held-out set"}
+    assert report["held_out"] == 5 and report["pairs"] == 400
+    assert divide("--valid-lines", "3", "--test-lines", "2") == report
+    assert {split: sides(split) for split in first} == first
+    divide("--valid-lines", "3", "--test-lines", "2", "--seed", "2")
+    assert sides("test") != first["test"]
+    whole = divide("--valid-lines", "3", "--test-lines", "2", "--keep-all")
+    assert {split: sides(split) for split in ("valid", "test")} == {
+        split: first[split] for split in ("valid", "test")
+    }
+    assert whole["kept"] == report["kept"]  # what is held out is never trained on
+    with pytest.raises(DataError, match="different sentences can be held out of the 900 asked for"):
+        divide("--valid-lines", "500", "--test-lines", "400")
+
+
+def test_languages_without_spaces_are_measured_in_characters(divide: Divide) -> None:
+    lengths = [length(text) for text in ("two words", "两个词 ok", "ここ3つ", "สอง")]
+    assert lengths == [2, 4, 4, 3]
+    # Each is 1.5 times as many characters as words, up to the last.
+    pairs = [(f"the cat number {n}", f"这只猫第{n}号") for n in range(60)]
+    write_sides(Path("corpus"), [*pairs, ("one", "这是一个很长的")], ("en", "zh"))
+    report = divide("--valid-lines", "2", "--test-lines", "2", languages=("en", "zh"))
+    assert report["dropped"] == {"length ratio": 1}
+
+
+def test_a_language_decides_the_tools() -> None:
+    assert subwords_for(("en", "de")) == "subword-nmt"
+    assert subwords_for(("en", "zh_CN")) == subwords_for(("th", "en")) == "sentencepiece"
+    assert subwords_for(("en", "de"), given="sentencepiece") == "sentencepiece"
+    with pytest.raises(UsageError, match="the Moses tokeniser does not know the language ja;"):
+        subwords_for(("en", "ja"), given="subword-nmt")
+
+
+@pytest.mark.slow
+def test_chinese_from_a_table_all_the_way(script: Script, tmp_path: Path, python: str) -> None:
+    numbers = random.Random(1)
+    rows = []
+    for _ in range(120):
+        animal, place, count = (numbers.randrange(9) for _ in range(3))
+        rows.append(f"cat{animal} is in house{place} {count}\t猫{animal}在房子{place}里{count}")
+    (tmp_path / "my.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    arguments = ("--pair", "en-zh", "--train", "my.tsv", "--merges", 60, "--workers", 1)
+    done = script("bitext.sh", "--out", "out", *arguments, "--python", python)
+    assert done.returncode == 0, done.stderr
+    assert "note: sentencepiece, since the Moses tokeniser does not know zh" in done.stderr
+    prep = json.loads((tmp_path / "out" / "prep.json").read_text())
+    assert (prep["tokenizer"], prep["bpe"]) == (None, "sentencepiece")
+    assert prep["sacrebleu_tokenizers"] == {"en": "13a", "zh": "zh"}
+    counts = prep["counts"]
+    assert prep["cleaning"]["pairs"] == 120 and counts["valid"] == counts["test"] >= 10
+
+    (tmp_path / "more.tsv").write_text("cat3 is in house5 6\t猫3在房子5里6\n", encoding="utf-8")
+    done = script("bitext.sh", "--out", "out", "--add-test", "more.tsv", "--python", python)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    assert (out / "bin" / "test1.en-zh.zh.bin").is_file()
+    prep = json.loads((out / "prep.json").read_text())
+    assert prep["counts"] == {**counts, "test1": 1}
+    # The codes are those of the preparation, and a second run finds everything in its place.
+    line = (out / "raw" / "test.en").read_text().splitlines()[0]
+    (tmp_path / "same.en").write_text(line + "\n")
+    (tmp_path / "same.zh").write_text((out / "raw" / "test.zh").read_text().splitlines()[0] + "\n")
+    again = script("bitext.sh", "--out", "out", "--add-test", "same", "--python", python)
+    assert again.returncode == 0, again.stderr
+    split = [(out / "bpe" / f"{name}.zh").read_text().splitlines()[0] for name in ("test", "test2")]
+    assert split[0] == split[1]
+    done = script("bitext.sh", "--out", "out", *arguments, "--python", python)
+    assert done.returncode == 0 and "run:" not in done.stderr, done.stderr

@@ -1,0 +1,102 @@
+"""`headprune new-study`: a study that is valid as it is written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headprune.cli.new_study import app
+from headprune.errors import HeadpruneError
+from headprune.new_study import Corpus, study_text
+from studies.study import load_study
+
+
+def prepared(folder: Path, **changes: object) -> Path:
+    """Write what the command reads of a preparation."""
+    facts = {
+        "corpus": "bitext",
+        "source_lang": "en",
+        "target_lang": "ru",
+        "counts": {"train": 20000},
+        "joined_dictionary": False,
+    }
+    (folder / "bin").mkdir(parents=True)
+    (folder / "prep.json").write_text(json.dumps({**facts, **changes}))
+    log = (
+        "[en] bpe/train.en: 20000 sents, 9 tokens\n[ru] bpe/train.ru: 20000 sents, 409600 tokens\n"
+    )
+    (folder / "bin" / "preprocess.log").write_text(log)
+    return folder
+
+
+def new_study(*arguments: str | Path) -> object:
+    return CliRunner().invoke(app, list(map(str, arguments))).exception
+
+
+def test_the_study_runs_as_it_is_and_explains_each_line(tmp_path: Path) -> None:
+    data = prepared(tmp_path / "my news")
+    assert new_study(data, "-o", tmp_path / "mine.yaml") is None
+    study = load_study(tmp_path / "mine.yaml")
+    assert (study.name, study.data.name, study.data.pair) == ("mine", "my news.en-ru", ("en", "ru"))
+    assert study.data.args == ("--from-dir", str(data))
+    assert study.train.length == "15ep" and study.finetune.length == "1ep"
+    assert "--share-all-embeddings" not in study.model_flags
+    assert Path(study.data.script).is_file()
+    again = new_study(data, "-o", tmp_path / "mine.yaml")
+    assert isinstance(again, HeadpruneError) and "exists already" in str(again)
+
+
+@pytest.mark.parametrize("pairs", [1000, 500_000, 5_000_000])
+def test_the_model_grows_with_the_data_where_there_is_a_gpu(pairs: int, tmp_path: Path) -> None:
+    corpus = Corpus(
+        folder=tmp_path,
+        name="news.en-de",
+        pair="en-de",
+        pairs=pairs,
+        tokens=30 * pairs,
+        joined_dictionary=True,
+    )
+    arch = {1000: "_small", 500_000: "_iwslt", 5_000_000: ""}[pairs]
+    path = tmp_path / "big.yaml"
+    path.write_text(study_text(corpus, name="big", cores=8, gpu=True))
+    study = load_study(path)
+    assert study.arch == f"transformer_headpruned{arch}" and study.precision == "fp16"
+    assert study.resources["baseline"].gpu == 1
+    on_cores = study_text(corpus, name="big", cores=2, gpu=False)
+    assert "arch: transformer_headpruned_small" in on_cores
+
+
+def test_what_is_no_preparation_is_refused(tmp_path: Path) -> None:
+    for data, output, message in (
+        (tmp_path, "mine.yaml", "prep.json"),
+        (prepared(tmp_path / "data", counts={}), "mine.yaml", "how many training pairs"),
+        (tmp_path / "data", "mine.txt", "give a name such as mine.yaml"),
+    ):
+        error = new_study(data, "-o", tmp_path / output)
+        assert isinstance(error, HeadpruneError) and message in str(error)
+
+
+def test_the_script_of_the_study_copies_a_finished_preparation(tmp_path: Path) -> None:
+    def copy(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        script = Path(__file__).parents[2] / "data_prep" / "prepared.sh"
+        return subprocess.run(
+            ["bash", script, *arguments], capture_output=True, text=True, check=False
+        )
+
+    data = prepared(tmp_path / "data")
+    for part in ("raw", "bpe"):
+        (data / part).mkdir()
+        (data / part / "test.ru").write_text("text\n")
+    out = tmp_path / "run" / "data"
+    done = copy("--out", out, "--from-dir", data, "--workers", "2")
+    assert (done.returncode, done.stderr) == (0, f"done: {out}\n")
+    for name in ("prep.json", "bin/preprocess.log", "raw/test.ru", "bpe/test.ru"):
+        assert (out / name).read_bytes() == (data / name).read_bytes()
+    assert copy("--out", out, "--from-dir", data).stderr == f"skip: {out} (copied before)\n"
+    refused = copy("--out", out, "--from-dir", tmp_path)
+    assert refused.returncode == 1 and "no prep.json, no finished preparation" in refused.stderr
+    assert copy("--out", out).returncode == 2
