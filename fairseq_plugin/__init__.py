@@ -23,6 +23,9 @@ arguments.check_early()
 resuming.resume_exactly()
 unknown_words.warn_of_unknown_words()
 
+from fairseq_plugin.criterions import (  # noqa: E402, F401  (registers the criterion)
+    label_smoothed_cross_entropy_with_l0,
+)
 from fairseq_plugin.decoding import beam_search  # noqa: E402
 from fairseq_plugin.models.transformer_headpruned import (  # noqa: E402  (registers the model)
     HeadPrunedTransformerModel,

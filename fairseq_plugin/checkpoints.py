@@ -21,18 +21,29 @@ from fairseq_plugin.fitting import (
     stored_sublayers,
 )
 from fairseq_plugin.layers import SIDES
+from fairseq_plugin.learned_gates import GATE_OPTIONS, PREFIX, gates_of, stored_gates
 from fairseq_plugin.options import PLAN_OPTIONS
-from fairseq_plugin.shape import complete_plan, layers_present, model_shape, unit_sizes
+from fairseq_plugin.shape import (
+    complete_plan,
+    layers_present,
+    model_shape,
+    sizes_of,
+    unit_sizes,
+)
 from headprune.components import NEURONS, side_of
 from headprune.cost import Sizes, pruned_parameters
 from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
+from headprune.gates.closing import folded, plan_of_gates
+from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan
 from headprune.scores.fingerprint import fingerprint
 from headprune.surgery import uncut
 
 _ARCH = "transformer_headpruned"
 _OWN_OPTIONS = (*PLAN_OPTIONS, "head_seed", "head_form", "autocast")
+_WITH_L0 = "_with_l0"
+"""The end of the names of criteria that close gates, each of which fairseq has without it."""
 
 
 @dataclass
@@ -88,23 +99,17 @@ class Checkpoint:
     @property
     def sizes(self) -> Sizes:
         """The widths of the model."""
-        side = self.options
         embeddings = self.state["model"].get("decoder.embed_tokens.weight")
-        return Sizes(
-            encoder_width=side["encoder_embed_dim"],
-            decoder_width=side["decoder_embed_dim"],
-            encoder_feed_forward=side["encoder_ffn_embed_dim"],
-            decoder_feed_forward=side["decoder_ffn_embed_dim"],
-            encoder_head_dim=side["encoder_embed_dim"] // side["encoder_attention_heads"],
-            decoder_head_dim=side["decoder_embed_dim"] // side["decoder_attention_heads"],
-            vocabulary=0 if embeddings is None else embeddings.size(0),
-        )
+        vocabulary = 0 if embeddings is None else embeddings.size(0)
+        return sizes_of(Namespace(**self.options.values), vocabulary=vocabulary)
 
     @property
     def parameters(self) -> int:
         """Parameters in the file; tensors that are tied to one another count once."""
         unique: dict[int, int] = {}
         for name, tensor in self.state["model"].items():
+            if name.startswith(PREFIX):
+                continue
             if tensor.is_floating_point() and not name.endswith(NO_WEIGHTS):
                 unique[tensor.data_ptr() or -len(unique) - 1] = tensor.numel()
         return sum(unique.values())
@@ -141,6 +146,7 @@ class Checkpoint:
             UsageError: a plan for another shape, or a form that fairseq models do not have.
             DataError: a unit of the plan that the checkpoint has lost already.
         """
+        self._require_no_gates()
         known = _known_form(form)
         if known is None:
             raise UsageError(f"form: {form} is for Hugging Face models; give remove or mask")
@@ -179,6 +185,7 @@ class Checkpoint:
         Raises:
             UsageError: no layer is left in the encoder or in the decoder.
         """
+        self._require_no_gates()
         result = self if self.form != "mask" else self.prune(self.plan)
         result = result._copy()
         plan, sizes = self._complete_plan, unit_sizes(Namespace(**self.options.values))
@@ -212,7 +219,7 @@ class Checkpoint:
                 widths[component] or self.options[f"{side}_ffn_embed_dim"]
             )
         result.options.name_architecture("transformer")
-        for option in _OWN_OPTIONS:
+        for option in (*_OWN_OPTIONS, *GATE_OPTIONS):
             result.options.drop(option)
         cfg = result.state.get("cfg")
         if isinstance(cfg, dict):
@@ -220,6 +227,76 @@ class Checkpoint:
             if isinstance(cfg.get("common"), dict):
                 cfg["common"]["user_dir"] = None  # stock fairseq shall not look for the plugin
         return result
+
+    @property
+    def gates(self) -> LearnedGates | None:
+        """The learned gates; None where the checkpoint has none.
+
+        Raises:
+            DataError: its gates are not those of its options and its plan.
+        """
+        stored = stored_gates(self.state["model"])
+        gates = gates_of(Namespace(**self.options.values), self.plan)
+        if gates is None and not stored:
+            return None
+        own = {} if gates is None else gates.state_dict()
+        shapes = {PREFIX + name: tensor.shape for name, tensor in own.items()}
+        if gates is None or shapes != {name: tensor.shape for name, tensor in stored.items()}:
+            raise DataError(f"{self.path}: its gates are not those that its options name")
+        gates.load_state_dict({name.removeprefix(PREFIX): t for name, t in stored.items()})
+        return gates.eval()
+
+    @property
+    def gate_target(self) -> str | None:
+        """The target that the gates were trained to; None without one."""
+        cfg = self.state.get("cfg")
+        criterion = cfg.get("criterion") if isinstance(cfg, dict) else self.state.get("args")
+        values = criterion if isinstance(criterion, dict) else vars(criterion or Namespace())
+        text, measure = values.get("l0_target"), str(values.get("l0_target_of") or "units")
+        if not isinstance(text, str):
+            return None
+        return text if measure == "units" else f"{text} of {measure}"
+
+    def with_gates_closed(self) -> Checkpoint:
+        """The pruned checkpoint: units with closed gates are gone, other gates are in the weights.
+
+        Raises:
+            UsageError: the checkpoint has no gates.
+        """
+        gates = self.gates
+        if gates is None:
+            raise UsageError(f"{self.path}: no learned gates; train with --gates ES,ED,DS")
+        values = gates.values()
+        result = self._copy()
+        weights: dict[str, Tensor] = result.state["model"]
+        for name in stored_gates(weights):
+            del weights[name]
+        for option in GATE_OPTIONS:
+            result.options.drop(option)
+        for sublayer in stored_sublayers(self._complete_plan, self.form):
+            if sublayer.component in values:
+                name = f"{sublayer.output}.weight"
+                weights[name] = folded(weights[name], values[sublayer.component][sublayer.layer])
+        result._name_criterion_without_l0()
+        return result.prune(plan_of_gates(gates, target=self.gate_target))
+
+    def _name_criterion_without_l0(self) -> None:
+        """Leave the options of fairseq's own criterion, so that it reads the checkpoint."""
+        cfg, args = self.state.get("cfg"), self.state.get("args")
+        criterion = cfg.get("criterion") if isinstance(cfg, dict) else args
+        values = criterion if isinstance(criterion, dict) else vars(criterion or Namespace())
+        for name in [name for name in values if name.startswith("l0_")]:
+            del values[name]
+        for name in ("_name", "criterion"):
+            if isinstance(values.get(name), str):
+                values[name] = values[name].removesuffix(_WITH_L0)
+
+    def _require_no_gates(self) -> None:
+        if stored_gates(self.state["model"]):
+            raise UsageError(
+                f"{self.path}: has learned gates; close them first: "
+                f"headprune gates {self.path} -o plan.json --model OUT"
+            )
 
     def save(self, path: str | Path) -> None:
         """Write the checkpoint, whole or not at all."""

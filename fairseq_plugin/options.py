@@ -88,6 +88,20 @@ class HeadPrunedTransformerConfig(TransformerConfig):
     df_neurons: Optional[str] = _neurons_field("decoder")
     encoder_layers_kept: Optional[str] = _layers_field("encoder")
     decoder_layers_kept: Optional[str] = _layers_field("decoder")
+    gates: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "learn gates on the units of these components, with commas: ES,ED,DS,EF,DF,EL,"
+            "DL; for --criterion label_smoothed_cross_entropy_with_l0"
+        },
+    )
+    gates_speed: float = field(
+        default=100.0,
+        metadata={"help": "gates learn this many times faster than the weights (with Adam)"},
+    )
+    gates_only: bool = field(
+        default=False, metadata={"help": "train the gates alone; all weights stay as they are"}
+    )
     head_seed: int = field(
         default=1,
         metadata={

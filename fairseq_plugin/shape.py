@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headprune.components import layers_of
+from headprune.cost import Sizes
 from headprune.plan import PruningPlan
 
 ATTENTIONS = {
@@ -56,3 +57,17 @@ def layers_present(plan: PruningPlan, component: str, form: str | None) -> tuple
     if kept is None or form == "mask":
         return tuple(range(len(plan.units[component])))
     return tuple(layer for layer, units in enumerate(kept) if units)
+
+
+def sizes_of(args: Any, *, vocabulary: int = 0) -> Sizes:
+    """The widths of the model that ``args`` describe; ``vocabulary`` is its output projection's."""
+    sizes = unit_sizes(args)
+    return Sizes(
+        encoder_width=args.encoder_embed_dim,
+        decoder_width=args.decoder_embed_dim,
+        encoder_feed_forward=args.encoder_ffn_embed_dim,
+        decoder_feed_forward=args.decoder_ffn_embed_dim,
+        encoder_head_dim=sizes["ES"],
+        decoder_head_dim=sizes["DS"],
+        vocabulary=vocabulary,
+    )

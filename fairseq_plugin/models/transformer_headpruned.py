@@ -37,6 +37,7 @@ from fairseq_plugin.decoding.linear import speed_up_linears
 from fairseq_plugin.decoding.projection import project
 from fairseq_plugin.decoding.recycling import Recycler
 from fairseq_plugin.fitting import fit_weights
+from fairseq_plugin.learned_gates import add_gates, fit_gates
 from fairseq_plugin.modules.feed_forward import prune_neurons, remove_masked_neurons
 from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention, IncrementalState
 from fairseq_plugin.modules.stack import drop_layers, remove_masked_layers
@@ -51,8 +52,9 @@ from fairseq_plugin.options import (
 from fairseq_plugin.plan_transport import take_plan
 from fairseq_plugin.scripting import Scriptable
 from fairseq_plugin.shape import complete_plan, unit_sizes
-from headprune import DataError, PruningPlan
+from headprune import DataError, PruningPlan, UsageError
 from headprune.components import HEADS
+from headprune.gates.learned import LearnedGates
 
 logger = logging.getLogger(__name__)
 
@@ -249,6 +251,13 @@ class HeadPrunedTransformerModel(TransformerModel, Scriptable):
 
     stock_class = TransformerModel
 
+    gates: LearnedGates | None
+
+    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__(args, encoder, decoder)
+        self.gates = None
+        self.num_updates = 0
+
     @classmethod
     def hub_models(cls) -> dict[str, Any]:
         return {}
@@ -269,6 +278,7 @@ class HeadPrunedTransformerModel(TransformerModel, Scriptable):
         model: HeadPrunedTransformerModel = super().build_model(Config.from_namespace(args), task)
         speed_up_linears(model)
         _name_dropouts(model)
+        add_gates(model)
         return model
 
     @classmethod
@@ -296,6 +306,17 @@ class HeadPrunedTransformerModel(TransformerModel, Scriptable):
             return torch.log_softmax(logits, dim=-1, dtype=torch.float32, out=out)
         probs: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
         return probs
+
+    def set_num_updates(self, num_updates: int) -> None:
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
+
+    def become_stock(self) -> None:
+        if self.gates is not None:
+            raise UsageError(
+                "TorchScript cannot compile learned gates; close them first with `headprune gates`"
+            )
+        super().become_stock()
 
     def half(self) -> HeadPrunedTransformerModel:
         autocast.refuse_with(self.cfg, "--fp16")
@@ -335,6 +356,7 @@ class HeadPrunedTransformerModel(TransformerModel, Scriptable):
                 form="mask" if str(self.cfg.head_form) == "mask" else "remove",
                 unit_sizes=unit_sizes(self.args),
             )
+            fit_gates(weights, self.gates)
         except DataError as error:
             logger.error(str(error))  # fairseq's trainer replaces the message by a general one
             raise
@@ -479,6 +501,9 @@ def transformer_headpruned(args: Any) -> None:
     _default(args, "head_seed", 1)
     _default(args, "head_form", "remove")
     _default(args, "autocast", "none")
+    _default(args, "gates", None)
+    _default(args, "gates_speed", 100.0)
+    _default(args, "gates_only", False)
     base_architecture(args)
 
 

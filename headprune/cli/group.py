@@ -24,6 +24,7 @@ SUMMARIES: Mapping[str, str] = {
     "plan": "Choose the heads, neurons or layers to keep and write them as a plan (JSON).",
     "show": "Show which heads, neurons and layers are kept, and what that saves.",
     "prune": "Prune heads, neurons and layers of a trained model, without training.",
+    "gates": "Close learned gates: write the plan and the pruned model.",
     "export": "Write a model so that other tools load it.",
     "bleu": "Score a translation with sacreBLEU: cased, detokenised BLEU and chrF.",
     "report": "Gather results into a web page and tables.",
@@ -37,8 +38,8 @@ SUMMARIES: Mapping[str, str] = {
 """The subcommands in ``headprune/cli/``, and the first line of each one's help."""
 
 _ORDER = (
-    *("plan", "show", "prune", "export", "bleu", "report", "claims", "glue", "changes"),
-    *("scores", "compare", "iterate", "translate", "new-study"),
+    *("plan", "show", "prune", "gates", "export", "bleu", "report", "claims"),
+    *("glue", "changes", "scores", "compare", "iterate", "translate", "new-study"),
 )
 """The order in which the help lists commands; others follow by name."""
 

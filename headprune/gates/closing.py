@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from headprune.gates.learned import LearnedGates
 from headprune.model import PrunableModel
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
@@ -15,17 +16,14 @@ from headprune.plan import PruningPlan
 METHOD = "l0-gates"
 """The method's name in the origin of plans."""
 
-GateValues = Mapping[str, Sequence[Sequence[float]]]
-"""Deterministic gates of the units that a model keeps, by component and layer."""
-
 
 @runtime_checkable
 class GatedModel(PrunableModel, Protocol):
     """The file or folder of a model that may have learned gates."""
 
     @property
-    def gate_values(self) -> GateValues | None:
-        """The deterministic gates; None where the model has none."""
+    def gates(self) -> LearnedGates | None:
+        """The gates; None where the model has none."""
 
     @property
     def gate_target(self) -> str | None:
@@ -39,27 +37,21 @@ class GatedModel(PrunableModel, Protocol):
         """
 
 
-def plan_of_gates(
-    values: GateValues, plan: PruningPlan, *, target: str | None = None
-) -> PruningPlan:
-    """The plan that keeps the units with open gates.
+def plan_of_gates(gates: LearnedGates, *, target: str | None = None) -> PruningPlan:
+    """The plan that keeps the units with open deterministic gates.
 
     Args:
-        values: the gates of the units that ``plan`` keeps, in the order of the plan.
-        plan: the units that the model keeps, of the components with gates at least.
-        target: the share that training was to prune.
+        target: the share that the training was to prune.
     """
+    plan = gates.plan
     kept = {
         component: [
-            [unit for unit, value in zip(units, gates, strict=True) if value > 0]
-            for units, gates in zip(plan.kept[component], layers, strict=True)
+            [unit for unit, value in zip(units, gates_of_layer, strict=True) if value > 0]
+            for units, gates_of_layer in zip(plan.kept[component], layers, strict=True)
         ]
-        for component, layers in values.items()
+        for component, layers in gates.values().items()
     }
-    origin = Origin(method=METHOD, budget=target)
-    return PruningPlan(
-        kept=kept, units={component: plan.units[component] for component in values}, origin=origin
-    )
+    return PruningPlan(kept=kept, units=plan.units, origin=Origin(method=METHOD, budget=target))
 
 
 def folded(weight: Tensor, values: Sequence[float]) -> Tensor:

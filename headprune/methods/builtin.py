@@ -1,9 +1,9 @@
 """The methods that come with headprune, registered."""
 
 from headprune.methods.at_random import Random
-from headprune.methods.by_location import BOTTOM, MIDDLE, TOP
+from headprune.methods.by_location import BOTTOM, DROP_LAYERS, MIDDLE, TOP
 from headprune.methods.in_steps import InSteps
 from headprune.methods.registry import register
 
-for _method in (Random(), BOTTOM, MIDDLE, TOP, InSteps()):
+for _method in (Random(), BOTTOM, MIDDLE, TOP, InSteps(), *DROP_LAYERS):
     register(_method)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headprune.components import LAYERS
+from headprune.errors import UsageError
 from headprune.methods.method import Outcome, Request
 from headprune.origin import Origin
 from headprune.select.random import lot
@@ -56,4 +58,42 @@ MIDDLE = Location(
     "middle",
     "layers from the middle outwards",
     lambda layer, depth: abs(layer - (depth - 1) / 2 + 0.25),  # of two, the lower one first
+)
+
+
+@dataclass(frozen=True)
+class DropLayers(Location):
+    """Drop whole layers, one after the other (Sajjad et al. 2020, section 3)."""
+
+    draws: bool = False
+
+    def run(self, request: Request) -> Outcome:
+        """Drop layer by layer.
+
+        Raises:
+            UsageError: components whose units are not layers.
+        """
+        others = [name for name in request.plan.units if name not in LAYERS]
+        if others:
+            raise UsageError(
+                f"{self.name} drops whole layers, not units of {', '.join(others)}; give "
+                "--components EL, DL or EL,DL"
+            )
+        plan = super().run(request).plan
+        return Outcome(plan=plan.with_origin(Origin(method=self.name, budget=str(request.budget))))
+
+
+def _alternate(layer: int, depth: int) -> int:
+    """The layer below the top one first, then every second one below it; the others last."""
+    below_top = depth - 1 - layer
+    return below_top if below_top % 2 else depth + below_top
+
+
+DROP_LAYERS = (
+    DropLayers("layers-top", "whole layers from the top down (Sajjad et al. 2020)", TOP.distance),
+    DropLayers("layers-bottom", "whole layers from the embeddings up", BOTTOM.distance),
+    DropLayers("layers-alternate", "every second layer, from below the top layer down", _alternate),
+    DropLayers(
+        "layers-symmetric", "whole layers from the middle, top and bottom stay", MIDDLE.distance
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headprune.components import COMPONENTS, HEADS, NEURONS
+from headprune.components import COMPONENTS, HEADS, LAYERS, NEURONS
 from headprune.scores.registry import ABLATION, Need, Score, register
 
 _SUBLAYERS = (*HEADS, *NEURONS)
@@ -108,5 +108,21 @@ for _name, (_meaning, _components) in {
             compute="headprune.scores.attention_statistics:compute",
             needs=_WEIGHTS,
             components=_components,
+        )
+    )
+
+for _name, _meaning in {
+    "layer-contribution": "the similarity of a layer's input and output, by cosine; layers with "
+    "low numbers contribute (Sajjad et al. 2020)",
+    "layer-output-similarity": "that of the tokens in a layer's output (Goyal et al. 2020)",
+}.items():
+    register(
+        Score(
+            name=_name,
+            meaning=_meaning,
+            compute="headprune.scores.layer_similarity:compute",
+            keep="low",
+            needs=_LABELS,
+            components=LAYERS,
         )
     )

@@ -54,6 +54,14 @@ KILLED_AT = {
         ["--max-epoch=12", "--patience=1", "--lr=0.08"],
         ["begin training epoch 2", "Saved checkpoint.*epoch 3"],
     ),
+    "gates": (
+        [
+            *("--max-epoch=3", "--criterion=label_smoothed_cross_entropy_with_l0"),
+            *("--gates=ES,ED,EF,EL", "--l0-target=40%", "--save-interval-updates=2"),
+            *("--update-freq=2", "--l0-warmup-updates=6"),
+        ],
+        [r'train_inner.*"num_updates": "4"', "begin training epoch 3"],
+    ),
     "half-precision": (
         [
             *("--max-epoch=4", "--memory-efficient-fp16", "--fp16-scale-window=5"),

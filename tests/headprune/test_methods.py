@@ -65,6 +65,30 @@ def test_locations(method: str, counts: tuple[int, ...]) -> None:
     assert plan.counts["ES"] == counts
 
 
+@pytest.mark.parametrize(
+    ("method", "percent", "kept"),
+    [
+        # Four of twelve layers, as in figure 1 of Sajjad et al. (2020).
+        ("layers-top", 100 / 3, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("layers-bottom", 100 / 3, [4, 5, 6, 7, 8, 9, 10, 11]),
+        ("layers-alternate", 100 / 3, [0, 1, 2, 3, 5, 7, 9, 11]),
+        ("layers-alternate", 50, [1, 3, 5, 7, 9, 11]),
+        ("layers-alternate", 75, [1, 3, 5]),
+        ("layers-symmetric", 100 / 3, [0, 1, 2, 3, 8, 9, 10, 11]),
+    ],
+)
+def test_whole_layers_are_dropped(method: str, percent: float, kept: list[int]) -> None:
+    full = PruningPlan.full({"EL": (1,) * 12})
+    plan = method_named(method).run(Request(plan=full, budget=Budget(percent))).plan
+    assert [layer for layer, units in enumerate(plan.kept["EL"]) if units] == kept
+    assert plan.origin is not None and (plan.origin.method, plan.origin.seed) == (method, None)
+
+
+def test_methods_that_drop_layers_refuse_heads() -> None:
+    with pytest.raises(UsageError, match="layers-top drops whole layers, not units of ES; give"):
+        method_named("layers-top").run(Request(plan=FULL, budget=Budget(50)))
+
+
 def test_a_layer_that_the_budget_reaches_in_part_loses_random_heads() -> None:
     plans = {
         method_named("top").run(Request(plan=FULL, budget=Budget(5), seed=seed)).plan

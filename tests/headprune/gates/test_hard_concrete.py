@@ -27,14 +27,14 @@ def test_values_worked_out_by_hand() -> None:
 def test_samples_agree_with_the_probability_that_a_gate_is_open() -> None:
     torch.manual_seed(0)
     log_alpha = torch.tensor([-3.0, -1.0, 0.0, 2.0])
-    drawn = sample(log_alpha.expand(200_000, 4))
+    drawn = sample(log_alpha.expand(20_000, 4))
     torch.testing.assert_close(
-        (drawn > 0).float().mean(0), probability_open(log_alpha), atol=5e-3, rtol=0
+        (drawn > 0).float().mean(0), probability_open(log_alpha), atol=0.015, rtol=0
     )
     assert drawn.min() >= 0 and drawn.max() <= 1
     # By symmetry z and 1 - z of -log alpha have one distribution.
     assert (drawn[:, 3] == 1).float().mean() == pytest.approx(
-        float(1 - probability_open(torch.tensor(-2.0))), abs=5e-3
+        float(1 - probability_open(torch.tensor(-2.0))), abs=0.015
     )
 
 

@@ -50,7 +50,7 @@ def test_closed_gates_are_a_plan_and_open_ones_are_folded(feed_forward: FeedForw
     with attached(gates, sublayers={"EF": [feed_forward]}, layers={}):
         gated = feed_forward.module(x)
     values = gates.values()
-    plan = plan_of_gates(values, PLAN, target="40%")
+    plan = plan_of_gates(gates, target="40%")
     assert plan.kept["EF"] == ((0, 2, 3),)
     assert plan.origin is not None and plan.origin.method == "l0-gates"
     assert plan.origin.budget == "40%"
@@ -71,7 +71,7 @@ def test_a_gate_of_a_layer_is_rounded_and_skips_it() -> None:
         set_log_alpha(gates, EL_0=[log_alpha])
         with attached(gates, sublayers={}, layers=layers):
             assert torch.equal(module(x), expected)
-    assert plan_of_gates(gates.values(), plan).kept["EL"] == ((), (0,))
+    assert plan_of_gates(gates).kept["EL"] == ((), (0,))
 
 
 def test_gates_of_a_copied_model_are_the_copys_own(feed_forward: FeedForward) -> None:
@@ -140,24 +140,24 @@ def test_the_expected_share_of_certain_gates_is_the_share_of_their_plan(
 
 def test_a_target_is_reached_by_its_multiplier() -> None:
     torch.manual_seed(0)
-    plan = PruningPlan.full({"ES": (8,) * 4})
+    plan = PruningPlan.full({"ES": (8, 8)})
     gates = LearnedGates(plan, speed=20)
-    target = TargetPenalty(Budget(60), ExpectedShare.of_units(plan), warmup=150)
+    target = TargetPenalty(Budget(60), ExpectedShare.of_units(plan), warmup=60)
     optimizer = torch.optim.Adam(gates.parameters(), lr=0.01)
-    worth = torch.linspace(0.0, 0.3, 32).split(8)  # what the loss of the task has from each unit
-    for update in range(300):
+    worth = torch.linspace(0.0, 0.3, 16).split(8)  # what the loss of the task has from each unit
+    for update in range(120):
         gates.constrain()
         loss = target(gates, update=update)
-        for layer in range(4):
+        for layer in range(2):
             loss = loss - (gates.factors("ES", layer) * worth[layer]).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if update == 200:
+        if update == 80:
             assert float(gates.multiplier) > 0
     share = float(target.share(gates.probabilities()).detach())
     assert share == pytest.approx(0.4, abs=0.05)
-    kept = plan_of_gates(gates.values(), plan)
+    kept = plan_of_gates(gates)
     assert kept.percent_pruned == pytest.approx(60, abs=10)
     # Units that are worth more stay.
     assert kept.counts["ES"] == tuple(sorted(kept.counts["ES"]))

@@ -11,6 +11,7 @@ from headprune.gates import gated, gated_layers
 from headprune.scores.ablation import ablation, cases_of
 from headprune.scores.compute import Origin, compute_scores
 from headprune.scores.gradients import gradient_scores
+from headprune.scores.layer_similarity import layer_similarities
 from headprune.scores.reuse import masked_outcomes
 from headprune.select import by_score
 from hf_plugin.scores.model import HuggingFaceModel
@@ -62,6 +63,42 @@ def test_ablation_of_layers_is_the_rise_of_the_loss_without_them(family):
             plan = PruningPlan(kept={component: kept}, units={component: (1,) * len(layers)})
             rise = masked_outcome(model, data(family), plan).losses.mean().item() - result.base
             assert result.drops[component][number] == [pytest.approx(rise, abs=1e-5)]
+
+
+@pytest.mark.parametrize("family", ["bert", "bart"])
+def test_similarities_of_layers_are_those_of_their_hidden_states(family):
+    model, batch = model_of(family), data(family)
+    scored = HuggingFaceModel(model)
+    scores = layer_similarities(scored, cut_up(batch, 2), components=LAYERS)
+    with scored.evaluating(), torch.no_grad():
+        outputs = model(**batch, output_hidden_states=True)
+    for component in scored.layers:
+        if component == "EL":
+            states = getattr(outputs, "encoder_hidden_states", None) or outputs.hidden_states
+        else:
+            states = outputs.decoder_hidden_states
+        real = scored.queries(component, batch)
+        for layer in range(len(scored.layers[component])):
+            pairs = [
+                (states[layer][row][real[row]], states[layer + 1][row][real[row]])
+                for row in range(len(real))
+            ]
+            cosines = [
+                float(torch.cosine_similarity(a, b, dim=0))
+                for x, y in pairs
+                for a, b in zip(x, y, strict=True)
+            ]
+            assert scores["layer-contribution"][component][layer] == [
+                pytest.approx(sum(cosines) / len(cosines), abs=1e-5)
+            ]
+            similarities = []
+            for _, y in pairs:
+                if len(y) > 1:
+                    table = torch.cosine_similarity(y[:, None], y[None], dim=-1)
+                    similarities.append(table[~torch.eye(len(y), dtype=torch.bool)].mean().item())
+            assert scores["layer-output-similarity"][component][layer] == [
+                pytest.approx(sum(similarities) / len(similarities), abs=1e-5)
+            ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

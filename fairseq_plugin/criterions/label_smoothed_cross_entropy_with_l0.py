@@ -1,0 +1,146 @@
+"""The criterion ``label_smoothed_cross_entropy_with_l0``: closes a model's learned gates."""
+
+# No `from __future__ import annotations`: fairseq reads the fields' types as types, not as text.
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from fairseq.dataclass import ChoiceEnum
+from fairseq.logging import metrics
+from torch import Tensor
+
+from fairseq_plugin.shape import sizes_of
+from headprune.budget import MEASURES, Budget
+from headprune.errors import UsageError
+from headprune.gates.learned import LearnedGates
+from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, expected_share
+
+NAME = "label_smoothed_cross_entropy_with_l0"
+
+
+@dataclass
+class L0CriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    """Options of the criterion."""
+
+    l0_lambda: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "weight of the expected number of open gates in the loss (Voita et al. 2019)"
+        },
+    )
+    l0_target: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "instead of --l0-lambda: the share of the gated units to prune, 60%%; a "
+            "Lagrange multiplier steers the gates to it (Xia et al. 2022)"
+        },
+    )
+    l0_target_of: ChoiceEnum(MEASURES) = field(  # type: ignore[valid-type]
+        default="units",
+        metadata={"help": "what --l0-target is a share of"},
+    )
+    l0_warmup_updates: int = field(
+        default=0,
+        metadata={"help": "updates during which --l0-target rises evenly from 0"},
+    )
+
+
+@register_criterion(NAME, dataclass=L0CriterionConfig)
+class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
+    """fairseq's label-smoothed cross-entropy, and a penalty on open gates while training.
+
+    The reported loss does not contain the penalty, so that it compares with other trainings. The
+    log has the expected number of open units of each component (``open_ES``), and in validations
+    the number that the deterministic gates keep (``kept_ES``).
+
+    Raises:
+        UsageError: not one of ``l0_lambda`` and ``l0_target``, or a value that is out of range.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        sentence_avg: bool,
+        label_smoothing: float,
+        ignore_prefix_size: int = 0,
+        report_accuracy: bool = False,
+        l0_lambda: Optional[float] = None,
+        l0_target: Optional[str] = None,
+        l0_target_of: str = "units",
+        l0_warmup_updates: int = 0,
+    ) -> None:
+        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        if (l0_lambda is None) == (l0_target is None):
+            raise UsageError(f"--criterion {NAME}: give one of --l0-lambda and --l0-target")
+        if l0_lambda is not None and not 0 <= l0_lambda < float("inf"):
+            raise UsageError(f"--l0-lambda {l0_lambda}: it has to be 0 or more")
+        self.weight = l0_lambda
+        self.budget = None if l0_target is None else target_budget(l0_target, str(l0_target_of))
+        self.warmup = l0_warmup_updates
+        self._penalty: Penalty | None = None
+
+    def forward(self, model: Any, sample: Any, reduce: bool = True) -> tuple[Any, int, Any]:
+        """The loss, sample size and logging output, as fairseq's criteria return them."""
+        gates: LearnedGates | None = getattr(model, "gates", None)
+        if gates is None:
+            raise UsageError(
+                f"--criterion {NAME}: the model has no gates; give --arch transformer_headpruned "
+                "and --gates, for example --gates ES,ED,DS"
+            )
+        if self._penalty is None:
+            self._penalty = self._penalty_for(model, gates)
+        if model.training:
+            gates.constrain()
+        loss, sample_size, log = super().forward(model, sample, reduce=reduce)
+        penalty = self._penalty(gates, update=model.num_updates)
+        if model.training:
+            loss = loss + sample_size * penalty
+        log |= self._report(gates, penalty.detach())
+        return loss, sample_size, log
+
+    def _penalty_for(self, model: Any, gates: LearnedGates) -> Penalty:
+        if self.budget is None:
+            assert self.weight is not None
+            return L0Penalty(self.weight)
+        share = expected_share(gates.plan, self.budget, sizes=lambda: sizes_of(model.args))
+        return TargetPenalty(self.budget, share, self.warmup)
+
+    def _report(self, gates: LearnedGates, penalty: Tensor) -> dict[str, Any]:
+        """Numbers for the log; ``gates`` counts the batches that they are summed over."""
+        report: dict[str, Any] = {"gates": 1, "l0_loss": penalty}
+        for component, number in gates.expected_open().items():
+            report[f"open_{component}"] = number.detach()
+        if not gates.training:
+            for component, layers in gates.values().items():
+                report[f"kept_{component}"] = sum(z > 0 for layer in layers for z in layer)
+        if isinstance(self._penalty, TargetPenalty):
+            share = self._penalty.share(gates.probabilities()).detach()
+            report |= {"l0_pruned": 100 * (1 - share), "l0_lambda": gates.multiplier.clone()}
+        return report
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: Sequence[dict[str, Any]]) -> None:
+        """Aggregate the logging outputs of batches and workers."""
+        super().reduce_metrics(logging_outputs)
+        batches = sum(log.get("gates", 0) for log in logging_outputs)
+        for name in logging_outputs[0]:
+            if batches and name.startswith(("open_", "kept_", "l0_")):
+                total = float(sum(log.get(name, 0) for log in logging_outputs))
+                metrics.log_scalar(name, total / batches, batches, round=3)
+
+
+def target_budget(text: str, measure: str) -> Budget:
+    """The budget of ``--l0-target`` and ``--l0-target-of``.
+
+    Raises:
+        UsageError: no percentage, or two measures that contradict each other.
+    """
+    budget = Budget.parse(text)
+    if measure != "units" and budget.of not in ("units", measure):
+        raise UsageError(f"--l0-target {text!r} contradicts --l0-target-of {measure}")
+    return Budget(budget.percent, measure) if measure != "units" else budget

@@ -1,0 +1,109 @@
+"""Learned gates (see ``headprune.gates.learned``) in fairseq models and among their weights."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fairseq_plugin.shape import complete_plan, model_shape
+from headprune.components import COMPONENTS
+from headprune.errors import DataError, UsageError
+from headprune.gates.learned import LearnedGates, attach
+from headprune.plan import PruningPlan
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "gates."
+"""The beginning of the names of gate parameters among a model's weights."""
+
+GATE_OPTIONS = ("gates", "gates_speed", "gates_only")
+"""The model's options that concern learned gates."""
+
+
+def gates_of(args: Any, plan: PruningPlan) -> LearnedGates | None:
+    """The untrained gates that a model's options ask for; None where they ask for none.
+
+    Args:
+        args: the model's options.
+        plan: the units that the model keeps.
+
+    Raises:
+        UsageError: unknown components, components without units, or form ``mask``.
+    """
+    text = getattr(args, "gates", None)
+    if not text:
+        return None
+    shape = model_shape(args)
+    names = [name.strip().upper() for name in text.split(",")]
+    for name in names:
+        if name not in shape:
+            raise UsageError(f"--gates {text}: {name!r} is not one of {', '.join(shape)}")
+    if str(args.head_form) == "mask":
+        raise UsageError("--gates needs --head-form remove: masked units have no gates")
+    kept = complete_plan(plan, args).part(names)
+    assert kept is not None
+    for name, units in kept.kept.items():
+        if not any(units):
+            raise UsageError(f"--gates {text}: the plan keeps no unit of {name}")
+    speed = float(getattr(args, "gates_speed", None) or 1.0)
+    if not speed > 0:
+        raise UsageError(f"--gates-speed {speed}: it has to be positive")
+    return LearnedGates(kept, speed=speed)
+
+
+def add_gates(model: Any) -> None:
+    """Give a model the gates that its options ask for, as ``model.gates``."""
+    gates = gates_of(model.args, model.plan)
+    if gates is None:
+        return
+    from fairseq_plugin.scores.model import FairseqModel
+
+    parts = FairseqModel(model)
+    attach(gates, sublayers=parts.sublayers, layers=parts.layers)
+    if getattr(model.args, "gates_only", False):
+        for parameter in model.parameters():
+            parameter.requires_grad_(False)
+    model.gates = gates
+
+
+def fit_gates(weights: dict[str, Tensor], gates: LearnedGates | None) -> None:
+    """Add untrained gates to the weights of a checkpoint without gates, in place.
+
+    Raises:
+        DataError: the weights have gates and the model has none, or gates on other units.
+    """
+    stored = stored_gates(weights)
+    if gates is None:
+        if stored:
+            raise DataError(
+                f"the checkpoint has learned gates on {_components(stored)}, the model has none; "
+                "close them first with `headprune gates CHECKPOINT -o plan.json --model OUT`, or "
+                f"train with --gates {_components(stored)}"
+            )
+        return
+    wanted = {PREFIX + name: tensor for name, tensor in gates.state_dict().items()}
+    if not stored:
+        logger.info(f"the checkpoint has no gates: {','.join(gates.components)} start open")
+        weights.update(wanted)
+        return
+    if stored.keys() != wanted.keys() or any(
+        stored[name].shape != tensor.shape for name, tensor in wanted.items()
+    ):
+        raise DataError(
+            f"the checkpoint has learned gates on {_components(stored)} that are not those of "
+            f"--gates {','.join(gates.components)} on the units of this plan; close them first "
+            "with `headprune gates`"
+        )
+
+
+def stored_gates(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of gates among a model's weights, by their names in these."""
+    return {name: tensor for name, tensor in weights.items() if name.startswith(PREFIX)}
+
+
+def _components(stored: Mapping[str, Tensor]) -> str:
+    names = {name.rpartition(".")[2].partition("_")[0] for name in stored if ".scaled." in name}
+    return ",".join(component for component in COMPONENTS if component in names)

@@ -1,0 +1,232 @@
+"""Learned gates in fairseq models: training, closing, and mistakes."""
+
+from __future__ import annotations
+
+import logging
+import re
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_plugin.checkpoints import Checkpoint, Options
+from fairseq_plugin.criterions.label_smoothed_cross_entropy_with_l0 import (
+    LabelSmoothedCrossEntropyWithL0,
+    target_budget,
+)
+from headprune import DataError, PruningPlan, UsageError
+from headprune.budget import Budget
+from headprune.cost import unit_cost
+from tests.command import headprune
+from tests.fairseq_plugin.conftest import assert_same, generate, train
+from tests.fairseq_plugin.models import SHAPE, SIZES, Task, batch, build, dictionary
+from tests.fairseq_plugin.test_model import (
+    assert_same_translations,
+    beam_search,
+    loss,
+    outputs,
+    stored,
+)
+
+logging.getLogger("fairseq_plugin").setLevel(logging.CRITICAL)
+
+RAGGED = PruningPlan(
+    kept={"ES": [(1, 3), ()], "ED": [(0, 1, 2), (2,)], "DS": [(0, 1, 2, 3), (0, 3)]}, units=SHAPE
+)
+
+
+def gated(components: str, *, seed: int = 0, **options: Any) -> Any:
+    """A model whose gates are closed, open, and between."""
+    model = build(gates=components, **options).eval()
+    torch.manual_seed(seed)
+    for parameter in model.gates.scaled.values():
+        parameter.data = 4 * torch.randn_like(parameter) / model.gates.speed
+    return model
+
+
+def checkpoint_of(model: Any, **options: Any) -> Checkpoint:
+    """A checkpoint of a model built with these options, as fairseq saves it."""
+    values = {**SIZES, **options, "head_plan": model.plan.to_json(), "head_form": "remove"}
+    state = {
+        "args": Namespace(arch="transformer_headpruned", **values),
+        "model": model.state_dict(),
+    }
+    return Checkpoint(state=state, options=Options(state["args"]), path=Path("gated.pt"))
+
+
+def loaded(checkpoint: Checkpoint) -> Any:
+    options = {name: value for name, value in checkpoint.options.values.items() if name != "arch"}
+    model = build(**options).eval()
+    model.load_state_dict(checkpoint.state["model"])
+    return model
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("plan", [None, RAGGED])
+@pytest.mark.parametrize("components", ["ES,ED,DS", "EF,DF,DS", "EL,DL,ED,EF"])
+def test_closed_gates_are_folded_into_a_pruned_checkpoint(
+    components: str, plan: PruningPlan | None, before: bool
+) -> None:
+    style = {"encoder_normalize_before": before, "decoder_normalize_before": before}
+    model = gated(components, head_plan=None if plan is None else plan.to_json(), **style)
+    checkpoint = checkpoint_of(model, gates=components, **style)
+    closed = checkpoint.with_gates_closed()
+    pruned = loaded(closed)
+    torch.testing.assert_close(outputs(pruned), outputs(model), atol=1e-5, rtol=1e-5)
+    assert_same_translations(beam_search(pruned), beam_search(model))
+
+    assert closed.plan.counts != checkpoint.plan.counts
+    assert closed.plan.is_within(checkpoint.plan.completed(closed.plan.units))
+    assert closed.parameters < checkpoint.parameters
+    assert closed.gates is None and "gates" not in closed.options.values
+    assert not any(name.startswith("gates.") for name in closed.state["model"])
+    origin = closed.plan.origin
+    assert origin is not None and origin.method == "l0-gates"
+
+
+def test_new_gates_do_not_change_a_converged_model() -> None:
+    full = build().eval()
+    model = build(gates="ES,EF,DL", seed=1).eval()
+    model.load_state_dict(stored(full))
+    assert torch.equal(outputs(model), outputs(full))
+    assert float(model.gates.log_alpha("ES", 0)[0]) == 2.5
+
+
+def test_gates_alone_are_trained_where_asked() -> None:
+    model = build(gates="ES,ED,DS", gates_only=True).train()
+    loss(model).backward()
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained == {
+        f"gates.scaled.{component}_{layer}" for component in SHAPE for layer in (0, 1)
+    }
+    gradients = [parameter.grad for parameter in model.gates.parameters()]
+    assert any(gradient is not None and gradient.any() for gradient in gradients)
+
+
+def sample() -> dict[str, Any]:
+    inputs = batch()
+    target = inputs["prev_output_tokens"].roll(-1, dims=1)
+    count = int(target.ne(dictionary().pad()).sum())
+    return {"net_input": inputs, "target": target, "ntokens": count}
+
+
+def criterion(**options: Any) -> LabelSmoothedCrossEntropyWithL0:
+    task: Any = Task(dictionary(), dictionary())
+    return LabelSmoothedCrossEntropyWithL0(task, sentence_avg=False, label_smoothing=0.1, **options)
+
+
+def test_the_penalty_enters_the_gradient_once_a_token_but_not_the_reported_loss() -> None:
+    model = build(gates="ES,EF").train()
+    losses = {}
+    for weight in (0.0, 0.5):
+        torch.manual_seed(3)
+        value, size, log = criterion(l0_lambda=weight)(model, sample())
+        losses[weight] = value
+        assert log["loss"] == losses[0.0].detach() and size == sample()["ntokens"]
+    open_units = sum(model.gates.expected_open().values())
+    difference = (losses[0.5] - losses[0.0]).detach() / sample()["ntokens"]
+    torch.testing.assert_close(difference, (0.5 * open_units).detach())
+    model.eval()
+    assert (
+        criterion(l0_lambda=0.5)(model, sample())[0] == criterion(l0_lambda=0)(model, sample())[0]
+    )
+
+
+def test_a_target_of_parameters_is_reached() -> None:
+    options = {"gates": "ES,ED,DS,EF,DF", "encoder_ffn_embed_dim": 16, "decoder_ffn_embed_dim": 16}
+    model = build(**options).train()
+    target = criterion(l0_target="60%", l0_target_of="parameters", l0_warmup_updates=40)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    torch.manual_seed(0)
+    for update in range(80):
+        model.set_num_updates(update)
+        value, size, log = target(model, sample())
+        optimizer.zero_grad()
+        (value / size).backward()
+        optimizer.step()
+    assert float(log["l0_pruned"]) == pytest.approx(60, abs=8)
+    closed = checkpoint_of(model, **options).with_gates_closed()
+    plan = closed.plan.completed(model.gates.plan.units)
+    cost = unit_cost("parameters", sizes=closed.sizes, shape=plan.units)
+    assert cost(plan) / cost(PruningPlan.full(plan.units)) == pytest.approx(0.4, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gates": "ES,XY"}, "--gates ES,XY: 'XY' is not one of ES, ED, DS, EF, DF, EL, DL"),
+        ({"gates": "ES", "head_form": "mask"}, "--gates needs --head-form remove"),
+        ({"gates": "ES", "es_heads": "00"}, "--gates ES: the plan keeps no unit of ES"),
+        ({"gates": "ES", "gates_speed": -1.0}, "--gates-speed -1.0: it has to be positive"),
+    ],
+)
+def test_gates_that_a_model_cannot_have(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        build(**options)
+
+
+def test_options_of_the_criterion_are_checked() -> None:
+    for options in ({}, {"l0_lambda": 0.1, "l0_target": "60%"}):
+        with pytest.raises(UsageError, match="give one of --l0-lambda and --l0-target"):
+            criterion(**options)
+    with pytest.raises(UsageError, match="--l0-lambda -1.0: it has to be 0 or more"):
+        criterion(l0_lambda=-1.0)
+    with pytest.raises(UsageError, match="120.0% is not between 0 and 100"):
+        criterion(l0_target="120%")
+    with pytest.raises(UsageError, match="contradicts --l0-target-of flops"):
+        target_budget("60% of parameters", "flops")
+    assert target_budget("60", "flops") == Budget(60, "flops")
+    with pytest.raises(UsageError, match="the model has no gates"):
+        criterion(l0_lambda=0.1)(build(), sample())
+    pruned = build(gates="ES", es_heads="10")
+    with pytest.raises(UsageError, match="the target of 60% cannot be met: 87.5% are pruned"):
+        criterion(l0_target="60%")(pruned, sample())
+
+
+def test_gates_of_a_checkpoint_are_not_lost() -> None:
+    model = gated("ES,ED")
+    with pytest.raises(DataError, match="has learned gates on ES,ED, the model has none"):
+        build().load_state_dict(stored(model))
+    with pytest.raises(DataError, match="not those of --gates ES "):
+        build(gates="ES").load_state_dict(stored(model))
+    checkpoint = checkpoint_of(model, gates="ES,ED")
+    for use in (lambda: checkpoint.prune(RAGGED), checkpoint.export_to_fairseq):
+        with pytest.raises(UsageError, match="has learned gates; close them first"):
+            use()
+    again = build(gates="ES,ED", seed=2).eval()
+    again.load_state_dict(stored(model))
+    assert torch.equal(outputs(again), outputs(model))
+    checkpoint.options["gates"] = "ES"
+    with pytest.raises(DataError, match="its gates are not those that its options name"):
+        checkpoint.with_gates_closed()
+
+
+def test_a_model_with_gates_is_not_scripted() -> None:
+    with pytest.raises(UsageError, match="TorchScript cannot compile learned gates"):
+        torch.jit.script(gated("ES"))
+
+
+@pytest.mark.slow
+def test_train_close_and_translate(corpus: Path, full: Path, tmp_path: Path) -> None:
+    log = train(
+        *(corpus, tmp_path, "--arch=transformer_headpruned_tiny"),
+        *(f"--finetune-from-model={full}", "--criterion=label_smoothed_cross_entropy_with_l0"),
+        *("--gates=ES,ED,DS", "--l0-target=50%", "--l0-warmup-updates=5"),
+        epochs=2,
+    )
+    last = tmp_path / "checkpoint_last.pt"
+    for key in ("train_open_ES", "valid_kept_DS", "train_l0_pruned", "train_l0_lambda"):
+        assert re.search(rf'"{key}": "[0-9.]+"', log), key
+    plan, pruned = tmp_path / "plan.json", tmp_path / "pruned.pt"
+    done = headprune("gates", last, "-o", plan, "--model", pruned)
+    assert done.status == 0, done.err
+    kept = {name: int(float(n)) for name, n in re.findall(r'"valid_kept_(\w\w)": "(.+?)"', log)}
+    counts = PruningPlan.load(plan).counts
+    assert {name: sum(layers) for name, layers in counts.items()} == kept
+    assert_same(generate(corpus, f"--path={last}"), generate(corpus, f"--path={pruned}"))
+    assert headprune("gates", pruned, "-o", plan).err.strip().endswith("has no learned gates")
+    stock = tmp_path / "stock.pt"
+    assert headprune("export", pruned, "--to", "fairseq", "-o", stock).status == 0
+    generate(corpus, f"--path={stock}", plugin=False)
