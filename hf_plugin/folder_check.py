@@ -116,6 +116,19 @@ def require_finite(model: PreTrainedModel, *, name: str) -> None:
             raise DataError(f"{name}: {key} {_NOT_FINITE}")
 
 
+def weights_named(path: Path, prefix: str) -> dict[str, Tensor]:
+    """The tensors in a folder's files whose names begin with ``prefix``.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    found: dict[str, Tensor] = {}
+    for file in _weight_files(path):
+        with reporting(f"{path}: cannot read the weights in {file.name}"):
+            found |= dict(_tensors(file, prefix))
+    return found
+
+
 def _weight_files(path: Path) -> list[Path]:
     """List the files of weights that transformers would read."""
     for name, parts in (
@@ -129,11 +142,12 @@ def _weight_files(path: Path) -> list[Path]:
     return []
 
 
-def _tensors(file: Path) -> Iterator[tuple[str, Tensor]]:
+def _tensors(file: Path, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     if file.suffix == ".safetensors":
         with safe_open(file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118  (it is no mapping)
-                yield name, opened.get_tensor(name)
+                if name.startswith(prefix):
+                    yield name, opened.get_tensor(name)
         return
     if is_zip(file):
         verify_zip(file)
@@ -141,7 +155,7 @@ def _tensors(file: Path) -> Iterator[tuple[str, Tensor]]:
     if not isinstance(content, Mapping):
         raise DataError(f"{file}: no weights by name")
     for name, tensor in content.items():
-        if isinstance(tensor, Tensor):
+        if isinstance(tensor, Tensor) and str(name).startswith(prefix):
             yield str(name), tensor
 
 

@@ -16,11 +16,13 @@ from headprune.components import side_of
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder, require_outside
+from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan, Shape
 from hf_plugin.families import attentions, feed_forwards, form_of
 from hf_plugin.fingerprints import model_fingerprint
-from hf_plugin.folder_check import check_weights
+from hf_plugin.folder_check import check_weights, weights_named
 from hf_plugin.folder_files import copy_files, named_as
+from hf_plugin.gates import ATTRIBUTE, close_gates, stored_gates, target_of
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
 from hf_plugin.modeling import HeadPrunedModel, prune, stock_class, stock_config
 from hf_plugin.places import reporting
@@ -138,8 +140,48 @@ class Folder:
                 "form: mask is not written to a Hugging Face folder; remove computes the same, "
                 "and in Python there is hf_plugin.masked"
             )
+        self._require_no_gates()
         plan.require_shape(self.shape, of=str(self.path))
         return Folder(self.path, prune(self.load_model(), plan, form=form))
+
+    @cached_property
+    def gates(self) -> LearnedGates | None:
+        """The learned gates; None where the folder has none.
+
+        Raises:
+            DataError: they do not fit the model.
+        """
+        if not self._is_outline:
+            return None
+        try:
+            return stored_gates(self.model, weights_named(self.path, f"{ATTRIBUTE}."))
+        except DataError as error:
+            raise DataError(f"{self.path}: {error}") from None
+
+    @property
+    def gate_target(self) -> str | None:
+        """The target that the gates were trained to; None without one."""
+        return target_of(self.model)
+
+    def with_gates_closed(self) -> Folder:
+        """The pruned model: units with closed gates are gone, other gates are in the weights.
+
+        Raises:
+            UsageError: the folder has no gates.
+        """
+        gates = self.gates
+        if gates is None:
+            raise UsageError(f"{self.path}: no learned gates; train with hf_plugin.gates.L0Trainer")
+        model = self.load_model()
+        model.add_module(ATTRIBUTE, gates)
+        return Folder(self.path, close_gates(model))
+
+    def _require_no_gates(self) -> None:
+        if self.gates is not None:
+            raise UsageError(
+                f"{self.path}: has learned gates; close them first: "
+                f"headprune gates {self.path} -o plan.json --model OUT"
+            )
 
     def save(self, path: Path) -> None:
         """Write the model, its tokenizer and the other files of the folder that was read.

@@ -1,0 +1,232 @@
+"""Learned gates in Hugging Face models: a Trainer that closes them, and their closing.
+
+>>> trainer = L0Trainer(model, arguments, gates="ES,EF", l0_target="60%", train_dataset=data)
+... # doctest: +SKIP
+>>> trainer.train()  # doctest: +SKIP
+>>> close_gates(model).save_pretrained("pruned")  # doctest: +SKIP
+
+The gates are a module of the model, so that the Trainer's checkpoints contain them and a resumed
+training continues with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, Trainer
+
+from headprune.budget import Budget
+from headprune.components import COMPONENTS
+from headprune.cost import Sizes
+from headprune.errors import DataError, UsageError
+from headprune.gates.closing import folded, plan_of_gates
+from headprune.gates.hooks import Gate, LayerGate
+from headprune.gates.learned import LearnedFactors, LearnedGates, attach
+from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, expected_share
+from headprune.plan import PruningPlan
+from hf_plugin.families import stacks, sublayers
+from hf_plugin.modeling import prune
+from hf_plugin.plans import model_shape
+from hf_plugin.plans import plan as plan_of_model
+
+ATTRIBUTE = "headprune_gates"
+"""The name of the module with the gates, with which the names of their weights begin."""
+
+TARGET = "headprune_gate_target"
+"""The entry of a config with the target that the gates were trained to."""
+
+
+def add_gates(model: PreTrainedModel, components: str, *, speed: float = 1.0) -> LearnedGates:
+    """Add learned gates to a model, in place; they start open and leave it unchanged.
+
+    Args:
+        model: any that can be pruned.
+        components: those whose units get gates, with commas: ``ES,EF``.
+        speed: see ``LearnedGates``.
+
+    Raises:
+        UsageError: a component that the model does not have or that has no units, or a model that
+            has gates already.
+    """
+    if gates_of(model) is not None:
+        raise UsageError("the model has learned gates already; close them first")
+    if any(part.present != part.kept for parts in sublayers(model).values() for part in parts):
+        raise UsageError("a model with uniform heads cannot have gates; remove these heads")
+    gates = LearnedGates(_gated_plan(model, components.split(",")), speed=speed)
+    gates.to(model.device)
+    gates.train(model.training)
+    model.add_module(ATTRIBUTE, gates)
+    attach(gates, sublayers=sublayers(model), layers=stacks(model))
+    return gates
+
+
+def gates_of(model: PreTrainedModel) -> LearnedGates | None:
+    """The learned gates of a model; None where it has none."""
+    gates: LearnedGates | None = getattr(model, ATTRIBUTE, None)
+    return gates
+
+
+def close_gates(model: PreTrainedModel) -> PreTrainedModel:
+    """Prune a model, in place, to the units with open gates, and fold these into its weights.
+
+    Raises:
+        UsageError: the model has no gates, or a layer that cannot be pruned.
+    """
+    gates = gates_of(model)
+    if gates is None:
+        raise UsageError("the model has no learned gates")
+    parts = sublayers(model)
+    with torch.no_grad():
+        for component, layers in gates.values().items():
+            for layer, values in enumerate(layers):
+                if component in parts:
+                    output = parts[component][layer].output
+                    output.weight.copy_(folded(output.weight, values))
+    _remove_gates(model)
+    target = target_of(model)
+    if target is not None:
+        delattr(model.config, TARGET)
+    return prune(model, plan_of_gates(gates, target=target))
+
+
+def target_of(model: PreTrainedModel) -> str | None:
+    """The target that a model's gates were trained to; None without one."""
+    target = getattr(model.config, TARGET, None)
+    return target if isinstance(target, str) else None
+
+
+def _remove_gates(model: PreTrainedModel) -> None:
+    for module in model.modules():
+        hooks: list[dict[int, Any]] = [module._forward_pre_hooks, module._forward_hooks]
+        for registered in hooks:
+            for key, hook in list(registered.items()):
+                if isinstance(hook, (Gate, LayerGate)) and isinstance(hook.factors, LearnedFactors):
+                    del registered[key]
+                    module._forward_hooks_with_kwargs.pop(key, None)
+    delattr(model, ATTRIBUTE)
+
+
+def _gated_plan(model: PreTrainedModel, components: list[str]) -> PruningPlan:
+    shape = model_shape(model)
+    names = [name.strip().upper() for name in components]
+    for name in names:
+        if name not in shape:
+            raise UsageError(f"gates: {name!r} is not one of {', '.join(shape)}")
+    plan = plan_of_model(model).completed(shape).without_units_of_dropped_layers().part(names)
+    assert plan is not None
+    for name, layers in plan.kept.items():
+        if not any(layers):
+            raise UsageError(f"gates: the model has no unit of {name} left")
+    return plan
+
+
+def stored_gates(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> LearnedGates | None:
+    """The gates in the weights of a folder; None where there are none.
+
+    Args:
+        model: the model of the folder's config, without gates.
+        weights: the tensors of the folder whose names begin with ``ATTRIBUTE``.
+
+    Raises:
+        DataError: they do not fit the model.
+    """
+    if not weights:
+        return None
+    own = {name.removeprefix(f"{ATTRIBUTE}."): tensor for name, tensor in weights.items()}
+    names = {name.split(".")[1].partition("_")[0] for name in own if name.startswith("scaled.")}
+    try:
+        gates = LearnedGates(_gated_plan(model, [name for name in COMPONENTS if name in names]))
+        gates.load_state_dict(own)
+    except (UsageError, RuntimeError) as error:
+        raise DataError(f"the gates do not fit the model ({str(error).splitlines()[0]})") from None
+    return gates.eval()
+
+
+class L0Trainer(Trainer):
+    """transformers' Trainer for a model with learned gates.
+
+    The log has the expected number of open units of each component (``open_ES``). The gates are
+    trained by the Trainer's own optimizer, ``gates_speed`` times faster than the weights.
+
+    Args:
+        model: any that can be pruned; gates are added to it.
+        gates: the components with gates, with commas: ``ES,EF``.
+        l0_lambda: the weight of the expected number of open units in the loss.
+        l0_target: instead: the share to prune, such as ``60%`` or ``60% of parameters``.
+        l0_warmup_updates: updates during which the target rises evenly from 0.
+        gates_speed: see ``LearnedGates``; made for Adam.
+        gates_only: leave all weights as they are.
+        options: all other arguments of the Trainer.
+
+    Raises:
+        UsageError: not one of ``l0_lambda`` and ``l0_target``, or gates that the model cannot have.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *arguments: Any,
+        gates: str = "ES",
+        l0_lambda: float | None = None,
+        l0_target: str | None = None,
+        l0_warmup_updates: int = 0,
+        gates_speed: float = 1000.0,
+        gates_only: bool = False,
+        **options: Any,
+    ) -> None:
+        if (l0_lambda is None) == (l0_target is None):
+            raise UsageError("give one of l0_lambda and l0_target")
+        learned = gates_of(model) or add_gates(model, gates, speed=gates_speed)
+        self.l0_penalty: Penalty
+        if l0_target is None:
+            assert l0_lambda is not None
+            self.l0_penalty = L0Penalty(l0_lambda)
+        else:
+            budget = Budget.parse(l0_target)
+            share = expected_share(learned.plan, budget, sizes=lambda: _sizes(model))
+            self.l0_penalty = TargetPenalty(budget, share, l0_warmup_updates)
+            setattr(model.config, TARGET, l0_target)
+        for parameter in model.parameters():
+            parameter.requires_grad_(not gates_only)
+        learned.requires_grad_(True)
+        self.learned_gates = learned
+        super().__init__(model, *arguments, **options)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, **options: Any
+    ) -> Any:
+        """The loss of the task; in training, plus the penalty."""
+        gates = self.learned_gates
+        if gates.training:
+            gates.constrain()
+        outcome: Any = super().compute_loss(model, inputs, return_outputs=return_outputs, **options)
+        if not gates.training:
+            return outcome
+        penalty = self.l0_penalty(gates, update=self.state.global_step)
+        if options.get("num_items_in_batch") is not None and self.model_accepts_loss_kwargs:
+            # The Trainer then sums the losses of the batches of an update.
+            penalty = penalty / self.args.gradient_accumulation_steps
+        if return_outputs:
+            return outcome[0] + penalty, outcome[1]
+        return outcome + penalty
+
+    def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
+        """Log the expected number of open units too."""
+        if "loss" in logs or "eval_loss" in logs:
+            for component, number in self.learned_gates.expected_open().items():
+                logs[f"open_{component}"] = round(float(number.detach()), 3)
+            if isinstance(self.l0_penalty, TargetPenalty):
+                share = self.l0_penalty.share(self.learned_gates.probabilities())
+                logs["l0_pruned"] = round(100 * (1 - float(share.detach())), 3)
+        super().log(logs, *arguments, **options)
+
+
+def _sizes(model: PreTrainedModel) -> Sizes:
+    from pathlib import Path
+
+    from hf_plugin.folders import Folder
+
+    return Folder(Path(), model).sizes

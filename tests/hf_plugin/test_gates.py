@@ -1,0 +1,124 @@
+"""Learned gates in Hugging Face models: training, resuming, closing, and mistakes."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, TrainingArguments
+
+from headprune import PruningPlan, UsageError
+from hf_plugin import from_pretrained, plan
+from hf_plugin.folders import Folder
+from hf_plugin.gates import L0Trainer, add_gates, close_gates, gates_of
+from tests.command import headprune
+from tests.hf_plugin.models import build
+from tests.hf_plugin.scores.test_scores import classifier, data
+
+
+def logits(model: Any, family: str = "bert") -> torch.Tensor:
+    with torch.no_grad():
+        output: torch.Tensor = model.eval()(**data(family)).logits
+    return output
+
+
+@pytest.mark.parametrize(
+    ("family", "components"),
+    [("bert", "ES,EF"), ("bert", "EL,EF"), ("modernbert", "EF,ES"), ("bart", "ED,DF,EL")],
+)
+def test_closed_gates_are_folded_into_the_pruned_model(family: str, components: str) -> None:
+    model = classifier(family)
+    unpruned = logits(model, family)
+    gates = add_gates(model, components)
+    assert torch.equal(logits(model, family), unpruned)
+    torch.manual_seed(1)
+    for parameter in gates.scaled.values():
+        parameter.data = 4 * torch.randn_like(parameter)
+    expected = logits(model, family)
+    assert not torch.allclose(expected, unpruned)
+    before = sum(parameter.numel() for parameter in model.parameters())
+    pruned = close_gates(model)
+    torch.testing.assert_close(logits(pruned, family), expected, atol=1e-5, rtol=1e-5)
+    assert sum(parameter.numel() for parameter in pruned.parameters()) < before
+    assert gates_of(pruned) is None
+    kept = {name: [sum(z > 0 for z in layer) for layer in v] for name, v in gates.values().items()}
+    for name, counts in plan(pruned).counts.items():
+        if name in ("EL", "DL"):
+            assert list(counts) == kept[name]
+
+
+def train(folder: Path, *, resume: str | None = None, **options: Any) -> Any:
+    example = data("bert")
+    rows = [{name: tensor[row] for name, tensor in example.items()} for row in range(5)] * 4
+    torch.manual_seed(0)
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=2,
+        per_device_train_batch_size=2,
+        learning_rate=1e-3,
+        save_strategy="epoch",
+        logging_strategy="epoch",
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+        seed=3,
+    )
+    trainer = L0Trainer(
+        build("bert", AutoModelForSequenceClassification),
+        arguments,
+        train_dataset=rows,
+        gates="ES,EF",
+        gates_speed=1000,
+        **options,
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def test_train_resume_and_close(tmp_path: Path) -> None:
+    whole = train(tmp_path / "whole", l0_target="50%", l0_warmup_updates=5)
+    log = [entry for entry in whole.state.log_history if "loss" in entry]
+    assert log[-1]["open_EF"] < log[0]["open_EF"] < 3 * 16
+    assert log[-1]["l0_pruned"] > log[0]["l0_pruned"]
+    first = str(tmp_path / "whole" / "checkpoint-10")
+    resumed = train(tmp_path / "resumed", l0_target="50%", l0_warmup_updates=5, resume=first)
+    weights = resumed.model.state_dict()
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(weights[name], tensor), name
+
+    checkpoint, pruned = tmp_path / "whole" / "checkpoint-20", tmp_path / "pruned"
+    done = headprune("gates", checkpoint, "-o", tmp_path / "plan.json", "--model", pruned)
+    assert done.status == 0, done.err
+    expected = logits(close_gates(copy.deepcopy(whole.model)))
+    torch.testing.assert_close(logits(whole.model), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits(from_pretrained(pruned)), expected, atol=1e-5, rtol=1e-5)
+    saved = PruningPlan.load(tmp_path / "plan.json")
+    assert saved.percent_pruned > 10
+    assert saved.origin is not None
+    assert (saved.origin.method, saved.origin.budget) == ("l0-gates", "50%")
+    with pytest.raises(UsageError, match="has learned gates; close them first"):
+        Folder.load(checkpoint).prune(saved)
+    assert "has no learned gates" in headprune("gates", pruned, "-o", tmp_path / "p.json").err
+
+
+def test_gates_alone_are_trained_where_asked(tmp_path: Path) -> None:
+    start = build("bert", AutoModelForSequenceClassification).state_dict()
+    trainer = train(tmp_path, l0_lambda=0.05, gates_only=True)
+    assert all(torch.equal(trainer.model.state_dict()[name], start[name]) for name in start)
+    assert float(trainer.learned_gates.log_alpha("EF", 0).detach().std()) > 0
+
+
+def test_mistakes() -> None:
+    model = classifier("bert")
+    with pytest.raises(UsageError, match="gates: 'ED' is not one of ES, EF, EL"):
+        add_gates(model, "ED")
+    with pytest.raises(UsageError, match="the model has no learned gates"):
+        close_gates(model)
+    with pytest.raises(UsageError, match="give one of l0_lambda and l0_target"):
+        L0Trainer(model)
+    add_gates(model, "ES")
+    with pytest.raises(UsageError, match="has learned gates already"):
+        add_gates(model, "ES")
