@@ -196,17 +196,21 @@ class L0Trainer(Trainer):
         super().__init__(model, *arguments, **options)
 
     def compute_loss(
-        self, model: Any, inputs: Any, return_outputs: bool = False, **options: Any
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Tensor | Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of the task; in training, plus the penalty."""
         gates = self.learned_gates
         if gates.training:
             gates.constrain()
-        outcome: Any = super().compute_loss(model, inputs, return_outputs=return_outputs, **options)
+        outcome: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if not gates.training:
             return outcome
         penalty = self.l0_penalty(gates, update=self.state.global_step)
-        if options.get("num_items_in_batch") is not None and self.model_accepts_loss_kwargs:
+        if num_items_in_batch is not None and self.model_accepts_loss_kwargs:
             # The Trainer then sums the losses of the batches of an update.
             penalty = penalty / self.args.gradient_accumulation_steps
         if return_outputs:

@@ -37,18 +37,48 @@ def gates(
             "values of open gates.",
         ),
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="Log of the training, for --figure: what fairseq-train printed, or the Trainer's "
+            "trainer_state.json. Default: the latter in the model's folder.",
+            show_default=False,
+        ),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            help="Picture of the gates closing over time, written as PNG and SVG: gates.png and "
+            "gates.svg for gates.png."
+        ),
+    ] = None,
 ) -> None:
     """Close learned gates: write the plan and the pruned model.
 
     A unit is pruned if its deterministic gate is 0, a layer if it is below one half.
     """
     from headprune.gates.closing import GatedModel, plan_of_gates
+    from headprune.gates.history import read_history
+    from headprune.report.drawing import save_drawing
+    from headprune.report.open_units import draw_open_units
 
     opened = open_model(model)
     learned = opened.gates if isinstance(opened, GatedModel) else None
     if learned is None or not isinstance(opened, GatedModel):
         raise UsageError(f"{model}: has no learned gates")
     plan = plan_of_gates(learned, target=opened.gate_target)
+    if figure is not None:
+        log = model / "trainer_state.json" if log is None and model.is_dir() else log
+        if log is None:
+            raise UsageError("--figure needs --log, the file that fairseq-train's output is in")
+        before = {name: sum(map(len, layers)) for name, layers in learned.plan.kept.items()}
+        history = read_history(log)
+        save_drawing(
+            lambda: draw_open_units(history, before=before),
+            png=figure.with_suffix(".png"),
+            svg=figure.with_suffix(".svg"),
+        )
+        print(f"{figure.with_suffix('.png')}: {len(history)} points of {log}")
     if pruned_model is not None:
         pruned = opened.with_gates_closed()
         pruned.save(pruned_model)
