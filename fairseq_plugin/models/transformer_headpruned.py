@@ -225,8 +225,9 @@ class HeadPrunedDecoder(TransformerDecoderBase, Scriptable):
         """
         having = [
             number
-            for number, layer in enumerate(self.layers)
-            if layer.encoder_attn is not None and len(layer.encoder_attn.kept_heads)
+            for number in range(len(self.layers))  # iteration drops layers at random (layerdrop)
+            if (layer := self.layers[number]).encoder_attn is not None
+            and len(layer.encoder_attn.kept_heads)
         ]
         return having[-1] if having else None
 

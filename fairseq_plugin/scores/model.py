@@ -153,7 +153,9 @@ class FairseqModel:
         """The layers of a stack that the model has, by their numbers in the unpruned model."""
         stack = getattr(self.model, side_of(component))
         present = layers_present(self._plan, component, str(self.model.cfg.head_form))
-        return dict(zip(present, list(stack.layers), strict=True))
+        # With --encoder-layerdrop, iteration leaves out layers at random while training.
+        layers = [stack.layers[position] for position in range(len(stack.layers))]
+        return dict(zip(present, layers, strict=True))
 
     @property
     def special_tokens(self) -> frozenset[int]:

@@ -95,6 +95,22 @@ def test_mask_and_remove_translate_alike(plan: PruningPlan) -> None:
     assert_same_translations(beam_search(mask.eval()), beam_search(remove.eval()))
 
 
+def test_layers_are_skipped_in_training_by_layerdrop_and_never_in_evaluation() -> None:
+    options = {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}
+    plan = plan_of(EL=[(0,), (), (0,)], DL=[(0,), (0,), ()]).to_json()
+    plain = build_deep(head_plan=plan).eval()
+    model = build_deep(head_plan=plan, gates="ES,EL", **options)
+    weights = {name: tensor for name, tensor in model.state_dict().items() if "gates" not in name}
+    plain.load_state_dict(weights)
+    assert torch.equal(outputs(model.eval()), outputs(plain))
+    model.train().gates.eval()  # so that only layerdrop is random
+    torch.manual_seed(0)
+    drawn = [outputs(model) for _ in range(6)]
+    assert any(not torch.allclose(output, drawn[0]) for output in drawn)
+    # Sometimes all four layers are kept.
+    assert any(torch.allclose(outputs(model), outputs(plain), atol=1e-5) for _ in range(200))
+
+
 @pytest.mark.parametrize("component", ["EF", "DF", "EL", "DL"])
 def test_pruned_units_change_the_output(component: str) -> None:
     kept = [(0,), (), (0,)]

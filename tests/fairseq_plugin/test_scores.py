@@ -311,14 +311,15 @@ def headprune(*arguments: object) -> Result:
 
 
 def test_all_scores_of_a_checkpoint_and_a_plan(full: Path, corpus: Path, tmp_path: Path):
-    chosen = [f"--score={name}" for name in (*registered(), "combination")]
+    of_heads = [name for name, score in registered().items() if "ES" in score.components]
+    chosen = [f"--score={name}" for name in (*of_heads, "combination")]
     out = tmp_path / "scores"
     result = headprune("scores", full, *chosen, "-o", out)
     assert (
         "alone: one head is enough in " in result.stdout and " of 2 layers of ED" in result.stdout
     )
     assert "ablation: " in result.stdout and "after Holm's correction (loss " in result.stdout
-    for name in (*registered(), "combination"):
+    for name in (*of_heads, "combination"):
         made = HeadScores.load(out / f"{name}.json")
         assert made.fingerprint == Checkpoint.load(full).fingerprint
         assert (out / f"{name}.png").stat().st_size > 0
@@ -405,9 +406,11 @@ def test_neurons_and_layers_are_scored_from_the_command_line(
     headprune("prune", full, "--plan", tmp_path / "plan.json", "-o", pruned)
     assert Checkpoint.load(pruned).plan.part(["EF", "DF"]) == plan
 
-    layers = ("--components", "EL,DL", "--score", "ablation", "--score", "gradient-raw")
-    headprune("scores", full, *data, *layers, "-o", tmp_path / "layers")
+    options = ("--components", "EL,DL", "--score", "ablation", "--score", "layer-contribution")
+    headprune("scores", full, *data, *options, "-o", tmp_path / "layers")
     scores = HeadScores.load(tmp_path / "layers" / "ablation.json")
     assert set(scores.values) == {"EL", "DL"} and scores.p_values
+    contribution = HeadScores.load(tmp_path / "layers" / "layer-contribution.json")
+    assert all(-1 <= row[0] <= 1 for layers in contribution.values.values() for row in layers)
     with pytest.raises(UsageError, match="entropy scores ES, ED, DS, not EL"):
         headprune("scores", full, *data, "--components", "EL", "--score", "entropy", "-o", tmp_path)

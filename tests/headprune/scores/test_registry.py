@@ -50,7 +50,8 @@ def test_every_function_of_a_score_can_be_imported() -> None:
 
 def test_directions_and_needs() -> None:
     known = registry.registered()
-    assert {name for name, score in known.items() if score.keep == "low"} == {"entropy", "alone"}
+    low = {"entropy", "alone", "layer-contribution", "layer-output-similarity"}
+    assert {name for name, score in known.items() if score.keep == "low"} == low
     assert {name for name, score in known.items() if not score.needs} == {"magnitude", "random"}
     assert all(Need.DATA in score.needs for score in known.values() if score.needs)
     assert known["next"].components == ("ES",)

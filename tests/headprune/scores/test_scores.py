@@ -98,7 +98,8 @@ def test_what_cannot_be_combined():
 
 
 def test_every_score_says_which_heads_to_keep():
-    assert {name for name in registered() if keep_of(name) == "low"} == {"entropy", "alone"}
+    low = {"entropy", "alone", "layer-contribution", "layer-output-similarity"}
+    assert {name for name in registered() if keep_of(name) == "low"} == low
 
 
 def test_the_rarest_token_is_no_separator_and_no_padding():
