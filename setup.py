@@ -37,7 +37,7 @@ SYNTAX = ["conllu"]  # reads parsed sentences
 setup(
     name="headprune",
     version=version["__version__"],
-    description="Remove attention heads from Transformers, and measure what that costs",
+    description="Prune heads, neurons and layers of Transformers, and measure what that costs",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",

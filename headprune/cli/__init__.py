@@ -17,10 +17,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Remove attention heads from Transformers, and measure what that costs.\n\n"
-    "Components are ES (encoder self-attention), ED (encoder-decoder attention) and DS (decoder "
-    "self-attention). Layer 0 is next to the embeddings. Heads are numbered as in the unpruned "
-    "model.",
+    help="Prune heads, feed-forward neurons and layers of Transformers, and measure what that "
+    "costs.\n\n"
+    "Components are ES, ED and DS (the heads of encoder self-attention, encoder-decoder attention "
+    "and decoder self-attention), EF and DF (the feed-forward neurons of encoder and decoder), EL "
+    "and DL (their layers). Layer 0 is next to the embeddings. Units are numbered as in the "
+    "unpruned model.",
 )
 
 
