@@ -94,8 +94,7 @@ check_options() {
     set_pair "$pair" "$pair"
     [ "$source_lang" != "$target_lang" ] || usage_error "--pair: '$pair' has one language twice"
     [ ${#train[@]} -gt 0 ] || usage_error "--train is needed (or --from-dir): there is nothing to download"
-    bpe=$("$python" -m data_prep.lib.languages ${bpe:+--bpe "$bpe"} "$source_lang" "$target_lang") \
-        || exit 2
+    choose_bpe
     [ -n "$ratio" ] || ratio=$("$python" -m data_prep.lib.languages --ratio "$source_lang" "$target_lang")
 }
 begin

@@ -73,12 +73,12 @@ _ON_A_GPU = (
 """On CPU cores the small model is trained whatever the corpus."""
 
 
-def study_text(corpus: Corpus, *, name: str, cores: int, gpu: bool) -> str:
+def study_text(corpus: Corpus, *, path: Path, cores: int, gpu: bool) -> str:
     """Write a study of random pruning with a comment on each line.
 
     Args:
         corpus: the data.
-        name: the study's name, which names its run folder.
+        path: the file of the study; its name without ending names the run folder.
         cores: the number of CPU cores of the machine.
         gpu: True if the machine has a GPU.
     """
@@ -88,6 +88,7 @@ def study_text(corpus: Corpus, *, name: str, cores: int, gpu: bool) -> str:
     epochs = min(max(round(size.updates / updates), _EPOCHS[0]), _EPOCHS[1])
     tuning = max(1, epochs // 10)
     share = "share-all-embeddings: true, " if corpus.joined_dictionary else ""
+    name = path.stem
     folder = json.dumps(str(corpus.folder), ensure_ascii=False)
     machine = "a GPU" if gpu else f"{cores} CPU core{'s' * (cores > 1)}"
     training = f"""\
@@ -102,7 +103,7 @@ def study_text(corpus: Corpus, *, name: str, cores: int, gpu: bool) -> str:
   criterion: label_smoothed_cross_entropy
   label-smoothing: 0.1"""
     lines = f"""\
-# Run it with: snakemake -s studies/Snakefile --config study={name}.yaml --cores {cores}
+# Run it with: snakemake -s studies/Snakefile --config study={path} --cores {cores}
 # Written for {corpus.pairs:,} training pairs and {machine}.
 name: {name}  # the run folder is runs/{name}
 description: {json.dumps(f"{corpus.name}, heads pruned at random")}  # title of the table

@@ -130,6 +130,12 @@ absolute() {
     esac
 }
 
+# choose_bpe: sets bpe, where the user left it open, to what fits the two languages.
+choose_bpe() {
+    bpe=$("$python" -m data_prep.lib.languages ${bpe:+--bpe "$bpe"} "$source_lang" "$target_lang") \
+        || exit 2
+}
+
 # Called when Python was found and nothing has been written; scripts may define their own checks.
 check_options() { :; }
 

@@ -23,7 +23,7 @@ RELEASES = {"a79c90b3cd3102decffa49cc00fb6f20023974f2ae5c4782515bebe133fcc07b": 
 
 
 def read_list(path: Path, *, name: str | None = None) -> Iterator[Pair]:
-    """Read the pairs of a file of lines ``english<TAB>german``, with or without a third column.
+    """Read the pairs of a file of lines ``english<TAB>other``, with or without a third column.
 
     Raises:
         DataError: a line has no tab, or an empty side; the file is empty or cannot be read.
@@ -76,18 +76,20 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--test", type=positive, required=True, metavar="PAIRS")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--sha256", metavar="HEX", help="refuse a list with another checksum")
+    parser.add_argument("--language", default="de", help="the language beside English")
+    parser.add_argument("--member", default="deu.txt", help="the list's name in a zip archive")
     parser.add_argument("list", type=Path, help="deu.txt, deu.txt.gz or deu-eng.zip")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
 
-    languages = ("en", "de")
+    languages = ("en", options.language)
     with tempfile.TemporaryDirectory(
         dir=options.folder, prefix=".train.en.", suffix=".tmp"
     ) as scratch:
         path, name = options.list, str(options.list)
         if path.suffix == ".zip":
-            path = extract(path, [["deu.txt"]], Path(scratch))[0]
-            name = f"deu.txt in {options.list}"
+            path = extract(path, [[options.member]], Path(scratch))[0]
+            name = f"{options.member} in {options.list}"
 
         release = check_release(path, name=name, expected=options.sha256)
 

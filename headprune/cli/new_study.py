@@ -40,7 +40,7 @@ def new_study(
         raise DataError(f"{output}: exists already; give another name, or --overwrite")
     text = study_text(
         _corpus(data),
-        name=output.stem,
+        path=output,
         cores=available_cores(),
         gpu=shutil.which("nvidia-smi") is not None,
     )

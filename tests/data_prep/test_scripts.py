@@ -91,6 +91,7 @@ def test_bad_usage(
         ("multi30k.sh", ["--url", "http://"], "is not a valid address"),
         ("multi30k.sh", ["--url", "http://a b/"], "is not a valid address"),
         ("tatoeba.sh", ["--url", "file:///etc/passwd"], "not an http:// or https:// address"),
+        ("tatoeba.sh", ["--pair", "en-xx"], "the name of the list of 'xx' is not known"),
         ("tatoeba.sh", ["--sha256", "abc"], "--sha256: 'abc' is not 64 hexadecimal digits"),
         ("multi30k.sh", ["--from-dir", "a", "--url", "http://x"], "not both"),
         ("numbers.sh", ["--train", "-3"], "--train: '-3' is not a whole number"),

@@ -118,3 +118,20 @@ def test_an_unknown_release_is_noted(tmp_path: Path) -> None:
     assert line == "deu.txt: the release that was asked for"
     with pytest.raises(DataError, match="without --sha256 every list is taken"):
         tatoeba.check_release(path, name="deu.txt", expected="0" * 64)
+
+
+def test_the_list_of_another_language(tmp_path: Path) -> None:
+    text = "".join(f"sentence {n}\tphrase {n}\n" for n in range(40))
+    with zipfile.ZipFile(tmp_path / "fra-eng.zip", "w") as archive:
+        archive.writestr("fra.txt", text)
+    tatoeba.main(
+        [
+            *("--valid", "3", "--test", "4", "--seed", "1", "--language", "fr"),
+            *("--member", "fra.txt", str(tmp_path / "fra-eng.zip"), str(tmp_path)),
+        ]
+    )
+    counts = {
+        split: len((tmp_path / f"{split}.fr").read_text().splitlines())
+        for split in ("train", "valid", "test")
+    }
+    assert counts == {"train": 33, "valid": 3, "test": 4}

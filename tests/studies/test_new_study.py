@@ -62,11 +62,11 @@ def test_the_model_grows_with_the_data_where_there_is_a_gpu(pairs: int, tmp_path
     )
     arch = {1000: "_small", 500_000: "_iwslt", 5_000_000: ""}[pairs]
     path = tmp_path / "big.yaml"
-    path.write_text(study_text(corpus, name="big", cores=8, gpu=True))
+    path.write_text(study_text(corpus, path=path, cores=8, gpu=True))
     study = load_study(path)
     assert study.arch == f"transformer_headpruned{arch}" and study.precision == "fp16"
     assert study.resources["baseline"].gpu == 1
-    on_cores = study_text(corpus, name="big", cores=2, gpu=False)
+    on_cores = study_text(corpus, path=path, cores=2, gpu=False)
     assert "arch: transformer_headpruned_small" in on_cores
 
 
