@@ -8,15 +8,19 @@ its own: its arguments, environment, standard streams, working folder and exit s
 from __future__ import annotations
 
 import atexit
+import io
 import multiprocessing
 import os
+import runpy
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import IO
 
 # Not the plugin: fairseq is to import it itself, where the command line says so.
 # fairseq_cli.train is the first of fairseq's modules, as in its commands: it sets up the logging.
@@ -46,6 +50,7 @@ def run(
     environment: Mapping[str, str],
     timeout: float,
     main: Callable[[], object] | None = None,
+    errors: Path | None = None,
 ) -> tuple[int, str]:
     """Run a command to its end.
 
@@ -56,16 +61,17 @@ def run(
         environment: all of its environment variables.
         timeout: seconds after which it is killed.
         main: the function that is the program, instead of the installed one.
+        errors: the file that standard error is written to.
 
     Returns:
-        Its exit status, and its output, standard error included.
+        Its exit status, and its output; without `errors`, standard error is in it.
     """
     with tempfile.TemporaryDirectory() as temporary:
         given, output = Path(temporary, "in"), Path(temporary, "out")
         given.write_text(text or "")
         process = _server().Process(
             target=_run_program,
-            args=(command, given, output, folder, dict(environment), main),
+            args=(command, given, output, folder, dict(environment), main, errors),
         )
         process.start()
         process.join(timeout)
@@ -90,16 +96,20 @@ def _run_program(
     folder: Path,
     environment: dict[str, str],
     main: Callable[[], object] | None,
+    errors: Path | None,
 ) -> None:
     """Become the program."""
     for path, mode, stream in (
         (given, os.O_RDONLY, 0),
         (output, os.O_WRONLY | os.O_CREAT, 1),
+        (errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 2),
     ):
-        descriptor = os.open(path, mode, 0o600)
-        os.dup2(descriptor, stream)
-        os.close(descriptor)
-    os.dup2(1, 2)
+        if path is not None:
+            descriptor = os.open(path, mode, 0o600)
+            os.dup2(descriptor, stream)
+            os.close(descriptor)
+    if errors is None:
+        os.dup2(1, 2)
     # multiprocessing closes its own standard input.
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     os.chdir(folder)
@@ -134,3 +144,40 @@ def _status_of(main: Callable[[], object]) -> int:
     if isinstance(outcome, str):
         print(outcome, file=sys.stderr)
     return outcome if isinstance(outcome, int) else int(outcome is not None)
+
+
+class WarmPopen:
+    """Stands in for `subprocess.Popen` where a module runs `python -P -m MODULE` and follows it.
+
+    The process has ended when the constructor returns.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stdout: IO[bytes] | int,
+        stderr: IO[str] | int,
+        env: Mapping[str, str],
+        **_: object,
+    ) -> None:
+        module = command[command.index("-m") + 1]
+        errors = None if isinstance(stderr, int) else Path(stderr.name)
+        self.status, out = run(
+            tuple(command[command.index("-m") + 1 :]),
+            text=None,
+            folder=Path.cwd(),
+            environment=env,
+            timeout=600,
+            main=partial(runpy.run_module, module, run_name="__main__", alter_sys=True),
+            errors=errors,
+        )
+        self.stdout = io.StringIO(out) if isinstance(stdout, int) else None
+        if not isinstance(stdout, int):
+            stdout.write(out.encode())
+
+    def wait(self) -> int:
+        """The exit status."""
+        return self.status
+
+    poll = wait

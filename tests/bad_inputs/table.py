@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import warm_process
 from tests.command import Outcome, headprune
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,12 +66,20 @@ def _run(row: BadInput, folder: Path) -> Outcome:
     program, *arguments = (part.replace("{folder}", str(folder)) for part in row.command)
     if program == "headprune" and not row.standard_input:
         return headprune(*arguments)
-    if program == "headprune":
-        command = [sys.executable, "-m", "headprune.cli", *arguments]
-    elif program == "python":
+    if warm_process.can_run((program,)):
+        with tempfile.TemporaryDirectory() as temporary:
+            errors = Path(temporary, "errors")
+            status, out = warm_process.run(
+                (program, *arguments),
+                text=row.standard_input,
+                folder=ROOT,
+                environment={**os.environ, "COLUMNS": "200"},
+                timeout=600,
+                errors=errors,
+            )
+            return Outcome(status, out, errors.read_text())
+    if program == "python":
         command = [sys.executable, *arguments]
-    elif program.startswith("fairseq-"):
-        command = [str(Path(sys.executable).with_name(program)), *arguments]
     else:
         command = [str(ROOT / program), *arguments]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"

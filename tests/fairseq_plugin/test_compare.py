@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,12 +26,21 @@ from headprune.scores import HeadScores
 from headprune.task_model import TaskModel
 from tests.fairseq_plugin.conftest import generate
 from tests.fairseq_plugin.models import SHAPE
+from tests.warm_process import WarmPopen
 
 FINETUNE = (
     "--arch transformer_headpruned_tiny --share-all-embeddings --optimizer adam --lr 1e-3 "
     "--max-tokens 400 --max-epoch 1 --dropout 0 --num-workers 0"
 )
 HALF = HeadPlan(kept={name: [(0, 2), (1, 3)] for name in SHAPE}, heads=SHAPE)
+
+
+@pytest.fixture(autouse=True)
+def forked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq runs in forked processes, which need not import torch and fairseq again."""
+    names = ("PIPE", "STDOUT", "DEVNULL")
+    constants = {name: getattr(subprocess, name) for name in names}
+    monkeypatch.setattr(running, "subprocess", SimpleNamespace(Popen=WarmPopen, **constants))
 
 
 def headprune(*arguments: object) -> Result:
