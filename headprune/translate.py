@@ -87,8 +87,8 @@ class LineTranslator:
 
     def _unknown_message(self) -> str:
         shown = ", ".join(repr(token) for token in islice(self.unknown, 5))
-        more = ", ..." if len(self.unknown) > 5 else ""
+        shown += ", ..." if len(self.unknown) > 5 else ""
         return (
             f"{self.lines_with_unknown} of {self.lines} lines have words that the model does not "
-            f"know ({shown}{more}); it reads <unk> there. Text has to be prepared as in training"
+            f"know ({shown}); it reads <unk> there. Text has to be prepared as in training"
         )

@@ -86,8 +86,7 @@ def _read_table(path: Path, languages: tuple[str, str]) -> Iterator[Pair]:
 
 def _read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[Pair]:
     """The translation units of a TMX file that have both languages; regions are ignored."""
-    others = 0
-    any_pair = False
+    complete = incomplete = 0
     try:
         with open_any(path) as file:
             root: ElementTree.Element | None = None
@@ -98,17 +97,17 @@ def _read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[Pair]:
                     continue
                 texts = dict(reversed(list(_segments(element))))  # the first of each language
                 root.clear()  # keeps the use of memory constant
-                found = [texts.get(_primary(language)) for language in languages]
-                if found[0] is None or found[1] is None:
-                    others += 1
+                source, target = (texts.get(_primary(language)) for language in languages)
+                if source is None or target is None:
+                    incomplete += 1
                     continue
-                any_pair = True
-                yield found[0], found[1]
+                complete += 1
+                yield source, target
     except (ElementTree.ParseError, EOFError, ValueError) as error:
         raise DataError(f"{path}: not a whole TMX file ({error})") from None
-    if others and not any_pair:
+    if incomplete and not complete:
         raise DataError(
-            f"{path}: none of its {others} translation units has both {' and '.join(languages)}"
+            f"{path}: none of its {incomplete} translation units has both {' and '.join(languages)}"
         )
 
 

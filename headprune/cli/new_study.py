@@ -59,10 +59,11 @@ def _corpus(data: Path) -> Corpus:
     pairs = prepared.facts.counts.get("train")
     if not pairs:
         raise DataError(f"{data}: prep.json does not say how many training pairs there are")
-    own = prepared.facts.corpus in (None, "bitext")
+    corpus = prepared.facts.corpus
+    unnamed = corpus in (None, "bitext")
     return Corpus(
         folder=data.absolute(),
-        name=f"{data.absolute().name}.{pair}" if own else f"{prepared.facts.corpus}.{pair}",
+        name=f"{data.absolute().name if unnamed else corpus}.{pair}",
         pair=pair,
         pairs=pairs,
         tokens=prepared.training_tokens or 30 * pairs,
