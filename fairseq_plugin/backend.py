@@ -68,6 +68,7 @@ class FairseqBackend:
     def export(self, path: Path, *, target: str, output: Path, given: Given) -> str:
         """Write a checkpoint for stock fairseq, or a folder for CTranslate2."""
         checkpoint = self.open(path)
+        checkpoint.require_no_gates()
         if target == "fairseq":
             checkpoint.export_to_fairseq().save(output)
             return "a checkpoint of stock fairseq's transformer"

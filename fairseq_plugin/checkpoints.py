@@ -146,7 +146,7 @@ class Checkpoint:
             UsageError: a plan for another shape, or a form that fairseq models do not have.
             DataError: a unit of the plan that the checkpoint has lost already.
         """
-        self._require_no_gates()
+        self.require_no_gates()
         known = _known_form(form)
         if known is None:
             raise UsageError(f"form: {form} is for Hugging Face models; give remove or mask")
@@ -185,7 +185,7 @@ class Checkpoint:
         Raises:
             UsageError: no layer is left in the encoder or in the decoder.
         """
-        self._require_no_gates()
+        self.require_no_gates()
         result = self if self.form != "mask" else self.prune(self.plan)
         result = result._copy()
         plan, sizes = self._complete_plan, unit_sizes(Namespace(**self.options.values))
@@ -291,7 +291,8 @@ class Checkpoint:
             if isinstance(values.get(name), str):
                 values[name] = values[name].removesuffix(_WITH_L0)
 
-    def _require_no_gates(self) -> None:
+    def require_no_gates(self) -> None:
+        """Raise a UsageError if the checkpoint has learned gates."""
         if stored_gates(self.state["model"]):
             raise UsageError(
                 f"{self.path}: has learned gates; close them first: "

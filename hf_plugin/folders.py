@@ -22,9 +22,16 @@ from hf_plugin.families import attentions, feed_forwards, form_of
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import check_weights, weights_named
 from hf_plugin.folder_files import copy_files, named_as
-from hf_plugin.gates import ATTRIBUTE, close_gates, stored_gates, target_of
+from hf_plugin.gates import close_gates, stored_gates, target_of
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
-from hf_plugin.modeling import HeadPrunedModel, prune, stock_class, stock_config
+from hf_plugin.modeling import (
+    GATES,
+    HeadPrunedModel,
+    prune,
+    reading_gates,
+    stock_class,
+    stock_config,
+)
 from hf_plugin.places import reporting
 from hf_plugin.plans import model_shape
 from hf_plugin.plans import plan as plan_of_model
@@ -154,7 +161,7 @@ class Folder:
         if not self._is_outline:
             return None
         try:
-            return stored_gates(self.model, weights_named(self.path, f"{ATTRIBUTE}."))
+            return stored_gates(self.model, weights_named(self.path, f"{GATES}."))
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from None
 
@@ -172,8 +179,12 @@ class Folder:
         gates = self.gates
         if gates is None:
             raise UsageError(f"{self.path}: no learned gates; train with hf_plugin.gates.L0Trainer")
-        model = self.load_model()
-        model.add_module(ATTRIBUTE, gates)
+        token = reading_gates.set(True)
+        try:
+            model = self.load_model()
+        finally:
+            reading_gates.reset(token)
+        model.add_module(GATES, gates)
         return Folder(self.path, close_gates(model))
 
     def _require_no_gates(self) -> None:

@@ -28,12 +28,9 @@ from headprune.gates.learned import LearnedFactors, LearnedGates, attach
 from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, expected_share
 from headprune.plan import PruningPlan
 from hf_plugin.families import stacks, sublayers
-from hf_plugin.modeling import prune
+from hf_plugin.modeling import GATES, prune
 from hf_plugin.plans import model_shape
 from hf_plugin.plans import plan as plan_of_model
-
-ATTRIBUTE = "headprune_gates"
-"""The name of the module with the gates, with which the names of their weights begin."""
 
 TARGET = "headprune_gate_target"
 """The entry of a config with the target that the gates were trained to."""
@@ -58,14 +55,15 @@ def add_gates(model: PreTrainedModel, components: str, *, speed: float = 1.0) ->
     gates = LearnedGates(_gated_plan(model, components.split(",")), speed=speed)
     gates.to(model.device)
     gates.train(model.training)
-    model.add_module(ATTRIBUTE, gates)
+    model.add_module(GATES, gates)
+    setattr(model.config, GATES, ",".join(gates.components))
     attach(gates, sublayers=sublayers(model), layers=stacks(model))
     return gates
 
 
 def gates_of(model: PreTrainedModel) -> LearnedGates | None:
     """The learned gates of a model; None where it has none."""
-    gates: LearnedGates | None = getattr(model, ATTRIBUTE, None)
+    gates: LearnedGates | None = getattr(model, GATES, None)
     return gates
 
 
@@ -87,8 +85,9 @@ def close_gates(model: PreTrainedModel) -> PreTrainedModel:
                     output.weight.copy_(folded(output.weight, values))
     _remove_gates(model)
     target = target_of(model)
-    if target is not None:
-        delattr(model.config, TARGET)
+    for entry in (GATES, TARGET):
+        if hasattr(model.config, entry):
+            delattr(model.config, entry)
     return prune(model, plan_of_gates(gates, target=target))
 
 
@@ -106,7 +105,7 @@ def _remove_gates(model: PreTrainedModel) -> None:
                 if isinstance(hook, (Gate, LayerGate)) and isinstance(hook.factors, LearnedFactors):
                     del registered[key]
                     module._forward_hooks_with_kwargs.pop(key, None)
-    delattr(model, ATTRIBUTE)
+    delattr(model, GATES)
 
 
 def _gated_plan(model: PreTrainedModel, components: list[str]) -> PruningPlan:
@@ -128,14 +127,14 @@ def stored_gates(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Learn
 
     Args:
         model: the model of the folder's config, without gates.
-        weights: the tensors of the folder whose names begin with ``ATTRIBUTE``.
+        weights: the tensors of the folder whose names begin with ``GATES``.
 
     Raises:
         DataError: they do not fit the model.
     """
     if not weights:
         return None
-    own = {name.removeprefix(f"{ATTRIBUTE}."): tensor for name, tensor in weights.items()}
+    own = {name.removeprefix(f"{GATES}."): tensor for name, tensor in weights.items()}
     names = {name.split(".")[1].partition("_")[0] for name in own if name.startswith("scaled.")}
     try:
         gates = LearnedGates(_gated_plan(model, [name for name in COMPONENTS if name in names]))

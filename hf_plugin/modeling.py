@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import functools
 import re
+from contextvars import ContextVar
 from typing import Any, SupportsIndex
 
 import torch
@@ -280,7 +281,8 @@ for _family in FAMILIES:
 def _read_pruned_folders() -> None:
     """Let ``from_pretrained`` of a stock class return the pruned class for pruned models.
 
-    Every other call is passed on as it is.
+    Every other call is passed on as it is. Models with learned gates are refused, as they would
+    lose them.
     """
     stock_from_pretrained = PreTrainedModel.from_pretrained.__func__  # type: ignore[attr-defined]
 
@@ -295,9 +297,27 @@ def _read_pruned_folders() -> None:
         place = pretrained_model_name_or_path
         if _is_of_pruned(cls, place if config is None else config, options):
             return pruned_class(cls).from_pretrained(place, *inputs, config=config, **options)
-        return stock_from_pretrained(cls, place, *inputs, config=config, **options)
+        loaded = stock_from_pretrained(cls, place, *inputs, config=config, **options)
+        _refuse_gates(loaded[0] if isinstance(loaded, tuple) else loaded, place)
+        return loaded
 
     PreTrainedModel.from_pretrained = classmethod(from_pretrained)  # type: ignore[assignment,arg-type]
+
+
+GATES = "headprune_gates"
+"""The entry of a config, and the name of the module, of learned gates."""
+
+reading_gates: ContextVar[bool] = ContextVar("reading_gates", default=False)
+"""True where the gates of a folder are read apart from its model."""
+
+
+def _refuse_gates(model: PreTrainedModel, place: object) -> None:
+    components = getattr(model.config, GATES, None)
+    if components and not reading_gates.get():
+        raise UsageError(
+            f"{place}: has learned gates on {components}, which would be lost; close them first: "
+            f"headprune gates {place} -o plan.json --model OUT"
+        )
 
 
 def _is_of_pruned(cls: type[PreTrainedModel], config: Any, options: dict[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -62,9 +62,10 @@ def gates(
     from headprune.report.drawing import save_drawing
     from headprune.report.open_units import draw_open_units
 
-    opened = open_model(model)
-    learned = opened.gates if isinstance(opened, GatedModel) else None
-    if learned is None or not isinstance(opened, GatedModel):
+    # An isinstance of the protocol would compute the fingerprint, which reads all weights.
+    opened = cast(GatedModel, open_model(model))
+    learned = getattr(opened, "gates", None)
+    if learned is None:
         raise UsageError(f"{model}: has no learned gates")
     plan = plan_of_gates(learned, target=opened.gate_target)
     if figure is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ METHOD = "l0-gates"
 """The method's name in the origin of plans."""
 
 
-@runtime_checkable
 class GatedModel(PrunableModel, Protocol):
     """The file or folder of a model that may have learned gates."""
 

@@ -40,5 +40,5 @@ def draw_open_units(history: Sequence[OpenUnits], *, before: Mapping[str, int]) 
     axes.set_xlabel("updates")
     axes.set_ylabel("expected open units (%)")
     axes.set_ylim(-2, 102)
-    axes.legend(frameon=False, fontsize=11)
+    figure.legend(frameon=False, loc="outside lower center", fontsize=11)
     return figure

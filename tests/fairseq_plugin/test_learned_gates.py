@@ -198,6 +198,27 @@ def test_gates_of_a_checkpoint_are_not_lost() -> None:
         checkpoint.with_gates_closed()
 
 
+def test_a_penalty_that_closes_everything(tmp_path: Path) -> None:
+    model = gated("ES,ED,DS")
+    for parameter in model.gates.scaled.values():
+        parameter.data.fill_(-4 / float(model.gates.speed))
+    checkpoint = checkpoint_of(model, gates="ES,ED,DS")
+    checkpoint.options["l0_target"] = "60%"
+    checkpoint.save(tmp_path / "gated.pt")
+    plan, pruned = tmp_path / "plan.json", tmp_path / "pruned.pt"
+    done = headprune("gates", tmp_path / "gated.pt", "-o", plan, "--model", pruned)
+    assert done.status == 0, done.err
+    assert "every gate of ES, ED, DS is closed; a lower penalty keeps some open" in done.out
+    assert "100.0% pruned, the target was 60%" in done.out
+    assert Checkpoint.load(pruned).plan.counts == dict.fromkeys(SHAPE, (0, 0))
+    done = headprune("export", tmp_path / "gated.pt", "--to", "fairseq", "-o", tmp_path / "x.pt")
+    assert "close them first" in done.err and not (tmp_path / "x.pt").exists()
+    done = headprune("gates", tmp_path / "gated.pt", "-o", plan, "--figure", "gates.png")
+    assert done.err.strip().endswith(
+        "--figure needs --log, the file that fairseq-train's output is in"
+    )
+
+
 def test_a_model_with_gates_is_not_scripted() -> None:
     with pytest.raises(UsageError, match="TorchScript cannot compile learned gates"):
         torch.jit.script(gated("ES"))

