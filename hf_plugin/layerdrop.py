@@ -1,0 +1,65 @@
+"""LayerDrop (Fan et al. 2020): layers that are skipped at random during training.
+
+>>> hooks = add_layerdrop(model, 0.2)  # doctest: +SKIP
+>>> trainer.train()  # doctest: +SKIP
+>>> for hook in hooks:  # doctest: +SKIP
+...     hook.remove()
+
+A model that was trained in this way loses little when layers are dropped by a plan, without
+fine-tuning. Evaluation uses all layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+
+from headprune.errors import UsageError
+from headprune.gates import LayerGate
+from hf_plugin.families import stacks
+
+
+@dataclass(frozen=True)
+class _Dropped:
+    """The gate of a layer for one forward pass: 0 with a probability while it is trained."""
+
+    layer: nn.Module
+    probability: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """0 or 1, ()."""
+        if not self.layer.training:
+            return x.new_ones(())
+        return (torch.rand(()) >= self.probability).to(x)
+
+
+def add_layerdrop(model: PreTrainedModel, probability: float) -> list[RemovableHandle]:
+    """Skip each layer of a model with a probability, in every forward pass of training.
+
+    A skipped layer passes on its input. It is computed all the same: this makes a model robust, not
+    its training faster. Layers that a plan has dropped stay so.
+
+    Args:
+        model: any that can be pruned.
+        probability: that a layer is skipped; Fan et al. use 0.2.
+
+    Returns:
+        The hooks; ``remove()`` of each ends LayerDrop.
+
+    Raises:
+        UsageError: no probability, or a model that cannot be pruned.
+    """
+    if not 0 <= probability <= 1:
+        raise UsageError(f"LayerDrop: {probability} is no probability; give a number from 0 to 1")
+    return [
+        layer.module.register_forward_hook(
+            LayerGate(_Dropped(layer.module, probability)), with_kwargs=True, prepend=True
+        )
+        for layers in stacks(model).values()
+        for layer in layers
+        if layer.is_kept
+    ]
