@@ -81,6 +81,7 @@ setup(
         # The command's name, and its typer app: see headprune/cli/group.py.
         "headprune.commands": [
             "changes = hf_plugin.cli.changes:app",
+            "finetune = hf_plugin.cli.finetune:app",
             "glue = hf_plugin.cli.glue:app",
             "translate = fairseq_plugin.cli.translate:app",
         ],

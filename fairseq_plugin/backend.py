@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headprune.scores import HeadScores
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
+    from headprune.speed.forward_pass import Conditions, ForwardPass
 
 _CHECKPOINT = "a fairseq checkpoint"
 
@@ -109,7 +110,7 @@ class FairseqBackend:
         self,
         path: Path,
         *,
-        output: Path,
+        output: Path | None,
         finetune: bool,
         max_examples: int | None,
         watch: Watch,
@@ -145,6 +146,12 @@ class FairseqBackend:
             beam=given.get("beam", 5),
             watch=watch,
         )
+
+    def forward_pass(self, path: Path, conditions: Conditions) -> ForwardPass:
+        """Load a checkpoint for `headprune speed`."""
+        with needing("timing checkpoints needs fairseq"):
+            from fairseq_plugin.forward_passes import fairseq_forward_pass
+        return fairseq_forward_pass(path, conditions)
 
 
 def _split_flags(text: str) -> tuple[str, ...]:

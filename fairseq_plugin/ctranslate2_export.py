@@ -118,7 +118,7 @@ def export_to_ctranslate2(
             pairs=len(pairs),
             origin=origin,
         )
-        _describe(export, model, task, data=data, folder=folder)
+        _describe(export, checkpoint, model, task, data=data, folder=folder)
     return export
 
 
@@ -142,7 +142,13 @@ def _write(
 
 
 def _describe(
-    export: Export, model: TransformerModel, task: Any, *, data: Path, folder: Path
+    export: Export,
+    checkpoint: Checkpoint,
+    model: TransformerModel,
+    task: Any,
+    *,
+    data: Path,
+    folder: Path,
 ) -> None:
     """Write headprune.json, and the sub-words' file beside it."""
     prepared = TextProcessing.of_preparation(
@@ -168,4 +174,6 @@ def _describe(
             "float32": asdict(export.float32),
             "quantized": export.quantized and asdict(export.quantized),
         },
+        parameters=checkpoint.parameters,
+        sizes=asdict(checkpoint.sizes),
     ).save(folder)

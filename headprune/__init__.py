@@ -13,7 +13,7 @@ from headprune.version import __version__
 
 if TYPE_CHECKING:
     from headprune import select
-    from headprune.backends import open_model
+    from headprune.backends import open_model, open_task_model, score
     from headprune.budget import Budget
     from headprune.components import COMPONENTS
     from headprune.errors import DataError, HeadpruneError, UsageError
@@ -31,11 +31,13 @@ __all__ = [
     "UsageError",
     "__version__",
     "open_model",
+    "open_task_model",
+    "score",
     "select",
 ]
 
 _MODULES = {
-    "backends": ("open_model",),
+    "backends": ("open_model", "open_task_model", "score"),
     "budget": ("Budget",),
     "components": ("COMPONENTS",),
     "errors": ("DataError", "HeadpruneError", "UsageError"),

@@ -118,16 +118,16 @@ class Backend(Protocol):
         self,
         path: Path,
         *,
-        output: Path,
+        output: Path | None,
         finetune: bool,
         max_examples: int | None,
         watch: Watch,
         given: Given,
     ) -> TaskModel:
-        """The model with its data, for `headprune compare` and `headprune iterate`.
+        """The model with its data, for `headprune compare`, `iterate` and `measure`.
 
         Args:
-            output: the folder that they write to.
+            output: the folder that they write to, if any.
             finetune: whether pruned models are fine-tuned where the options do not say it.
             max_examples: compute scores on a random subset of this size.
         """
@@ -205,6 +205,79 @@ def open_model(path: str | Path) -> PrunableModel:
     """
     path = Path(path)
     return backend_of(path).open(path)
+
+
+def open_task_model(
+    path: str | Path, *, max_examples: int | None = None, **given: Any
+) -> TaskModel:
+    """Open a trained model together with its task and data, to score, measure and fine-tune it.
+
+    Args:
+        path: the model's file or folder.
+        max_examples: compute scores on a random subset of this size.
+        given: the options of `headprune compare` by name: ``train``, ``dev``, ``text``, ``label``,
+            ``epochs``, ... for a classifier, ``data``, ``finetune``, ... for a fairseq checkpoint.
+
+    Raises:
+        UsageError: options that are missing, or that this kind of model does not have.
+        DataError: a model or data that cannot be read.
+    """
+    return backend_of(Path(path)).task_model(
+        Path(path),
+        output=None,
+        finetune=False,
+        max_examples=max_examples,
+        watch=_unwatched,
+        given=given,
+    )
+
+
+def score(
+    model: str | Path,
+    names: Sequence[str],
+    *,
+    components: Sequence[str] | None = None,
+    split: str | None = None,
+    metric: str | None = None,
+    max_examples: int | None = None,
+    batch_size: int = 32,
+    seed: int = 1,
+    weights: Mapping[str, float] | None = None,
+    **given: Any,
+) -> dict[str, HeadScores]:
+    """Compute scores of a model; scores of the weights alone need no data.
+
+    Args:
+        model: the model's file or folder, or its name on a hub.
+        names: the names of the scores; see `headprune scores --help`.
+        components, split, metric, max_examples, batch_size, seed: see ``ScoreRequest``.
+        weights: the weights of the score ``combination``; None for the default ones.
+        given: the other options of `headprune scores` by name.
+
+    Raises:
+        UsageError: no such score, or options that are missing or that this kind of model does not
+            have.
+        DataError: a model or data that cannot be read.
+    """
+    from headprune.scores.combination import ATTENTION_GUIDED
+
+    request = ScoreRequest(
+        scores=names,
+        components=components,
+        split=split,
+        metric=metric,
+        max_examples=max_examples,
+        batch_size=batch_size,
+        seed=seed,
+        weights=ATTENTION_GUIDED if weights is None else weights,
+        watch=_unwatched,
+    )
+    return backend_of_name(str(model)).score(str(model), request, given=given)
+
+
+def _unwatched(batches: Any, *_: Any) -> Any:
+    """The batches of a pass, without a progress bar."""
+    return batches
 
 
 def refuse_other_options(given: Given, *known: str, model: object, kind: str) -> None:

@@ -30,6 +30,8 @@ class ExportedModel:
         text: the text processing: ``tokenizer``, ``bpe`` and the name of the sub-word ``file`` in
             the folder; None if it is not known.
         check: description of the comparison with fairseq's scores, with the measured differences.
+        parameters: number of parameters of the exported model; None in older folders.
+        sizes: its ``headprune.cost.Sizes`` by name; None in older folders.
     """
 
     source_lang: str
@@ -40,6 +42,8 @@ class ExportedModel:
     quantization: str
     text: dict[str, str | None] | None = None
     check: dict[str, Any] = field(default_factory=dict)
+    parameters: int | None = None
+    sizes: dict[str, Any] | None = None
 
     def save(self, folder: Path) -> None:
         """Write headprune.json into the folder."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from headprune.errors import UsageError
 
 if TYPE_CHECKING:  # it imports torch, and plans are made without it
     from headprune.model import PrunableModel
     from headprune.plan import PruningPlan
     from headprune.scores.head_scores import HeadScores
+
+
+LOW_IS_GOOD = ("mse",)
+"""Metrics whose low values are good. Comparisons, for which high ones are, refuse them."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +29,14 @@ class Measurement:
             references differ; None where it is not known.
         signature: sacreBLEU's, of the metric; None where the metric has none, or it is not known.
         fingerprint: the fingerprint of the weights that were measured; None where it is not known.
+        others: the values of further metrics by name.
     """
 
     value: float
     constant: bool | None = None
     signature: str | None = None
     fingerprint: str | None = None
+    others: Mapping[str, float] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -41,11 +49,13 @@ class TaskModel(Protocol):
 
     @property
     def task(self) -> str:
-        """The name of the task in records: ``translation``, or a task of GLUE."""
+        """The name of the task in records: ``translation``, a task of GLUE, or of a user's."""
 
     @property
     def metric(self) -> str:
-        """Name of the metric of ``measure``: accuracy, BLEU, ...; high is good."""
+        """Name of the metric of ``measure``: accuracy, BLEU, ...; high is good, see
+        ``LOW_IS_GOOD``.
+        """
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -85,3 +95,16 @@ class TaskModel(Protocol):
 
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
         """The run time for each plan in each round, in seconds; each round times every plan."""
+
+
+def require_high_is_good(model: TaskModel) -> None:
+    """Refuse a metric that cannot be compared as others are.
+
+    Raises:
+        UsageError: low values of the model's metric are good.
+    """
+    if model.metric in LOW_IS_GOOD:
+        raise UsageError(
+            f"--metric {model.metric}: low values are good, so models cannot be ranked by it here; "
+            "give pearson or spearman"
+        )

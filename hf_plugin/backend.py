@@ -18,10 +18,17 @@ if TYPE_CHECKING:
     from headprune.scores import HeadScores
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
+    from headprune.speed.forward_pass import Conditions, ForwardPass
     from hf_plugin.folders import Folder
     from hf_plugin.scores.classifier import Classifier
 
 _MODEL = "a Hugging Face model"
+
+_TRAINING = (
+    *("metric", "epochs", "batch_size", "learning_rate", "max_train_examples", "hold_out"),
+    *("max_length", "bf16"),
+)
+"""Options of fine-tuning and measuring."""
 
 _EXPORT_TARGETS = {
     "onnx": ExportTarget(
@@ -76,26 +83,33 @@ class HuggingFaceBackend:
         return str(export_to_onnx(path, output))
 
     def score(self, model: str, request: ScoreRequest, *, given: Given) -> dict[str, HeadScores]:
-        """Compute scores of a classifier; --task, --data-dir and --max-length are its own."""
-        refuse_other_options(given, "task", "data_dir", "max_length", model=model, kind=_MODEL)
-        task = _require_task(given, model)
+        """Compute scores of a classifier, or of any model where no score needs data."""
+        from headprune.scores.names import needs_data, require_known
         from headprune.scores.splits import scoring_split
 
         with needing("scoring Hugging Face models needs transformers"):
-            from hf_plugin.glue.tasks import task_named
             from hf_plugin.quiet import quieten
-            from hf_plugin.scores.run import score_heads
+            from hf_plugin.scores.run import score_heads, score_weights
+            from hf_plugin.tasks.given import DATA, data_given
+        refuse_other_options(given, *DATA, "max_length", model=model, kind=_MODEL)
         quieten()
-        if request.metric == "accuracy" and task_named(task).range is not None:
-            raise UsageError(f"--metric accuracy: {task} is to predict a number; give loss")
+        require_known(request.scores)
+        if not any(map(needs_data, request.scores)) and not set(given) & {"task", "train", "dev"}:
+            return score_weights(
+                model, scores=request.scores, components=request.components, seed=request.seed
+            )
+        data = data_given(given, model=model)
+        if request.metric == "accuracy" and data.task.is_regression:
+            raise UsageError(
+                f"--metric accuracy: {data.task.name} is to predict a number; give loss"
+            )
         return score_heads(
             model,
             scores=request.scores,
             components=request.components,
-            task=task,
-            data_dir=given.get("data_dir"),
+            data=data,
             split=scoring_split(request.split, default="train", reported_on="dev"),
-            metric=request.metric or task_named(task).metric_of_ablation,
+            metric=request.metric or data.task.metric_of_ablation,
             max_examples=request.max_examples,
             batch_size=request.batch_size,
             max_length=given.get("max_length", 128),
@@ -117,32 +131,32 @@ class HuggingFaceBackend:
         self,
         path: Path,
         *,
-        output: Path,
+        output: Path | None,
         finetune: bool,
         max_examples: int | None,
         watch: Watch,
         given: Given,
     ) -> Classifier:
         """The classifier and its data; without --epochs it is fine-tuned for one epoch or none."""
-        known = (
-            *("task", "data_dir", "epochs", "batch_size", "learning_rate", "max_train_examples"),
-            *("hold_out", "max_length", "bf16"),
-        )
-        refuse_other_options(given, *known, model=path, kind=_MODEL)
         from headprune.folders import require_outside
 
-        require_outside(output, path)
-        task = _require_task(given, path)
+        if output is not None:
+            require_outside(output, path)
         with needing("comparing Hugging Face models needs transformers"):
             from hf_plugin.glue.held_out import default_hold_out
             from hf_plugin.glue.settings import Settings
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.classifier import Classifier
+            from hf_plugin.tasks.given import DATA, data_given
+            from hf_plugin.tasks.own import OwnData
+        refuse_other_options(given, *DATA, *_TRAINING, model=path, kind=_MODEL)
         quieten()
+        data = data_given(given, model=str(path), metric=given.get("metric"))
         max_train_examples = given.get("max_train_examples")
         hold_out = given.get("hold_out")
         settings = Settings(
-            task=task,
+            task=data.task.name,
+            own=data if isinstance(data, OwnData) else None,
             model=str(path),
             epochs=given.get("epochs", float(finetune)),
             batch_size=given.get("batch_size", 32),
@@ -156,12 +170,13 @@ class HuggingFaceBackend:
         settings.check()
         return Classifier(path=path, finetuning=settings, max_examples=max_examples, watch=watch)
 
-
-def _require_task(given: Given, model: object) -> str:
-    task = given.get("task")
-    if task is None:
-        raise UsageError(f"{model}: give --task, the task of GLUE that the model is for")
-    return str(task)
+    def forward_pass(self, path: Path, conditions: Conditions) -> ForwardPass:
+        """Load a folder for `headprune speed`; one with model.onnx is run by onnxruntime."""
+        with needing("timing Hugging Face models needs transformers"):
+            from hf_plugin.forward_passes import onnx_forward_pass, torch_forward_pass
+        if (path / "model.onnx").is_file():
+            return onnx_forward_pass(path, conditions)
+        return torch_forward_pass(path, conditions)
 
 
 backend: Backend = HuggingFaceBackend()

@@ -29,6 +29,8 @@ SUMMARIES: Mapping[str, str] = {
     "bleu": "Score a translation with sacreBLEU: cased, detokenised BLEU and chrF.",
     "report": "Gather results into a web page and tables.",
     "claims": "Decide which claims of papers hold on a set of records.",
+    "measure": "Measure a trained model on labelled examples, or on a translation's test set.",
+    "speed": "Time models in turns, with their parameters, FLOPs and file sizes.",
     "scores": "Score every head (or neuron, or layer) of a model, as JSON and as heat maps.",
     "compare": "Compare scores with random choice: does a score say which heads can be pruned?",
     "new-study": "Write a study for prepared data, sized to the data and this machine.",
@@ -39,7 +41,8 @@ SUMMARIES: Mapping[str, str] = {
 
 _ORDER = (
     *("plan", "show", "prune", "gates", "export", "bleu", "report", "claims"),
-    *("glue", "changes", "scores", "compare", "iterate", "translate", "new-study"),
+    *("glue", "changes", "finetune", "measure", "speed", "scores", "compare", "iterate"),
+    *("translate", "new-study"),
 )
 """The order in which the help lists commands; others follow by name."""
 

@@ -19,6 +19,7 @@ from headprune.errors import UsageError
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 CLASSIFIERS, CHECKPOINTS = "Classifiers", "fairseq checkpoints"
+OWN_DATA = "Classifiers of your own data"
 """Panels of the help for options of one kind of model."""
 
 
@@ -91,7 +92,13 @@ HOLD_OUT = typer.Option(
 MAX_LENGTH = typer.Option(
     min=8, help="Maximum number of tokens of an example; longer ones are cut. Default: 128."
 )
-TASK = typer.Option(help="The task of GLUE that the classifier was fine-tuned on.")
+TASK = typer.Option(
+    help="The task of GLUE that the classifier was fine-tuned on, in place of --train and --dev."
+)
+METRIC = typer.Option(
+    help="Metric that is reported: accuracy (default), macro-f1, f1 (of the second of two labels) "
+    "or matthews; pearson (default), spearman or mse for numbers."
+)
 DATA = typer.Option(
     help="Folder of the binarised data. Default: the data that the checkpoint was trained on."
 )
@@ -167,22 +174,77 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringOptions(ModelOptions):
-    """The data that scores are computed on."""
+class LabelledDataOptions(ModelOptions):
+    """Labelled examples: a task of GLUE, or files of the user's own."""
 
+    train: Annotated[
+        str | None,
+        typer.Option(
+            help="Training examples: a file .csv, .tsv, .jsonl or .parquet, a folder of the "
+            "`datasets` library (FOLDER or FOLDER:SPLIT), or a data set on the hub (NAME, "
+            "NAME:SPLIT or NAME:CONFIGURATION:SPLIT).",
+            rich_help_panel=OWN_DATA,
+        ),
+    ] = None
+    dev: Annotated[
+        str | None,
+        typer.Option(help="Examples to measure on, as --train.", rich_help_panel=OWN_DATA),
+    ] = None
+    text: Annotated[
+        str | None,
+        typer.Option(help="Column of the text. Default: text.", rich_help_panel=OWN_DATA),
+    ] = None
+    text2: Annotated[
+        str | None,
+        typer.Option(help="Column of a second text, for pairs.", rich_help_panel=OWN_DATA),
+    ] = None
+    label: Annotated[
+        str | None,
+        typer.Option(help="Column of the label. Default: label.", rich_help_panel=OWN_DATA),
+    ] = None
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="The labels in the order of the model's outputs, with commas, for a model whose "
+            "config does not name them. Default: those of the model's config, or those of the "
+            "training data.",
+            rich_help_panel=OWN_DATA,
+        ),
+    ] = None
+    task_type: Annotated[
+        str | None,
+        typer.Option(
+            help="single-label; multi-label, where an example has any number of labels: a list, or "
+            "text with | between them; or regression, to predict a number. Default: follows from "
+            "the metric, the model and the labels.",
+            rich_help_panel=OWN_DATA,
+        ),
+    ] = None
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="Character between the fields of a csv file, or tab. Default: a comma; a tab in "
+            ".tsv.",
+            rich_help_panel=OWN_DATA,
+        ),
+    ] = None
     task: Annotated[str | None, in_panel(TASK, CLASSIFIERS)] = None
     data_dir: Annotated[Path | None, in_panel(DATA_DIR, CLASSIFIERS)] = None
     max_length: Annotated[int | None, in_panel(MAX_LENGTH, CLASSIFIERS)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions(LabelledDataOptions):
+    """The data that scores are computed on."""
+
     data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
     beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskModelOptions(ModelOptions):
+class TaskModelOptions(LabelledDataOptions):
     """Options to score, measure and fine-tune a model."""
 
-    task: Annotated[str | None, in_panel(TASK, CLASSIFIERS)] = None
-    data_dir: Annotated[Path | None, in_panel(DATA_DIR, CLASSIFIERS)] = None
     epochs: Annotated[
         float | None,
         typer.Option(
@@ -206,7 +268,6 @@ class TaskModelOptions(ModelOptions):
     ] = None
     max_train_examples: Annotated[int | None, in_panel(MAX_TRAIN_EXAMPLES, CLASSIFIERS)] = None
     hold_out: Annotated[float | None, in_panel(HOLD_OUT, CLASSIFIERS)] = None
-    max_length: Annotated[int | None, in_panel(MAX_LENGTH, CLASSIFIERS)] = None
     bf16: Annotated[
         bool | None,
         typer.Option("--bf16", help="Fine-tune in bfloat16.", rich_help_panel=CLASSIFIERS),
@@ -223,9 +284,10 @@ class TaskModelOptions(ModelOptions):
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Metric of ablation: loss (default), or bleu by beam search, which takes much "
-            "longer.",
-            rich_help_panel=CHECKPOINTS,
+            help="For classifiers, the metric that is reported: accuracy (default), macro-f1, f1 "
+            "(of the second of two labels) or matthews; pearson (default) or spearman for numbers. "
+            "For checkpoints, the metric of ablation: loss (default), or bleu by beam search, "
+            "which takes much longer.",
         ),
     ] = None
     beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None

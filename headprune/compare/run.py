@@ -33,7 +33,7 @@ from headprune.plan import PruningPlan
 from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import ABLATIONS, needs_data
-from headprune.task_model import TaskModel
+from headprune.task_model import TaskModel, require_high_is_good
 
 Say = Callable[[str, int, int], None]
 """A callback for the current step, the number of complete steps and the number of all steps."""
@@ -134,6 +134,7 @@ def compare(
             comparison.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
+    require_high_is_good(model)
     methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
     for name in tuned or ():
         if name not in (*scores, "random"):

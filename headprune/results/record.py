@@ -26,6 +26,12 @@ random weights."""
 _ROUNDING = 1e-6
 """sacreBLEU gives 100.00000000000004 for a perfect translation."""
 
+_RANGES = {
+    **dict.fromkeys(("bleu", "chrf"), (0.0, 100 + _ROUNDING)),
+    "mse": (0.0, math.inf),
+}
+"""The lowest and highest value of metrics that are not between -100 and 100."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
@@ -35,9 +41,9 @@ class Record:
         study: the study that it belongs to; empty without one.
         kind: one of ``KINDS``.
         row: the label of the table's row that it belongs to.
-        task: ``translation``, or a task of GLUE.
-        metrics: the values by name, times 100 (correlations lie between -100 and 100). The first
-            is the one that tables report.
+        task: ``translation``, a task of GLUE, or the name of a user's.
+        metrics: the values by name, times 100 (correlations lie between -100 and 100; the mean
+            squared error, mse, is not multiplied). The first is the one that tables report.
         metric_signatures: the signature of a metric, for those that have one (sacreBLEU's).
         plan: the units that the model keeps, and the origin of the plan.
         form: the form of the pruned units: ``remove``, ``mask``, ``uniform``; ``none`` without
@@ -160,7 +166,7 @@ def _problem(record: Record) -> str | None:
     if parameters is not None and (not is_whole(parameters) or parameters < 0):
         return f"training: parameters is {parameters!r}, not a number of weights"
     for name, value in record.metrics.items():
-        low, high = (0.0, 100 + _ROUNDING) if name in ("bleu", "chrf") else (-100.0, 100.0)
+        low, high = _RANGES.get(name, (-100.0, 100.0))
         if not low <= value <= high:
             return f"{name} is {value!r}, not between {low:g} and {high:g}"
     asked = record.requested_percent

@@ -291,7 +291,7 @@ def glue(
             )
         else:
             result = run(settings, labels, folder)
-    _show(result, folder)
+    show_result(result, folder)
 
 
 def _numbers(text: str, *, of: str, whole: bool = False) -> list[float]:
@@ -306,7 +306,8 @@ def _numbers(text: str, *, of: str, whole: bool = False) -> list[float]:
     return numbers
 
 
-def _show(result: Record, folder: Path) -> None:
+def show_result(result: Record, folder: Path) -> None:
+    """Print the figures of a run, and the file that has them."""
     figures = "  ".join(f"{name} {value:.2f}" for name, value in result.metrics.items())
     print(f"{result.task}: {figures}  {result.signature}")
     if "grid" in result.training:

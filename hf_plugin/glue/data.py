@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import random
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,51 +10,59 @@ from pathlib import Path
 
 import datasets
 
-from headprune.errors import DataError
-from hf_plugin.glue.tasks import Task
+from headprune.errors import DataError, UsageError
+from hf_plugin.glue.tasks import GlueTask
+from hf_plugin.tasks.examples import Examples
 
 HUB = "nyu-mll/glue"
 """Name of the data set on the hub, which has a configuration for each task."""
 
-SUBSET_SEED = 1
-"""Seed of random subsets; the same for all runs, so that they are trained on the same examples."""
-
 
 @dataclass(frozen=True)
-class Examples:
-    """The examples of one split.
+class GlueData:
+    """A task of GLUE with its files; implements ``hf_plugin.tasks.task.LabelledData``.
 
     Attributes:
-        texts: the sentence, or the two sentences, of each example.
-        labels: the index of each example's label, or the number to predict.
-        left_out: the number of lines that were left out because fields are missing.
+        task: the task.
+        data_dir: see ``load_splits``.
     """
 
-    texts: Sequence[tuple[str, ...]]
-    labels: Sequence[float]
-    left_out: int = 0
+    task: GlueTask
+    data_dir: Path | None = None
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """``train``, and those to measure on."""
+        return tuple(self.task.files)
 
-    def subset(self, size: int) -> Examples:
-        """Draw ``size`` random examples, in their original order, or all if there are fewer."""
-        return self if size >= len(self) else self.select(self.subset_indices(size))
+    def require(self, split: str) -> None:
+        """Raise a UsageError if the task has no such split."""
+        if split not in self.splits:
+            raise UsageError(
+                f"{self.task.name} has no split {split!r}; it has {', '.join(self.splits)}"
+            )
 
-    def subset_indices(self, size: int) -> list[int]:
-        """Draw the indices of the examples of ``subset(size)``, in ascending order."""
-        if size >= len(self):
-            return list(range(len(self)))
-        return sorted(random.Random(SUBSET_SEED).sample(range(len(self)), size))
+    def load(self, split: str) -> Examples:
+        """Load the examples of a split; see ``load_splits``.
 
-    def select(self, indices: Sequence[int]) -> Examples:
-        """Select the examples with these indices."""
-        return Examples(
-            [self.texts[i] for i in indices], [self.labels[i] for i in indices], self.left_out
-        )
+        Raises:
+            UsageError: the task has no such split.
+        """
+        self.require(split)
+        return load_splits(self.task, self.data_dir, splits=[split])[split]
+
+    def name(self, *, part: str = "") -> str:
+        """Name of the data in signatures."""
+        return self.task.data_name + part
+
+    def name_of(self, split: str) -> str:
+        """Name of one split in signatures."""
+        return f"{self.task.data_name}.{split}"
 
 
-def load_splits(task: Task, data_dir: Path | None, *, splits: Sequence[str]) -> dict[str, Examples]:
+def load_splits(
+    task: GlueTask, data_dir: Path | None, *, splits: Sequence[str]
+) -> dict[str, Examples]:
     """Load the examples of some splits of a task.
 
     Args:
@@ -72,7 +79,7 @@ def load_splits(task: Task, data_dir: Path | None, *, splits: Sequence[str]) -> 
     return {split: read_tsv(task, _file(task, data_dir, split)) for split in splits}
 
 
-def read_tsv(task: Task, path: Path) -> Examples:
+def read_tsv(task: GlueTask, path: Path) -> Examples:
     """Read a tsv file of GLUE; fields are separated by tabs, quotes are ordinary characters.
 
     Raises:
@@ -102,7 +109,7 @@ def read_tsv(task: Task, path: Path) -> Examples:
     return Examples(texts, labels, left_out)
 
 
-def load_hub(task: Task, split: str) -> Examples:
+def load_hub(task: GlueTask, split: str) -> Examples:
     """Load a split of the task from the Hugging Face hub, or from its cache on this computer.
 
     Raises:
@@ -124,7 +131,7 @@ def load_hub(task: Task, split: str) -> Examples:
     return Examples(texts, [float(label) if task.range else label for label in table["label"]])
 
 
-def _file(task: Task, folder: Path, split: str) -> Path:
+def _file(task: GlueTask, folder: Path, split: str) -> Path:
     name = f"{task.files[split]}.tsv"
     places = [place / name for place in (folder / task.folder, folder)]
     for path in (path for place in places for path in (place, place.with_name(f"{name}.gz"))):
@@ -151,14 +158,14 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{path}: cannot be read: {reason}") from None
 
 
-def _columns(task: Task, names: list[str], *, where: str) -> dict[str, int]:
+def _columns(task: GlueTask, names: list[str], *, where: str) -> dict[str, int]:
     for name in (*task.text, task.label):
         if name not in names:
             raise DataError(f"{where}: no column {name!r}, there are {', '.join(names)}")
     return {name: place for place, name in enumerate(names)}
 
 
-def _label(task: Task, written: str, *, where: str) -> float:
+def _label(task: GlueTask, written: str, *, where: str) -> float:
     if task.range is None:
         if written not in task.marks:
             raise DataError(f"{where}: label {written!r} is none of {', '.join(task.marks)}")

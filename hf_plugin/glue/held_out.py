@@ -20,7 +20,7 @@ from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.scores.parts import FEWEST, in_parts
 from headprune.scores.registry import ABLATION, SCORING
-from hf_plugin.glue.data import SUBSET_SEED, Examples
+from hf_plugin.tasks.examples import SUBSET_SEED, Examples
 
 HOLD_OUT = 10.0
 """Default percentage of the training set that is held out."""
@@ -139,13 +139,14 @@ def recorded_sizes(model: Path, train: Examples) -> tuple[int, ...] | None:
     return (part.size(len(train)),) if settings.get("epochs") else ()
 
 
-def default_hold_out(output: Path, max_examples: int | None) -> float:
+def default_hold_out(output: Path | None, max_examples: int | None) -> float:
     """Choose the percentage to hold out if the user gives none.
 
     A run that is resumed in ``output`` keeps its percentage. With a random subset of the examples
     it is 0, because the other examples are unused anyway.
     """
-    for path in (output / "result.json", output / "training" / "settings.json"):
+    files = ("result.json", "training/settings.json") if output is not None else ()
+    for path in (Path(output or "", file) for file in files):
         if path.is_file():
             content = json_object(path)
             settings = _inner(content) if path.name == "result.json" else content

@@ -1,4 +1,4 @@
-"""GLUE's metrics, in percent, with scikit-learn and SciPy.
+"""Metrics of classifiers, in percent, with scikit-learn and SciPy.
 
 A correlation with constant predictions is not defined. It counts as 0, since such a model has
 learnt nothing.
@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, mean_squared_error
 
-Metric = Callable[[Sequence[float], Sequence[float]], float]
-"""Function of the labels and the predictions, in this order."""
+Metric = Callable[[Any, Any], float]
+"""Function of the labels and the predictions, in this order: arrays of N, or of N x labels."""
 
 
-def _f1(labels: Sequence[float], predictions: Sequence[float]) -> float:
-    return float(f1_score(labels, predictions, zero_division=0.0))
+def _f1(labels: Any, predictions: Any) -> float:
+    average = "micro" if np.ndim(labels) == 2 else "binary"
+    return float(f1_score(labels, predictions, average=average, zero_division=0.0))
+
+
+def _macro_f1(labels: Sequence[float], predictions: Sequence[float]) -> float:
+    return float(f1_score(labels, predictions, average="macro", zero_division=0.0))
+
+
+def _mean_squared_error(labels: Sequence[float], predictions: Sequence[float]) -> float:
+    return float(mean_squared_error(labels, predictions))
 
 
 def _correlation(function: Callable[..., tuple[float, float]]) -> Metric:
@@ -33,22 +43,29 @@ def _correlation(function: Callable[..., tuple[float, float]]) -> Metric:
 _METRICS: Mapping[str, Metric] = {
     "accuracy": lambda labels, predictions: float(accuracy_score(labels, predictions)),
     "f1": _f1,
+    "macro-f1": _macro_f1,
     "matthews": lambda labels, predictions: float(matthews_corrcoef(labels, predictions)),
     "pearson": _correlation(pearsonr),
     "spearman": _correlation(spearmanr),
+    "mse": _mean_squared_error,
 }
 
 
 def measure(
-    names: Sequence[str], *, labels: Sequence[float], predictions: Sequence[float]
+    names: Sequence[str], *, labels: Sequence[Any], predictions: Sequence[Any]
 ) -> dict[str, float]:
     """Compute metrics, from 0 to 100 or, for matthews, pearson and spearman, from -100 to 100.
 
+    The mean squared error, mse, is in the squared units of the labels.
+
     Args:
-        names: names of metrics: accuracy, f1 (of label 1), matthews, pearson, spearman.
-        labels: the correct labels, as indices, or the numbers to predict.
+        names: names of metrics: accuracy (where examples have several labels, of all of them
+            together), f1 (of label 1; there micro-averaged), macro-f1 (the mean of the labels' f1),
+            matthews, pearson, spearman, mse.
+        labels: the correct labels, as indices, tuples of 0 and 1, or the numbers to predict.
         predictions: the predictions of the model, in the same order.
     """
-    values = {name: 100 * _METRICS[name](labels, predictions) for name in names}
+    given, output = np.asarray(labels), np.asarray(predictions)
+    values = {name: (1 if name == "mse" else 100) * _METRICS[name](given, output) for name in names}
     # SciPy returns NaN for values that are nearly constant.
     return {name: 0.0 if math.isnan(value) else value for name, value in values.items()}

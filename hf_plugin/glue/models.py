@@ -12,9 +12,16 @@ from transformers import (
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config, require_finite
-from hf_plugin.glue.tasks import Task
 from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
+from hf_plugin.tasks.task import Task, TaskType
+
+_PROBLEM_TYPES = {
+    TaskType.single_label: "single_label_classification",
+    TaskType.multi_label: "multi_label_classification",
+    TaskType.regression: "regression",
+}
+"""transformers' names, which choose the loss."""
 
 
 def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedModel:
@@ -38,12 +45,12 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     with reporting(f"{name}: cannot load the model"):
         if not untrained:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            _require_labels(config.id2label, labels, name=name)
+            _require_labels(config.id2label, task, name=name)
         model, info = AutoModelForSequenceClassification.from_pretrained(
             folder,
             id2label=labels,
             label2id={label: number for number, label in labels.items()},
-            problem_type="regression" if task.range else "single_label_classification",
+            problem_type=_PROBLEM_TYPES[task.type],
             # Some models are saved in half precision, in which small updates would be lost.
             dtype=torch.float32,
             ignore_mismatched_sizes=True,  # mismatches are checked below
@@ -64,18 +71,21 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     return model
 
 
-def _require_labels(
-    model_labels: dict[int, str], task_labels: dict[int, str], *, name: str
-) -> None:
+def _require_labels(model_labels: dict[int, str], task: Task, *, name: str) -> None:
     """Check that a classifier has the task's labels in the same order."""
+    task_labels = dict(enumerate(task.labels)) or {0: task.label}
     unnamed = all(label == f"LABEL_{number}" for number, label in model_labels.items())
-    if unnamed and len(model_labels) == len(task_labels):
+    if (unnamed or task.is_regression) and len(model_labels) == len(task_labels):
         return
-    if {number: label.casefold() for number, label in model_labels.items()} != task_labels:
+    if _folded(model_labels) != _folded(task_labels):
         raise UsageError(
             f"{name}: its classifier is for {', '.join(model_labels.values())}, the task has "
             f"{', '.join(task_labels.values())}, in this order; fine-tune it for one epoch or more"
         )
+
+
+def _folded(labels: dict[int, str]) -> dict[int, str]:
+    return {number: label.casefold() for number, label in labels.items()}
 
 
 def _is_new(key: str, encoder: str) -> bool:

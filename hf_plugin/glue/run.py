@@ -29,15 +29,17 @@ from headprune.results.signature import signature
 from hf_plugin.families import form_of
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue import entailment
-from hf_plugin.glue.data import SUBSET_SEED, Examples, load_splits
+from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import copy_record, record_training
 from hf_plugin.glue.metrics import measure
 from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
-from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, predict
 from hf_plugin.plans import plan_after
+from hf_plugin.tasks.examples import SUBSET_SEED, Examples
+from hf_plugin.tasks.predictions import written
+from hf_plugin.tasks.task import LabelledData, Task, dev_splits
 from hf_plugin.tokenizers import load_tokenizer
 
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
@@ -75,11 +77,13 @@ def run(settings: Settings, labels: Labels, output: Path) -> Record:
 def _measure(settings: Settings, output: Path) -> Record:
     """Prune, fine-tune and measure; the record lacks its labels."""
     started = time.monotonic()
-    task, folder = task_named(settings.task), output / "training"
+    source = _data(settings, output)
+    task, folder = source.task, output / "training"
     claim = folder / "settings.json"
     if any(folder.glob("*/checkpoint-*")):
         require_same(json_object(claim), settings, where=folder)
-    examples = _examples(settings, task, output)
+    splits = ("train", *dev_splits(source)) if settings.epochs else dev_splits(source)
+    examples = {split: source.load(split) for split in splits}
     whole_training_set = examples.get("train")
     if whole_training_set is not None:
         size = settings.training_part.size(len(whole_training_set))
@@ -108,12 +112,17 @@ def _measure(settings: Settings, output: Path) -> Record:
             )
         )
 
-    def predictions() -> dict[str, list[float]]:
+    def predictions() -> dict[str, list[Any]]:
         return {
             split: predict(
-                model, tokenizer, data[split], schedule=settings.schedule, folder=folder / "dev"
+                model,
+                tokenizer,
+                data[split],
+                schedule=settings.schedule,
+                folder=folder / "dev",
+                type_=task.type,
             )
-            for split in task.dev_splits
+            for split in dev_splits(source)
         }
 
     facts: dict[str, Any] = {}
@@ -209,13 +218,13 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
     )
 
 
-def _examples(settings: Settings, task: Task, output: Path) -> dict[str, Examples]:
-    data_dir = settings.data_dir
-    if data_dir is None and not task.hub_text:
-        data_dir = output / "data"
-        entailment.write(data_dir)
-    splits = ("train", *task.dev_splits) if settings.epochs else task.dev_splits
-    return load_splits(task, data_dir, splits=splits)
+def _data(settings: Settings, output: Path) -> LabelledData:
+    """The data of the settings; those of the generated task are written to ``output`` first."""
+    data = settings.data
+    if isinstance(data, GlueData) and data.data_dir is None and not data.task.hub_text:
+        data = replace(data, data_dir=output / "data")
+        entailment.write(output / "data")
+    return data
 
 
 def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tuple[HeadPlan, str]:
@@ -232,7 +241,7 @@ def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tupl
 
 
 def _metrics(
-    task: Task, examples: dict[str, Examples], predicted: dict[str, list[float]]
+    task: Task, examples: dict[str, Examples], predicted: dict[str, list[Any]]
 ) -> dict[str, float]:
     """Compute all metrics; those of MNLI's mismatched set have a prefix."""
     metrics = {}
@@ -249,13 +258,10 @@ def _prediction_file(split: str) -> str:
 
 
 def _write_predictions(
-    path: Path, task: Task, predictions: Sequence[float], labels: Sequence[float]
+    path: Path, task: Task, predictions: Sequence[Any], labels: Sequence[Any]
 ) -> None:
-    def written(value: float) -> str:
-        return f"{value:.9g}" if task.range else task.labels[int(value)]
-
     lines = [
-        f"{index}\t{written(prediction)}\t{written(label)}\n"
+        f"{index}\t{written(prediction, task)}\t{written(label, task)}\n"
         for index, (prediction, label) in enumerate(zip(predictions, labels, strict=True))
     ]
     write_text_atomically(path, "index\tprediction\tlabel\n" + "".join(lines))

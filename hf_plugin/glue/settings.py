@@ -11,10 +11,13 @@ from typing import Any
 from headprune.errors import UsageError
 from headprune.form import Form
 from headprune.plan import HeadPlan
+from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import TrainingPart
 from hf_plugin.glue.pooling import POOLINGS
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import Schedule
+from hf_plugin.tasks.own import OwnData
+from hf_plugin.tasks.task import LabelledData
 
 FORMS = tuple(form.value for form in Form)
 KINDS = ("control", "pruned", "before-finetune")
@@ -27,7 +30,7 @@ class Settings:
     """All settings that determine the outcome of a run.
 
     Attributes:
-        task: a name in ``tasks.TASKS``.
+        task: a name in ``tasks.TASKS``; with ``own``, the name of its task.
         model: folder of the pretrained model and its tokenizer, or its name on the hub.
         plan: the heads to keep; None keeps all heads of the model.
         form: ``remove``, ``mask`` or ``uniform``.
@@ -44,6 +47,7 @@ class Settings:
         pooling: a name in ``pooling.POOLINGS``.
         bf16: whether to compute in bfloat16 where it is precise enough (autocast).
         weight_decay, adam_epsilon: see ``training.Schedule``.
+        own: the user's data; None for a task of GLUE.
     """
 
     task: str
@@ -63,6 +67,7 @@ class Settings:
     bf16: bool = False
     weight_decay: float = 0.0
     adam_epsilon: float = 1e-8
+    own: OwnData | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -91,7 +96,12 @@ class Settings:
         """Name of the data, in the notation of signatures."""
         parts = [] if self.max_train_examples is None else [f"{self.max_train_examples}"]
         parts += [f"-{self.hold_out:g}%"] if self.hold_out else []
-        return task_named(self.task).data_name + (f"[{','.join(parts)}]" if parts else "")
+        return self.data.name(part=f"[{','.join(parts)}]" if parts else "")
+
+    @property
+    def data(self) -> LabelledData:
+        """The task and its examples."""
+        return self.own or GlueData(task_named(self.task), self.data_dir)
 
     @property
     def training_part(self) -> TrainingPart:
@@ -101,11 +111,15 @@ class Settings:
     def as_json(self) -> dict[str, Any]:
         """Convert the settings to JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        plan, data_dir = self.plan, self.data_dir
-        return values | {
-            "plan": None if plan is None else json.loads(plan.to_json(with_origin=False)),
-            "data_dir": None if data_dir is None else str(data_dir),
-        }
+        plan, data_dir, own = self.plan, self.data_dir, values.pop("own")
+        return (
+            values
+            | ({} if own is None else {"own": own.as_json()})
+            | {
+                "plan": None if plan is None else json.loads(plan.to_json(with_origin=False)),
+                "data_dir": None if data_dir is None else str(data_dir),
+            }
+        )
 
     def check(self) -> None:
         """Raise a UsageError if settings are invalid or contradict each other."""

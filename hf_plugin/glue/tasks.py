@@ -12,41 +12,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headprune.errors import UsageError
+from hf_plugin.tasks.task import Task, TaskType
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """A task: its files, labels and metrics, and the defaults of its fine-tuning.
+class GlueTask(Task):
+    """A preset: a task, the format of its files, and the defaults of its fine-tuning.
+
+    Its name is that on the command line and on the hub.
 
     Attributes:
-        name: name on the command line and on the hub.
         folder: folder in the GLUE distribution.
         files: names of the files of the splits, without ``.tsv``.
         header: the columns of files without a header line.
-        text: the column of the sentence, or the columns of the two sentences.
-        label: the column of the label.
-        labels: the labels, in the order of the model's outputs.
         marks: the spellings of the labels in the files.
         range: the lowest and highest number to predict, for a task without labels.
         short_rows: whether some lines are known to lack fields; these are left out.
-        metrics: names from ``hf_plugin.glue.metrics``; the first metric is reported.
         hub_text: the columns of the sentences on the hub; empty if the hub does not have the task.
         hub_splits: names of the splits on the hub.
         learning_rate, batch_size, epochs: defaults of the fine-tuning.
         max_length: default of the maximum length in tokens, of both sentences together.
     """
 
-    name: str
     folder: str
     files: Mapping[str, str] = field(default_factory=lambda: {"train": "train", "dev": "dev"})
     header: tuple[str, ...] = ()
-    text: tuple[str, ...]
-    label: str = "label"
-    labels: tuple[str, ...] = ()
     marks: tuple[str, ...] = ("0", "1")
     range: tuple[float, float] | None = None
     short_rows: bool = False
-    metrics: tuple[str, ...] = ("accuracy",)
     hub_text: tuple[str, ...] = ()
     hub_splits: Mapping[str, str] = field(
         default_factory=lambda: {"train": "train", "dev": "validation"}
@@ -61,23 +54,13 @@ class Task:
         """Name of the data in signatures."""
         return f"glue.{self.name}" if self.hub_text else f"generated.{self.name}"
 
-    @property
-    def metric_of_ablation(self) -> str:
-        """Metric of ablation: accuracy, or the loss if a number is predicted."""
-        return "loss" if self.range else "accuracy"
-
-    @property
-    def dev_splits(self) -> tuple[str, ...]:
-        """Splits to measure on: ``dev``, for MNLI also ``dev_mismatched``."""
-        return tuple(split for split in self.files if split != "train")
-
 
 _WORDS = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
 _PAIR = ("sentence1", "sentence2")
 
 _TABLE = (
-    Task(
+    GlueTask(
         name="cola",
         folder="CoLA",
         header=("source", "label", "mark", "sentence"),
@@ -86,14 +69,14 @@ _TABLE = (
         metrics=("matthews",),
         hub_text=("sentence",),
     ),
-    Task(
+    GlueTask(
         name="sst2",
         folder="SST-2",
         text=("sentence",),
         labels=("negative", "positive"),
         hub_text=("sentence",),
     ),
-    Task(
+    GlueTask(
         name="mrpc",
         folder="MRPC",
         text=("#1 String", "#2 String"),
@@ -102,7 +85,7 @@ _TABLE = (
         metrics=("accuracy", "f1"),
         hub_text=_PAIR,
     ),
-    Task(
+    GlueTask(
         name="qqp",
         folder="QQP",
         text=("question1", "question2"),
@@ -113,17 +96,18 @@ _TABLE = (
         hub_text=("question1", "question2"),
         learning_rate=5e-5,
     ),
-    Task(
+    GlueTask(
         name="stsb",
         folder="STS-B",
         text=_PAIR,
         label="score",
+        type=TaskType.regression,
         marks=(),
         range=(0.0, 5.0),
         metrics=("pearson", "spearman"),
         hub_text=_PAIR,
     ),
-    Task(
+    GlueTask(
         name="mnli",
         folder="MNLI",
         files={"train": "train", "dev": "dev_matched", "dev_mismatched": "dev_mismatched"},
@@ -139,7 +123,7 @@ _TABLE = (
         },
         learning_rate=3e-5,
     ),
-    Task(
+    GlueTask(
         name="qnli",
         folder="QNLI",
         text=("question", "sentence"),
@@ -148,7 +132,7 @@ _TABLE = (
         hub_text=("question", "sentence"),
         learning_rate=5e-5,
     ),
-    Task(
+    GlueTask(
         name="rte",
         folder="RTE",
         text=_PAIR,
@@ -156,14 +140,14 @@ _TABLE = (
         marks=_WORDS,
         hub_text=_PAIR,
     ),
-    Task(
+    GlueTask(
         name="wnli",
         folder="WNLI",
         text=_PAIR,
         labels=("not_entailment", "entailment"),
         hub_text=_PAIR,
     ),
-    Task(
+    GlueTask(
         name="entailment",
         folder="entailment",
         text=_PAIR,
@@ -175,10 +159,10 @@ _TABLE = (
     ),
 )
 
-TASKS: Mapping[str, Task] = {task.name: task for task in _TABLE}
+TASKS: Mapping[str, GlueTask] = {task.name: task for task in _TABLE}
 
 
-def task_named(name: str) -> Task:
+def task_named(name: str) -> GlueTask:
     """Look up a task by its name.
 
     Raises:

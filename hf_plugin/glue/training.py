@@ -36,7 +36,9 @@ from transformers.trainer import TRAINER_STATE_NAME
 from headprune.errors import DataError
 from headprune.results.curves import Curve
 from headprune.weights import is_finite
-from hf_plugin.glue.data import Examples
+from hf_plugin.tasks.examples import Examples
+from hf_plugin.tasks.predictions import predicted
+from hf_plugin.tasks.task import TaskType
 from hf_plugin.tokenizers import require_vocabulary
 
 WARM_UP = 0.1
@@ -119,7 +121,11 @@ def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length
     require_vocabulary(tokenizer, (sentence for text in examples.texts for sentence in text))
     columns = [list(column) for column in zip(*examples.texts, strict=True)]
     encoded = tokenizer(*columns, truncation=True, max_length=max_length)
-    return Dataset.from_dict({**encoded, "label": list(examples.labels)})
+    labels = [
+        [float(each) for each in label] if isinstance(label, tuple) else label
+        for label in examples.labels
+    ]
+    return Dataset.from_dict({**encoded, "label": labels})
 
 
 def fine_tune(
@@ -168,21 +174,21 @@ def predict(
     *,
     schedule: Schedule,
     folder: Path,
-) -> list[float]:
-    """Predict each example: the index of the most likely label or, in regression, the value.
+    type_: TaskType,
+) -> list[Any]:
+    """Predict each example; see ``hf_plugin.tasks.predictions.predicted``.
 
     Raises:
         DataError: an output of the model is not finite.
     """
     trainer = _trainer(model, tokenizer, schedule=schedule, folder=folder)
-    predicted = trainer.predict(data).predictions
+    outputs = trainer.predict(data).predictions
     # Some models return more than logits; the logits come first.
-    output = predicted[0] if isinstance(predicted, tuple) else predicted
+    output = outputs[0] if isinstance(outputs, tuple) else outputs
     logits = np.asarray(output, dtype=np.float64)
     if not np.isfinite(logits).all():
         raise DataError("the model's outputs are not finite (NaN or infinity)")
-    chosen = logits.squeeze(-1) if logits.shape[-1] == 1 else logits.argmax(-1)
-    return list(chosen.tolist())
+    return predicted(torch.from_numpy(logits), type_)
 
 
 def _trainer(

@@ -23,17 +23,17 @@ from headprune.scores.head_scores import HeadScores
 from headprune.task_model import Measurement
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
-from hf_plugin.glue.data import load_splits
 from hf_plugin.glue.metrics import measure
 from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
-from hf_plugin.glue.tasks import Task, task_named
 from hf_plugin.glue.training import encode
 from hf_plugin.modeling import prune
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batches_of, score_heads
+from hf_plugin.tasks.predictions import predicted
+from hf_plugin.tasks.task import Task, TaskType, dev_splits
 from hf_plugin.tokenizers import load_tokenizer
 
 _TIMED_BATCHES = 4
@@ -43,7 +43,7 @@ _LATER = {"weight_decay": 0.0, "adam_epsilon": 1e-8}
 
 @dataclass(frozen=True, kw_only=True)
 class Classifier:
-    """Implements ``headprune.task_model.TaskModel`` for a task of GLUE.
+    """Implements ``headprune.task_model.TaskModel`` for a task of GLUE or of the user's.
 
     Scores are computed on training examples that no fine-tuning uses, the metric on the (first)
     development set.
@@ -75,7 +75,7 @@ class Classifier:
 
     @property
     def task(self) -> str:
-        """The task of GLUE."""
+        """The name of the task."""
         return self.finetuning.task
 
     @property
@@ -120,8 +120,7 @@ class Classifier:
         return score_heads(
             str(self.path),
             scores=names,
-            task=self.finetuning.task,
-            data_dir=self.finetuning.data_dir,
+            data=self.finetuning.data,
             max_examples=self.max_examples,
             max_length=self.finetuning.max_length,
             parts=[self.finetuning.training_part] if self.can_finetune else [],
@@ -138,21 +137,23 @@ class Classifier:
         if plan is not None and plan != self.model.plan:
             model = prune(copy.deepcopy(model), plan)
         scored = HuggingFaceModel(model)
-        predicted: list[float] = []
-        labels: list[float] = []
+        predictions: list[Any] = []
+        labels: list[Any] = []
         with scored.evaluating():
             for batch in self._batches():
                 logits = model(**batch).logits
                 if not bool(logits.isfinite().all()):
                     raise DataError(f"{self.path}: its outputs are not finite (NaN or infinity)")
-                chosen = logits.squeeze(-1) if self._task.range else logits.argmax(-1)
-                predicted += chosen.tolist()
-                labels += batch["labels"].tolist()
-        metrics = measure(self._task.metrics, labels=labels, predictions=predicted)
-        constant = is_constant(predicted, labels)
+                predictions += predicted(logits, self._task.type)
+                several = self._task.type is TaskType.multi_label
+                given = batch["labels"].int() if several else batch["labels"]
+                labels += [tuple(row) if several else row for row in given.tolist()]
+        metrics = measure(self._task.metrics, labels=labels, predictions=predictions)
+        constant = is_constant(predictions, labels)
         if constant:
             print(f"warning: {self.path} predicts the same for every example", file=sys.stderr)
-        return Measurement(metrics[self.metric], constant, fingerprint=model_fingerprint(model))
+        value = metrics.pop(self.metric)
+        return Measurement(value, constant, fingerprint=model_fingerprint(model), others=metrics)
 
     def pruned(self, plan: PruningPlan, folder: Path) -> Classifier:
         """The model with the units of ``plan`` alone."""
@@ -181,7 +182,7 @@ class Classifier:
 
     @property
     def _task(self) -> Task:
-        return task_named(self.finetuning.task)
+        return self.finetuning.data.task
 
     @cached_property
     def _classifier(self) -> PreTrainedModel:
@@ -190,8 +191,9 @@ class Classifier:
         return model
 
     def _batches(self) -> list[Mapping[str, torch.Tensor]]:
-        split = self._task.dev_splits[0]
-        examples = load_splits(self._task, self.finetuning.data_dir, splits=[split])[split]
+        data = self.finetuning.data
+        split = next(iter(dev_splits(data)), "dev")
+        examples = data.load(split)
         if not len(examples):
             raise DataError(f"{self.finetuning.task}: the split {split} is empty")
         tokenizer = load_tokenizer(str(self.path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
 from headprune.errors import UsageError
 
@@ -18,8 +18,9 @@ def example_losses(outputs: Any, labels: Tensor) -> Tensor:
 
     Args:
         outputs: the outputs of a model with logits (B, C) or (B, T, V); C = 1 is regression.
-        labels: (B,), or (B, T) with -100 for tokens that do not count; an example's loss is then
-            the mean over its tokens.
+        labels: (B,); or (B, C) of 0.0 and 1.0, where an example may have several labels and its
+            loss is the mean over labels; or (B, T) with -100 for tokens that do not count, where it
+            is the mean over tokens.
 
     Raises:
         UsageError: a model without such logits.
@@ -28,6 +29,9 @@ def example_losses(outputs: Any, labels: Tensor) -> Tensor:
     if logits is None or logits.dim() not in (2, 3):
         raise UsageError("the model has no logits for labels; give one with a classifier")
     if logits.dim() == 2:
+        if has_several_labels(labels):
+            wanted = labels.to(logits.dtype)
+            return binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1)
         if logits.size(1) == 1:
             return mse_loss(logits.squeeze(1), labels.to(logits.dtype), reduction="none")
         return cross_entropy(logits, labels, reduction="none")
@@ -38,12 +42,19 @@ def example_losses(outputs: Any, labels: Tensor) -> Tensor:
     return each.sum(1) / counted.sum(1).clamp(min=1)
 
 
+def has_several_labels(labels: Tensor) -> bool:
+    """Check if labels are B x C numbers of 0.0 and 1.0, and not the numbers of tokens."""
+    return labels.dim() == 2 and labels.is_floating_point()
+
+
 def correct_predictions(outputs: Any, labels: Tensor) -> Tensor | None:
     """Compare predicted classes with labels: (B,), bool; None if labels are not classes.
 
     Args:
         outputs, labels: see ``example_losses``.
     """
+    if has_several_labels(labels):
+        return outputs.logits.gt(0).eq(labels.bool()).all(-1)  # type: ignore[no-any-return]
     if labels.dim() > 1 or outputs.logits.size(-1) == 1:
         return None
     predicted: Tensor = outputs.logits.argmax(-1)

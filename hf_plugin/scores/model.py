@@ -17,7 +17,12 @@ from headprune.gates import masked_units
 from headprune.model import Outcome, PrunableLayer, PrunableSublayer, See, evaluating
 from hf_plugin.families import attentions, family_of, feed_forwards, is_decoder_alone, stacks
 from hf_plugin.head_names import FAMILIES, FEED_FORWARD
-from hf_plugin.scores.losses import IGNORED, correct_predictions, example_losses
+from hf_plugin.scores.losses import (
+    IGNORED,
+    correct_predictions,
+    example_losses,
+    has_several_labels,
+)
 from hf_plugin.sublayers import Attention, FeedForward
 
 Batch = Mapping[str, Tensor]
@@ -161,7 +166,8 @@ class HuggingFaceModel:
             if mask is None and "labels" in batch and batch["labels"].shape == tokens.shape:
                 mask = batch["labels"].ne(IGNORED)
             return tokens if mask is None else tokens.masked_fill(~mask.bool(), -1)
-        if batch["labels"].dim() == 1:  # a classifier: its decoder reads the input once more
+        is_classifier = batch["labels"].dim() == 1 or has_several_labels(batch["labels"])
+        if is_classifier:  # its decoder reads the input once more
             return self._shifted(self._tokens(decoder=False, batch=batch))
         labels = batch["labels"]
         return self._shifted(labels).masked_fill(labels.eq(IGNORED), -1)

@@ -10,7 +10,12 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoModel, DataCollatorWithPadding, PreTrainedTokenizerBase
+from transformers import (
+    AutoModel,
+    DataCollatorWithPadding,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from headprune.errors import DataError, UsageError
 from headprune.scores.combination import ATTENTION_GUIDED
@@ -27,14 +32,14 @@ from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import require_finite
-from hf_plugin.glue.data import SUBSET_SEED, load_splits
 from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import encode
 from hf_plugin.loading import from_pretrained, read_config
-from hf_plugin.places import device
+from hf_plugin.places import device, place
 from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.tasks.examples import SUBSET_SEED
+from hf_plugin.tasks.task import LabelledData
 from hf_plugin.tokenizers import load_tokenizer, require_vocabulary
 
 _SEEN = {
@@ -50,8 +55,7 @@ def score_heads(
     model_name: str,
     *,
     scores: Sequence[str],
-    task: str,
-    data_dir: Path | None,
+    data: LabelledData,
     split: str = "train",
     parts: Sequence[TrainingPart] = (),
     max_examples: int | None = None,
@@ -71,8 +75,7 @@ def score_heads(
     Args:
         model_name: a Hugging Face folder, or a name on the hub.
         scores: see ``headprune.scores.names``.
-        task: a task of GLUE.
-        data_dir: GLUE's tsv files; without it, the hub.
+        data: the task and its examples.
         split: ``train`` or ``dev``.
         parts: the parts of the training set that later fine-tunings will use; left out, too.
         max_examples: a random subset of this size, the same every time.
@@ -87,20 +90,19 @@ def score_heads(
         DataError: a model or data that cannot be read, or numbers that are not finite.
     """
     require_known(scores)
-    chosen = task_named(task)
-    if split not in chosen.files:
-        raise UsageError(f"{task} has no split {split!r}; it has {', '.join(chosen.files)}")
-    model = load_classifier(model_name, chosen, untrained=False)
+    needed = parts_of(scores, weights)
+    if needed:
+        data.require(split)
+    model = load_classifier(model_name, data.task, untrained=False)
     model.to(device())  # type: ignore[arg-type]
     special: frozenset[int] = frozenset()
     encoded: dict[str, Dataset] = {}
     fingerprint = model_fingerprint(model)
     origins = dict.fromkeys(PARTS, Origin(model=model_name, fingerprint=fingerprint))
-    needed = parts_of(scores, weights)
     if needed:
         tokenizer = load_tokenizer(model_name)
         require_length(max_length, model, tokenizer, name=model_name)
-        whole = load_splits(chosen, data_dir, splits=[split])[split]
+        whole = data.load(split)
         split_in_two = (
             held_out(whole, model=Path(model_name), parts=parts) if split == "train" else None
         )
@@ -120,7 +122,7 @@ def score_heads(
             origins[part] = Origin(
                 model=model_name,
                 fingerprint=fingerprint,
-                data=f"{chosen.data_name}.{split}[{len(examples)}]",
+                data=f"{data.name_of(split)}[{len(examples)}]",
                 settings=settings,
             )
         if split_in_two is not None and split_in_two.trained_on != "no":
@@ -129,10 +131,12 @@ def score_heads(
         special = frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 
     def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
-        data = encoded.get(ABLATION if purpose == ABLATION else SCORING)
-        if not data:
+        examples = encoded.get(ABLATION if purpose == ABLATION else SCORING)
+        if not examples:
             raise DataError("no example to compute scores on")
-        return batches_of(data, tokenizer, size=batch_size, watch=lambda b, n: watch(b, n, purpose))
+        return batches_of(
+            examples, tokenizer, size=batch_size, watch=lambda b, n: watch(b, n, purpose)
+        )
 
     return compute_scores(
         HuggingFaceModel(model, special_tokens=special),
@@ -144,6 +148,39 @@ def score_heads(
         seed=seed,
         components=components,
         weights=weights,
+    )
+
+
+def score_weights(
+    model_name: str,
+    *,
+    scores: Sequence[str],
+    seed: int = 1,
+    components: Sequence[str] | None = None,
+) -> dict[str, HeadScores]:
+    """Compute scores that need no data, of a model with or without a classifier.
+
+    Args:
+        model_name: a Hugging Face folder, or a name on the hub.
+        scores, seed, components: see ``score_heads``.
+
+    Raises:
+        UsageError: a score that needs data, or a model that cannot be pruned.
+        DataError: a model that cannot be read.
+    """
+    model = _whole_model(model_name)
+
+    def batches(_: str) -> Iterator[Mapping[str, torch.Tensor]]:
+        raise UsageError(f"{', '.join(scores)}: give data to compute scores on")
+
+    return compute_scores(
+        HuggingFaceModel(model),
+        scores,
+        batches=batches,
+        origin=Origin(model=model_name, fingerprint=model_fingerprint(model)),
+        metric="loss",
+        seed=seed,
+        components=components,
     )
 
 
@@ -166,11 +203,7 @@ def score_syntax(
         UsageError: a model that cannot be pruned, or a tokenizer that does not tell words.
         DataError: a model or file that cannot be read, or none of the relations in it.
     """
-    config, _ = read_config(model_name)
-    # The class that saved it, as its weights are to be told from others'.
-    model = from_pretrained(model_name, None if config.architectures else AutoModel)
-    require_finite(model, name=model_name)
-    model.float().to(device())  # type: ignore[arg-type]
+    model = _whole_model(model_name)
     tokenizer = load_tokenizer(model_name)
     if not tokenizer.is_fast:
         raise UsageError(f"{model_name}: its tokenizer does not tell which word a token is of")
@@ -204,6 +237,17 @@ def score_syntax(
             settings={"max_length": max_length},
         ),
     )
+
+
+def _whole_model(name: str) -> PreTrainedModel:
+    """The model with all weights that were saved."""
+    folder = place(name)
+    config, _ = read_config(folder)
+    # The class that saved it, as its weights are to be told from others'.
+    model = from_pretrained(folder, None if config.architectures else AutoModel)
+    require_finite(model, name=name)
+    model.float().to(device())  # type: ignore[arg-type]
+    return model
 
 
 def words_of(words: Sequence[str], spans: Sequence[Sequence[int]]) -> list[int]:

@@ -19,6 +19,8 @@ from .documents import DOCUMENTS, NOT_CHECKED, NOT_RUN, ROOT, CodeBlock, code_bl
 
 PUBLISHED = "bert-base-uncased"
 """The model that the documents name; a folder of this name goes before the one on the hub."""
+CLASSIFIER = "runs/reviews/model"
+"""The folder of the classifier that the documents fine-tune."""
 
 
 def python_blocks(path: Path) -> list[CodeBlock]:
@@ -33,15 +35,25 @@ def python_blocks(path: Path) -> list[CodeBlock]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, with a narrow BERT of as many layers and heads as the published one."""
+    """The working folder, with a narrow BERT of as many layers and heads as the published one.
+
+    It also has a classifier of two labels, and files with such labels.
+    """
     config = BertConfig(vocab_size=8, hidden_size=24, num_hidden_layers=12, num_attention_heads=12)
     BertForSequenceClassification(config).save_pretrained(tmp_path / PUBLISHED)
+    config.id2label = {0: "bad", 1: "good"}
+    BertForSequenceClassification(config).save_pretrained(tmp_path / CLASSIFIER)
+    for name in ("train.csv", "dev.csv"):
+        rows = ["A sentence,good", "sentence A,bad"] * 6
+        (tmp_path / name).write_text("".join(f"{row}\n" for row in ["review,mood", *rows]))
     vocabulary = {word: index for index, word in enumerate(("[PAD]", "[UNK]", "A", "sentence"))}
     words = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
     words.pre_tokenizer = Whitespace()
-    PreTrainedTokenizerFast(
+    tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]"
-    ).save_pretrained(tmp_path / PUBLISHED)
+    )
+    for model in (PUBLISHED, CLASSIFIER):
+        tokenizer.save_pretrained(tmp_path / model)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

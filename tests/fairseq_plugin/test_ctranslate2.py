@@ -23,6 +23,9 @@ from typer.testing import CliRunner, Result
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.cli.translate import app
 from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
+from headprune.cost import forward_flops
+from headprune.speed.exported import exported_forward_pass
+from headprune.speed.forward_pass import Conditions
 from tests.fairseq_plugin.conftest import ROOT, generate, run, train
 from tests.fairseq_plugin.models import SHAPE, build, dictionary
 from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, NOTHING_LEFT, plans
@@ -388,6 +391,14 @@ def exported(pruned: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("exported") / "model"
     export_to_ctranslate2(pruned, folder)
     return folder
+
+
+def test_the_speed_of_an_export_has_the_cost_of_its_checkpoint(exported: Path, pruned: Checkpoint):
+    conditions = Conditions(batch=2, length=6, threads=1, device="cpu")
+    timed = exported_forward_pass(exported, conditions)
+    assert [len(result.tokens) for result in timed.run()] == [6, 6]
+    assert timed.parameters == pruned.parameters
+    assert timed.flops == 2 * forward_flops(pruned.plan, pruned.sizes, source=6, target=6)
 
 
 def translate(*arguments: str | Path, text: str | bytes = "") -> Result:

@@ -233,6 +233,19 @@ def test_a_folder_for_ctranslate2(files: Path) -> None:
     assert len(Path("output.de").read_text(encoding="utf-8").splitlines()) == 12
 
 
+def test_the_speed_of_models_of_all_libraries(files: Path) -> None:
+    models = ("fairseq/remove.pt", "ctranslate2", "glue/control/model")
+    succeed(
+        "speed", *models, "--batch=2", "--length=6", "--threads=1", "--rounds=2", "-o", "s.json"
+    )
+    checkpoint, exported, classifier = json.loads(Path("s.json").read_text())["models"]
+    libraries = [each["library"] for each in (checkpoint, exported, classifier)]
+    assert libraries[0] == "fairseq" and libraries[1].startswith("CTranslate2 ")
+    assert libraries[2] == "torch" and exported["flops"] is None  # which later folders tell
+    assert checkpoint["parameters"] == Checkpoint.load("fairseq/remove.pt").parameters
+    assert all(each["file_bytes"] > 0 for each in (checkpoint, exported, classifier))
+
+
 # Hugging Face folders
 
 BERT = {"ES": ((0, 2, 3), (1,))}

@@ -14,7 +14,7 @@ import hf_plugin.glue.run
 import hf_plugin.scores.run
 from headprune.errors import DataError, UsageError
 from headprune.scores import HeadScores
-from hf_plugin.glue.data import Examples, load_splits
+from hf_plugin.glue.data import Examples, GlueData, load_splits
 from hf_plugin.glue.held_out import (
     RECORD,
     TrainingPart,
@@ -135,7 +135,11 @@ def test_only_the_parts_that_scores_need_are_encoded(tmp_path, monkeypatch):
     ):
         scored.sets.clear()
         hf_plugin.scores.run.score_heads(
-            str(model), scores=scores, task="sst2", data_dir=glue, split=split, max_length=24
+            str(model),
+            scores=scores,
+            data=GlueData(TASKS["sst2"], glue),
+            split=split,
+            max_length=24,
         )
         assert len(scored.sets) == sets, (split, scores)
 

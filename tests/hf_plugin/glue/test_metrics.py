@@ -46,3 +46,18 @@ def test_f1_without_a_positive_is_zero():
 def test_every_task_has_metrics_that_are_known():
     for task in TASKS.values():
         measure(task.metrics, labels=[0, 1], predictions=[1, 0])
+
+
+def test_macro_f1_and_squared_error():
+    # f1 of each label: 1, 2 / 3, 0
+    values = measure(["macro-f1"], labels=[0, 1, 2, 0], predictions=[0, 1, 1, 0])
+    assert values["macro-f1"] == pytest.approx(100 * (1 + 2 / 3 + 0) / 3)
+    assert measure(["mse"], labels=[1.0, 2.0], predictions=[3.0, 2.0]) == {"mse": 2.0}
+
+
+def test_examples_with_several_labels():
+    labels, predictions = [(1, 0), (1, 1), (0, 0)], [(1, 0), (1, 0), (0, 1)]
+    values = measure(["accuracy", "f1", "macro-f1"], labels=labels, predictions=predictions)
+    assert values["accuracy"] == pytest.approx(100 / 3)  # all labels of one example are right
+    assert values["f1"] == pytest.approx(100 * 4 / 6)  # 2 tp, 1 fp, 1 fn of both labels
+    assert values["macro-f1"] == pytest.approx(100 * (1 + 0) / 2)

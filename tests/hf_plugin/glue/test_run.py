@@ -17,12 +17,13 @@ from headprune.errors import DataError
 from headprune.results.record import Record
 from headprune.select import at_random
 from hf_plugin.folders import Folder
-from hf_plugin.glue.data import load_splits
+from hf_plugin.glue.data import GlueData, load_splits
 from hf_plugin.glue.grid import search
 from hf_plugin.glue.metrics import measure
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels
 from hf_plugin.glue.tasks import TASKS
+from hf_plugin.tasks.task import dev_splits
 from tests.hf_plugin.models import SOME
 
 from .made import settings, write_model
@@ -49,7 +50,7 @@ def test_every_task(name, model, glue, tmp_path):
         result.metrics[task.metrics[0]],
     )
     assert result.examples == {split: 24 if split == "train" else 12 for split in task.files}
-    for split in task.dev_splits:
+    for split in dev_splits(GlueData(task)):
         mismatched = split == "dev_mismatched"
         lines = rows(tmp_path / f"predictions{'_mismatched' * mismatched}.tsv")
         assert [line["index"] for line in lines] == [str(n) for n in range(12)]
@@ -75,7 +76,7 @@ def test_predictions_are_those_of_the_saved_model_line_by_line(name, model, glue
     run(settings(name, model, glue, plan=SOME), Labels(), tmp_path)
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
-    for split, examples in load_splits(task, glue, splits=task.dev_splits).items():
+    for split, examples in load_splits(task, glue, splits=dev_splits(GlueData(task))).items():
         lines = rows(tmp_path / f"predictions{split.removeprefix('dev')}.tsv")
         for texts, line in zip(examples.texts, lines, strict=True):
             with torch.no_grad():

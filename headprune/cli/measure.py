@@ -1,0 +1,82 @@
+"""The command `headprune measure`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headprune.backends import backend_of
+from headprune.cli.options import (
+    BEAM,
+    CHECKPOINTS,
+    DATA,
+    METRIC,
+    OWN_DATA,
+    LabelledDataOptions,
+    in_panel,
+    trained_model,
+    with_option_groups,
+)
+from headprune.cli.progress import progress
+
+app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MeasuringOptions(LabelledDataOptions):
+    """The data to measure on."""
+
+    metric: Annotated[str | None, in_panel(METRIC, OWN_DATA)] = None
+    data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
+    beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None
+
+
+@app.command()
+@with_option_groups
+def measure(
+    model: Annotated[Path, trained_model()],
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="Plan: measure the model right after pruning it to these units. The model is not "
+            "changed."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File for the record (JSON). Default: none."),
+    ] = None,
+    *,
+    options: _MeasuringOptions,
+) -> None:
+    """Measure a trained model on labelled examples, or on a translation's test set.
+
+    Prints the metrics and their signature, which names the files and their fingerprints.
+
+    Examples:
+
+      headprune measure runs/reviews/model --dev dev.csv --text review --label category
+
+      headprune measure runs/reviews/model --dev dev.csv --text review --label category --plan
+      half.json -o half-measured.json
+    """
+    from headprune.compare.measuring import measured_record
+    from headprune.plan import PruningPlan
+
+    kept = None if plan is None else PruningPlan.load(plan)
+    task_model = backend_of(model).task_model(
+        model,
+        output=None if output is None else output.parent / output.stem,
+        finetune=False,
+        max_examples=None,
+        watch=progress,
+        given=options.given(),
+    )
+    record = measured_record(task_model, kept)
+    if output is not None:
+        record.save(output)
+    figures = "  ".join(f"{name} {value:.2f}" for name, value in record.metrics.items())
+    print(f"{record.task}: {figures}  {record.signature}")

@@ -1,0 +1,108 @@
+"""Times of several models in turns, with what they cost."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headprune.backends import backend_of
+from headprune.compare.turns import speedup, taking_turns
+from headprune.errors import HeadpruneError, UsageError
+from headprune.speed.exported import exported_forward_pass, is_exported
+from headprune.speed.forward_pass import Conditions, ForwardBackend, ForwardPass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """The measured speed of one model.
+
+    Attributes:
+        model: its path.
+        library, parameters, flops, file_bytes: see ``ForwardPass``.
+        seconds: the time of each round.
+        speedup: the time of the first model over this one's in the same round: the median and the
+            quartiles.
+    """
+
+    model: str
+    library: str
+    parameters: int | None
+    flops: int | None
+    file_bytes: int
+    seconds: tuple[float, ...]
+    speedup: tuple[float, float, float]
+
+    @property
+    def median(self) -> float:
+        """The median time in seconds."""
+        return statistics.median(self.seconds)
+
+
+def measure_speeds(
+    paths: Sequence[Path],
+    conditions: Conditions,
+    *,
+    rounds: int,
+    watch: Callable[[range], Iterable[int]] = lambda numbers: numbers,
+) -> list[Speed]:
+    """Time one forward pass of each model in turns, after one that is not timed.
+
+    Args:
+        paths: files or folders of models, of any library.
+        conditions: the batch and the machine.
+        rounds: number of times that each model is timed.
+        watch: wraps the rounds; for a progress bar.
+
+    Raises:
+        UsageError: a model that cannot be timed, or not on such a batch.
+        DataError: a model that cannot be read.
+    """
+    import torch
+
+    torch.set_num_threads(conditions.threads)
+    if conditions.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda: torch finds no GPU")
+    passes = [forward_pass(path, conditions) for path in paths]
+    for path, each in zip(paths, passes, strict=True):
+        try:
+            each.run()
+        except HeadpruneError:
+            raise
+        except Exception as problem:  # of any library, such as a sentence that is too long
+            reason = (str(problem).strip() or type(problem).__name__).partition("\n")[0]
+            raise UsageError(
+                f"{path}: does not run on {conditions.batch} x {conditions.length} tokens "
+                f"({reason})"
+            ) from None
+    seconds = taking_turns([each.run for each in passes], rounds=rounds, warm_up=False, watch=watch)
+    return [
+        Speed(
+            model=str(path),
+            library=each.library,
+            parameters=each.parameters,
+            flops=each.flops,
+            file_bytes=each.file_bytes,
+            seconds=tuple(times),
+            speedup=speedup(seconds[0], times),
+        )
+        for path, each, times in zip(paths, passes, seconds, strict=True)
+    ]
+
+
+def forward_pass(path: Path, conditions: Conditions) -> ForwardPass:
+    """Load a model of any library.
+
+    Raises:
+        UsageError: its library's backend cannot time models.
+        DataError: no backend recognises it, or it cannot be read.
+    """
+    if path.suffix == ".onnx" and path.is_file():
+        path = path.parent  # its config is beside it
+    if is_exported(path):
+        return exported_forward_pass(path, conditions)
+    backend = backend_of(path)
+    if not isinstance(backend, ForwardBackend):
+        raise UsageError(f"{path}: the backend of such models cannot time them")
+    return backend.forward_pass(path, conditions)

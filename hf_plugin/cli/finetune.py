@@ -1,0 +1,139 @@
+"""The command `headprune finetune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headprune.cli.options import (
+    HOLD_OUT,
+    MAX_TRAIN_EXAMPLES,
+    METRIC,
+    LabelledDataOptions,
+    in_panel,
+    with_option_groups,
+)
+from headprune.errors import UsageError, needing
+from headprune.form import Form
+from headprune.locks import locked_folder
+
+app = typer.Typer(add_completion=False)
+
+_TRAINING = "Fine-tuning"
+
+
+@app.command()
+@with_option_groups
+def finetune(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="The model: a Hugging Face folder with its tokenizer, or a name on the hub. A "
+            "classifier that it has is trained further if it has as many labels as the data; "
+            "otherwise the model gets a new one."
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder for result.json, predictions.tsv and the folder model; an interrupted run "
+            "resumes there.",
+        ),
+    ],
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Plan of the heads to keep; the model is pruned before it is trained."),
+    ] = None,
+    form: Annotated[
+        Form,
+        typer.Option(help="Form of the pruned heads; see `headprune glue --help`."),
+    ] = Form.remove,
+    metric: Annotated[str | None, METRIC] = None,
+    epochs: Annotated[
+        float, typer.Option(min=0, help="Number of epochs.", rich_help_panel=_TRAINING)
+    ] = 3.0,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Batch size.", rich_help_panel=_TRAINING)
+    ] = 32,
+    learning_rate: Annotated[
+        float,
+        typer.Option(
+            help="Peak learning rate: the rate rises over the first 10% of the updates and falls "
+            "to 0.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = 5e-5,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Seed of a new classifier's weights, the data order and dropout.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = 1,
+    max_train_examples: Annotated[int | None, in_panel(MAX_TRAIN_EXAMPLES, _TRAINING)] = None,
+    hold_out: Annotated[float | None, in_panel(HOLD_OUT, _TRAINING)] = None,
+    bf16: Annotated[
+        bool, typer.Option("--bf16", help="Compute in bfloat16.", rich_help_panel=_TRAINING)
+    ] = False,
+    *,
+    options: LabelledDataOptions,
+) -> None:
+    """Fine-tune a classifier on labelled examples of your own, pruned first if there is a plan.
+
+    Reads texts (or pairs of texts) with labels, or with numbers to predict, from csv, tsv, jsonl
+    and parquet files and from data sets. The names of the labels are kept in the model's config.
+    The metrics are measured on --dev after the last epoch.
+
+    Writes to OUT: result.json (metrics, plan, signature with the files and their fingerprints),
+    predictions.tsv, and the folder model, which transformers' Auto classes read after `import
+    hf_plugin`.
+
+    Examples:
+
+      headprune finetune bert-base-uncased --train train.csv --dev dev.csv --text review --label
+      category -o runs/reviews
+
+      headprune finetune runs/reviews/model --train train.csv --dev dev.csv --text review --label
+      category --plan half.json --epochs 1 -o runs/reviews-half
+    """
+    from headprune.plan import PruningPlan
+
+    kept = None if plan is None else PruningPlan.load(plan)
+    with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):
+        from hf_plugin.cli.glue import show_result
+        from hf_plugin.glue.held_out import default_hold_out
+        from hf_plugin.glue.run import run
+        from hf_plugin.glue.settings import Labels, Settings
+        from hf_plugin.quiet import quieten
+        from hf_plugin.tasks.given import data_given
+        from hf_plugin.tasks.own import OwnData
+        from hf_plugin.tasks.task import dev_splits
+    quieten()
+    given = options.given()
+    data = data_given(given, model=model, untrained=epochs > 0, metric=metric)
+    if not dev_splits(data):
+        raise UsageError("give --dev too, a file with texts and labels to measure on")
+    settings = Settings(
+        task=data.task.name,
+        own=data if isinstance(data, OwnData) else None,
+        model=model,
+        plan=kept,
+        form=form.value,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        max_length=given.get("max_length", 128),
+        seed=seed,
+        data_dir=given.get("data_dir"),
+        max_train_examples=max_train_examples,
+        hold_out=default_hold_out(output, max_train_examples) if hold_out is None else hold_out,
+        bf16=bf16,
+    )
+    with locked_folder(output):
+        result = run(settings, Labels(), output)
+    show_result(result, output)

@@ -1,0 +1,1 @@
+"""Descriptions of tasks, and labelled examples from GLUE or from a user's files."""

@@ -1,0 +1,46 @@
+"""Labelled examples in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SUBSET_SEED = 1
+"""Seed of random subsets; the same for all runs, so that they are trained on the same examples."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The examples of one split.
+
+    Attributes:
+        texts: the sentence, or the two sentences, of each example.
+        labels: the index of each example's label, or the number to predict; with several labels,
+            a tuple of 0 and 1 for each label of the task.
+        left_out: the number of lines that were left out because fields are missing.
+    """
+
+    texts: Sequence[tuple[str, ...]]
+    labels: Sequence[Any]
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, size: int) -> Examples:
+        """Draw ``size`` random examples, in their original order, or all if there are fewer."""
+        return self if size >= len(self) else self.select(self.subset_indices(size))
+
+    def subset_indices(self, size: int) -> list[int]:
+        """Draw the indices of the examples of ``subset(size)``, in ascending order."""
+        if size >= len(self):
+            return list(range(len(self)))
+        return sorted(random.Random(SUBSET_SEED).sample(range(len(self)), size))
+
+    def select(self, indices: Sequence[int]) -> Examples:
+        """Select the examples with these indices."""
+        return Examples(
+            [self.texts[i] for i in indices], [self.labels[i] for i in indices], self.left_out
+        )

@@ -1,0 +1,232 @@
+"""A task of the user's own: files with texts and labels, described by columns and a metric."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headprune.errors import DataError, UsageError
+from hf_plugin.tasks.examples import Examples
+from hf_plugin.tasks.labels import (
+    Outputs,
+    one_label,
+    outputs_of,
+    several_labels,
+    vocabulary,
+    written_label,
+)
+from hf_plugin.tasks.tables import Columns, Table, read_table
+from hf_plugin.tasks.task import Task, TaskType
+
+METRICS: Mapping[TaskType, tuple[str, ...]] = {
+    TaskType.single_label: ("accuracy", "macro-f1", "f1", "matthews"),
+    TaskType.multi_label: ("f1", "macro-f1", "accuracy"),
+    TaskType.regression: ("pearson", "spearman", "mse"),
+}
+"""The metrics of each type of task; the first two are always measured, the first by default."""
+
+_FINGERPRINT = 12
+"""Number of characters of a fingerprint in signatures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A user's description of data and task.
+
+    Attributes:
+        train, dev: the files or data sets; see ``read_table``. At least one is given.
+        columns: their columns.
+        type: the type of the task; None to infer it from the metric, the model and the labels.
+        metric: the metric to report; None for the first of the type's.
+        labels: the labels in the order of the model's outputs; empty to take them from the model
+            or from the training data.
+    """
+
+    train: str | None = None
+    dev: str | None = None
+    columns: Columns
+    type: TaskType | None = None
+    metric: str | None = None
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnData:
+    """A user's data with their task; implements ``hf_plugin.tasks.task.LabelledData``.
+
+    Attributes:
+        task: the task, with the labels in the order of the model's outputs.
+        names: the name of each split in signatures: its file and fingerprint.
+        examples: the examples of each split.
+    """
+
+    task: Task
+    names: Mapping[str, str]
+    examples: Mapping[str, Examples] = field(compare=False, repr=False)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """``train``, ``dev`` or both."""
+        return tuple(self.names)
+
+    def require(self, split: str) -> None:
+        """Raise a UsageError if no data were given for a split."""
+        if split not in self.examples:
+            known = split in ("train", "dev")
+            raise UsageError(
+                f"give --{split} too, a file with texts and labels"
+                if known
+                else f"--split {split}: give train or dev"
+            )
+
+    def load(self, split: str) -> Examples:
+        """The examples of a split.
+
+        Raises:
+            UsageError: no data were given for it.
+        """
+        self.require(split)
+        return self.examples[split]
+
+    def name(self, *, part: str = "") -> str:
+        """Name of the data in signatures: the files and their fingerprints."""
+        parts = {"train": part}
+        return "+".join(name + parts.get(split, "") for split, name in self.names.items())
+
+    def name_of(self, split: str) -> str:
+        """Name of one split in signatures: its file and fingerprint."""
+        return self.names[split]
+
+    def as_json(self) -> dict[str, Any]:
+        """All that the outcome of a run depends on, as JSON values."""
+        return {
+            "data": dict(self.names),
+            "type": self.task.type.value,
+            "text": list(self.task.text),
+            "label": self.task.label,
+            "labels": list(self.task.labels),
+            "metrics": list(self.task.metrics),
+        }
+
+
+def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
+    """Read a user's data, and complete the description of their task.
+
+    The labels are those of a fine-tuned model. For a model that is still to be fine-tuned, they are
+    those of the training data, in the model's order if the model has the same ones, else sorted.
+
+    Args:
+        described: the files, the columns and the metric.
+        model: folder of the model, or its name on the hub.
+        untrained: whether the model is to be fine-tuned on these data first.
+
+    Raises:
+        UsageError: no data, a metric of another type of task, or a model whose labels have no
+            names.
+        DataError: data that cannot be read, or a label that the model does not have.
+    """
+    sources = {"train": described.train, "dev": described.dev}
+    tables = {
+        split: read_table(source, described.columns, split=split)
+        for split, source in sources.items()
+        if source is not None
+    }
+    if not tables or (untrained and "train" not in tables):
+        raise UsageError("give --train, a file with texts and labels to fine-tune on")
+    outputs = outputs_of(model)
+    type_ = described.type or _type(
+        described.metric, tables, outputs=None if untrained else outputs
+    )
+    metrics = _metrics(type_, described.metric)
+    labels: tuple[str, ...] = ()
+    values: dict[str, Sequence[Any]]
+    if type_ is TaskType.regression:
+        values = {split: _numbers(table) for split, table in tables.items()}
+    else:
+        several = type_ is TaskType.multi_label
+        known = vocabulary(
+            tables,
+            outputs,
+            given=described.labels,
+            untrained=untrained,
+            labels_of=several_labels if several else one_label,
+        )
+        labels = known.labels
+        read = known.vectors if several else known.indices
+        values = {split: read(table) for split, table in tables.items()}
+    if metrics[0] == "f1" and type_ is TaskType.single_label and len(labels) != 2:
+        raise UsageError(
+            f"--metric f1 is of the second of two labels, there are {len(labels)}; give macro-f1"
+        )
+    columns = described.columns
+    measured = tables["dev" if "dev" in tables else "train"]
+    return OwnData(
+        task=Task(
+            name=_plain(f"{Path(measured.source).name.partition('.')[0]}.{columns.label}"),
+            type=type_,
+            text=columns.text,
+            label=columns.label,
+            labels=labels,
+            metrics=metrics,
+        ),
+        names={
+            split: f"{_plain(Path(table.source).name)}@{table.fingerprint[:_FINGERPRINT]}"
+            for split, table in tables.items()
+        },
+        examples={split: Examples(table.texts, values[split]) for split, table in tables.items()},
+    )
+
+
+def _type(metric: str | None, tables: Mapping[str, Table], *, outputs: Outputs | None) -> TaskType:
+    """The type of a task by its metric, the outputs of a fine-tuned model, or the labels."""
+    if metric in METRICS[TaskType.regression]:
+        return TaskType.regression
+    if outputs is not None:
+        return outputs.type
+    if any(isinstance(label, list) for table in tables.values() for label in table.labels):
+        return TaskType.multi_label
+    labels = {written_label(label) for table in tables.values() for label in table.labels}
+    fractions = [label for label in labels if not label.lstrip("-").isdigit()]
+    if metric is None and fractions and all(_number(label) is not None for label in labels):
+        return TaskType.regression
+    return TaskType.single_label
+
+
+def _metrics(type_: TaskType, metric: str | None) -> tuple[str, ...]:
+    """The metrics to measure, the chosen one first."""
+    known = METRICS[type_]
+    if metric is not None and metric not in known:
+        everything = list(dict.fromkeys(name for names in METRICS.values() for name in names))
+        if metric not in everything:
+            raise UsageError(f"--metric {metric}: it is one of {', '.join(everything)}")
+        raise UsageError(
+            f"--metric {metric}: a {type_.value} task is measured by {', '.join(known)}"
+        )
+    return tuple(dict.fromkeys([metric or known[0], *known[:2]]))
+
+
+def _numbers(table: Table) -> list[float]:
+    numbers = []
+    for row, label in enumerate(table.labels):
+        number = _number(label)
+        if number is None:
+            raise DataError(f"{table.where(row)}: label {label!r} is no number")
+        numbers.append(number)
+    return numbers
+
+
+def _number(label: Any) -> float | None:
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _plain(name: str) -> str:
+    """A name without the characters that separate the fields of a signature."""
+    return re.sub(r"[^\w.-]", "_", name)

@@ -1,0 +1,307 @@
+"""Read a column of labels and one or two columns of text from a file, a data set, or the hub.
+
+csv and tsv files are read with the csv module rather than with `datasets`: it keeps every field as
+text ("NA" is a word, "01" a label), and its errors name a line.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow
+import pyarrow.parquet
+
+from headprune.errors import DataError, UsageError
+
+_SPLITS = {"train": ("train",), "dev": ("validation", "dev", "valid")}
+"""The splits of a data set with several that are used if none is named."""
+
+_LONGEST = 2**31 - 1
+"""The longest field of a csv file in characters; the module's own limit is 131,072."""
+
+_DELIMITERS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns to read.
+
+    Attributes:
+        text: the column of the text, or the columns of the two texts.
+        label: the column of the label.
+        delimiter: the character between the fields of a csv file; None for the usual one.
+        may_lack_label: whether an example may have no label.
+    """
+
+    text: tuple[str, ...]
+    label: str
+    delimiter: str | None = None
+    may_lack_label: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """The texts and labels of one split, as they are written.
+
+    Attributes:
+        source: the file, folder or name, as the user gave it.
+        texts: the text, or the two texts, of each row.
+        labels: the label of each row: text, a number, or a list of them.
+        places: the line or row of each label, for error messages.
+        label_names: the names of the labels in their order, where a data set lists them.
+    """
+
+    source: str
+    texts: Sequence[tuple[str, ...]]
+    labels: Sequence[Any]
+    places: Sequence[str]
+    label_names: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A SHA-256 hash of the texts and labels, which does not depend on the file's format."""
+        digest = hashlib.sha256()
+        for texts, label in zip(self.texts, self.labels, strict=True):
+            written = label if isinstance(label, (list, tuple)) else str(label)
+            digest.update(json.dumps([*texts, written]).encode())
+        return digest.hexdigest()
+
+    def where(self, row: int) -> str:
+        """The place of a row, for an error message."""
+        return f"{self.source}: {self.places[row]}"
+
+
+def read_table(source: str, columns: Columns, *, split: str) -> Table:
+    """Read the texts and labels of a file or data set.
+
+    Args:
+        source: a file .csv, .tsv, .jsonl or .parquet (the first three also with .gz); a folder of
+            the `datasets` library; or the name of a data set on the hub. A folder or name may be
+            followed by ``:SPLIT``, a name also by ``:CONFIGURATION:SPLIT``.
+        columns: the columns.
+        split: ``train`` or ``dev``: the split that is read if none is named.
+
+    Raises:
+        DataError: the data cannot be read, lack a column, or have a row without text or label. The
+            message names the line or row.
+    """
+    path = Path(source)
+    kind = path.with_suffix("") if path.suffix == ".gz" else path
+    reader = _READERS.get(kind.suffix.lower())
+    if path.is_file():
+        if reader is None:
+            known = ", ".join(_READERS)
+            raise DataError(f"{source}: unknown kind of file; give one that ends in {known}")
+        return _checked(source, reader(path, columns), columns)
+    if reader is not None and not path.exists():
+        raise DataError(f"{source}: no such file")
+    return _checked(source, _data_set_rows(_data_set(source, split), source, columns), columns)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows with their places, and the names of labels, as readers return them."""
+
+    rows: Iterator[tuple[str, Mapping[str, Any]]]
+    label_names: tuple[str, ...] = ()
+
+
+def _checked(source: str, rows: _Rows, columns: Columns) -> Table:
+    texts: list[tuple[str, ...]] = []
+    labels: list[Any] = []
+    places: list[str] = []
+    for place, row in rows.rows:
+        for name in columns.text:
+            value = row[name]
+            if value is not None and not isinstance(value, str):
+                raise DataError(f"{source}: {place}: column {name!r} is {value!r}, no text")
+            if not value or value.isspace():
+                raise DataError(
+                    f"{source}: {place}: column {name!r} is empty; fill it, or delete the "
+                    f"{place.split()[0]}"
+                )
+        label = row[columns.label]
+        if label is None or (label == "" and not columns.may_lack_label):
+            raise DataError(f"{source}: {place}: no label in column {columns.label!r}")
+        texts.append(tuple(row[name] for name in columns.text))
+        labels.append(label)
+        places.append(place)
+    if not labels:
+        raise DataError(f"{source}: no example in it")
+    return Table(source, texts, labels, places, rows.label_names)
+
+
+def _require_columns(
+    names: list[str], columns: Columns, *, source: object, advice: str = ""
+) -> None:
+    for name in (*columns.text, columns.label):
+        if name not in names:
+            listed = ", ".join(map(repr, names)) or "none"
+            raise DataError(f"{source}: no column {name!r}; its columns are {listed}{advice}")
+        if names.count(name) > 1:
+            raise DataError(f"{source}: {names.count(name)} columns are called {name!r}")
+
+
+def _csv(path: Path, columns: Columns) -> _Rows:
+    """Fields may be in double quotes, and contain line breaks there."""
+    return _Rows(_delimited(path, columns, delimiter=columns.delimiter or ",", quotes=True))
+
+
+def _tsv(path: Path, columns: Columns) -> _Rows:
+    """Quotes are ordinary characters, as in GLUE's files."""
+    return _Rows(_delimited(path, columns, delimiter=columns.delimiter or "\t", quotes=False))
+
+
+def _delimited(
+    path: Path, columns: Columns, *, delimiter: str, quotes: bool
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    csv.field_size_limit(_LONGEST)
+    reader = csv.reader(
+        _lines(path),
+        delimiter=delimiter,
+        strict=True,
+        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+    )
+    names: list[str] = []
+    try:
+        for fields in reader:
+            place = f"line {reader.line_num}"
+            if not fields:  # an empty line, often the last
+                continue
+            if not names:
+                names = fields
+                advice = _advice(names, columns, delimiter)
+                _require_columns(names, columns, source=path, advice=advice)
+                continue
+            if len(fields) != len(names):
+                separator = _DELIMITERS.get(delimiter, repr(delimiter))
+                raise DataError(
+                    f"{path}: {place}: {len(fields)} fields, there are {len(names)} columns"
+                    + (f"; put texts that contain {separator} in double quotes" if quotes else "")
+                )
+            yield place, dict(zip(names, fields, strict=True))
+    except csv.Error as problem:
+        raise DataError(f"{path}: line {reader.line_num}: {problem}") from None
+
+
+def _advice(names: Sequence[str], columns: Columns, delimiter: str) -> str:
+    """What to do about a header without a column: often the fields are separated otherwise."""
+    if {*columns.text, columns.label} & set(names):  # the other one is misspelled
+        return ""
+    for other, shown in _DELIMITERS.items():
+        if other != delimiter and any(other in name for name in names):
+            return f"; if {shown} separates its fields, give --delimiter {shown}"
+    return "; the first line has to name the columns"
+
+
+def _jsonl(path: Path, columns: Columns) -> _Rows:
+    return _Rows(_objects(path, columns))
+
+
+def _objects(path: Path, columns: Columns) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(_lines(path), start=1):
+        if line.isspace():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as problem:
+            raise DataError(f"{path}: line {number}: no JSON ({problem})") from None
+        if not isinstance(value, dict):
+            raise DataError(f"{path}: line {number}: no JSON object, which each line has to be")
+        _require_columns(list(value), columns, source=f"{path}: line {number}")
+        yield f"line {number}", value
+
+
+def _parquet(path: Path, columns: Columns) -> _Rows:
+    try:
+        table = pyarrow.parquet.read_table(path)
+        data = datasets.Dataset(table)  # which reads the names of labels in the file's metadata
+    except (pyarrow.ArrowException, OSError, ValueError) as problem:
+        raise DataError(f"{path}: no parquet file that can be read ({problem})") from None
+    return _data_set_rows(data, str(path), columns)
+
+
+def _data_set_rows(data: datasets.Dataset, source: str, columns: Columns) -> _Rows:
+    _require_columns(data.column_names, columns, source=source)
+    feature = data.features[columns.label]
+    feature = getattr(feature, "feature", feature)  # that of the elements of a list
+    names: list[str] = list(getattr(feature, "names", None) or [])
+
+    def named(label: Any, number: int) -> Any:
+        if isinstance(label, list):
+            return [named(each, number) for each in label]
+        if not 0 <= label < len(names):  # hidden labels are -1
+            raise DataError(f"{source}: row {number}: no label in column {columns.label!r}")
+        return names[label]
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        chosen = data.select_columns([*dict.fromkeys((*columns.text, columns.label))])
+        for number, row in enumerate(chosen, start=1):
+            label = row[columns.label]
+            if names and label is not None:
+                row = {**row, columns.label: named(label, number)}
+            yield f"row {number}", row
+
+    return _Rows(rows(), tuple(names))
+
+
+def _data_set(source: str, split: str) -> datasets.Dataset:
+    """Load a data set from a folder or from the hub."""
+    name, *parts = [source] if Path(source).exists() else source.split(":")
+    chosen = parts[-1] if parts else None
+    configuration = parts[0] if len(parts) > 1 else None
+    if len(parts) > 2:
+        raise UsageError(f"{source}: write NAME, NAME:SPLIT or NAME:CONFIGURATION:SPLIT")
+    folder = Path(name)
+    saved = [folder / file for file in ("state.json", "dataset_dict.json")]
+    try:
+        if any(file.is_file() for file in saved):
+            loaded = datasets.load_from_disk(name)
+        else:
+            loaded = datasets.load_dataset(name, configuration)
+    except Exception as problem:  # of any type: from the network, the hub, the cache or a file
+        reason = str(problem).strip().partition("\n")[0]
+        raise DataError(f"{source}: no data set that can be read ({reason})") from None
+    if isinstance(loaded, datasets.Dataset):
+        if chosen is not None:
+            raise DataError(f"{source}: {name} has no splits")
+        return loaded
+    wanted = (chosen,) if chosen else _SPLITS[split]
+    for each in wanted:
+        if each in loaded:
+            return loaded[each]
+    listed = ", ".join(loaded)
+    raise DataError(f"{name}: no split {wanted[0]!r}; it has {listed}: give {name}:SPLIT")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a text file with their ends; a byte-order mark is left out."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    number = 0
+    try:
+        with opened(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: line {number}: not UTF-8") from None
+    except (OSError, EOFError, zlib.error) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise DataError(f"{path}: cannot be read: {reason}") from None
+
+
+_READERS: Mapping[str, Callable[[Path, Columns], _Rows]] = {
+    ".csv": _csv,
+    ".tsv": _tsv,
+    ".jsonl": _jsonl,
+    ".parquet": _parquet,
+}

@@ -1,0 +1,85 @@
+"""The description of a task: its columns, its labels and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from hf_plugin.tasks.examples import Examples
+
+
+class TaskType(StrEnum):
+    """The kind of output that a classifier has for an example."""
+
+    single_label = "single-label"
+    multi_label = "multi-label"
+    regression = "regression"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task: what its classifiers read and predict, and how they are measured.
+
+    GLUE's tasks are presets of it; a user's files fill the same fields.
+
+    Attributes:
+        name: the name of the task in records.
+        type: the kind of output.
+        text: the column of the sentence, or the columns of the two sentences.
+        label: the column of the label.
+        labels: the labels, in the order of the model's outputs; empty in regression.
+        metrics: names from ``hf_plugin.glue.metrics``; the first metric is reported.
+    """
+
+    name: str
+    type: TaskType = TaskType.single_label
+    text: tuple[str, ...]
+    label: str = "label"
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("accuracy",)
+
+    @property
+    def is_regression(self) -> bool:
+        """True if a number is predicted."""
+        return self.type is TaskType.regression
+
+    @property
+    def metric_of_ablation(self) -> str:
+        """Metric of ablation: accuracy, or the loss if a number is predicted."""
+        return "loss" if self.is_regression else "accuracy"
+
+
+class LabelledData(Protocol):
+    """A task with its examples."""
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+
+    @property
+    def splits(self) -> Sequence[str]:
+        """Names of the splits: ``train``, ``dev``, ..."""
+
+    def require(self, split: str) -> None:
+        """Raise a UsageError if there is no such split."""
+
+    def load(self, split: str) -> Examples:
+        """Load the examples of a split.
+
+        Raises:
+            UsageError: there is no such split.
+            DataError: the examples cannot be read.
+        """
+
+    def name(self, *, part: str = "") -> str:
+        """Name of the data in signatures; ``part`` is the part of the training set, in brackets."""
+
+    def name_of(self, split: str) -> str:
+        """Name of one split in signatures."""
+
+
+def dev_splits(data: LabelledData) -> tuple[str, ...]:
+    """Splits to measure on: ``dev``, for MNLI also ``dev_mismatched``."""
+    return tuple(split for split in data.splits if split != "train")

@@ -1,0 +1,262 @@
+"""`headprune finetune` and `measure` on a user's files, from a pretrained model to a pruned one."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig
+from transformers.modeling_outputs import SequenceClassifierOutput
+from typer.testing import CliRunner, Result
+
+import headprune
+from headprune import HeadPlan
+from headprune.cli.compare import app as compare_app
+from headprune.cli.iterate import app as iterate_app
+from headprune.cli.measure import app as measure_app
+from headprune.cli.scores import app as scores_app
+from headprune.errors import HeadpruneError
+from headprune.results.record import Record
+from headprune.scores import HeadScores
+from headprune.select import at_random
+from hf_plugin.cli.finetune import app as finetune_app
+from hf_plugin.scores.losses import correct_predictions, example_losses
+from tests.hf_plugin.glue.made import SHAPE, write_model
+
+from .files import LABELS, examples, write_csv
+
+CATEGORY = ("--text", "text", "--label", "category", "--max-length", 24)
+QUICK = ("--batch-size", 8, "--learning-rate", 1e-3)
+
+
+def finetune(*arguments: object) -> Result:
+    return run(finetune_app, *arguments)
+
+
+def measure(*arguments: object) -> Result:
+    return run(measure_app, *arguments)
+
+
+def run(app: object, *arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
+    """The options that name the files."""
+    folder = tmp_path_factory.mktemp("files")
+    train = write_csv(folder / "train.csv", examples(24))
+    dev = write_csv(folder / "dev.csv", examples(9, seed=2))
+    return ("--train", train, "--dev", dev)
+
+
+@pytest.fixture(scope="module")
+def trained(files: tuple[object, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a classifier that was fine-tuned on the files."""
+    folder = tmp_path_factory.mktemp("trained")
+    model = write_model(folder / "model", num_labels=2)
+    out = folder / "out"
+    finetune(model, *files, *CATEGORY, *QUICK, "--epochs", 1, "--hold-out", 25, "-o", out)
+    return out
+
+
+def test_a_classifier_of_the_users_labels(trained):
+    record = Record.load(trained / "result.json")
+    assert list(record.metrics) == ["accuracy", "macro-f1"] and record.task == "dev.category"
+    assert "|data:train.csv@" in record.signature and "[-25%]+dev.csv@" in record.signature
+    assert "glue" not in (trained / "result.json").read_text()
+    assert record.examples == {"train": 18, "dev": 9}
+    config = AutoConfig.from_pretrained(trained / "model")
+    assert config.id2label == dict(enumerate(sorted(LABELS)))
+    with (trained / "predictions.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["label"] for row in rows] == [row["category"] for row in examples(9, seed=2)]
+    right = sum(row["label"] == row["prediction"] for row in rows)
+    assert record.value == pytest.approx(100 * right / 9)
+
+
+def test_measure_gives_what_finetune_measured(trained, files, tmp_path):
+    record = Record.load(trained / "result.json")
+    plan = at_random(SHAPE, percent=50, seed=1)
+    plan.save(tmp_path / "plan.json")
+    out = measure(trained / "model", *files[2:], *CATEGORY, "-o", tmp_path / "whole.json").stdout
+    measured = Record.load(tmp_path / "whole.json")
+    assert measured.metrics == record.metrics and measured.kind == "baseline"
+    assert measured.signature in out and "data:dev.csv@" in out and "train.csv" not in out
+    assert measured.fingerprint == record.fingerprint
+    chosen = (*files[2:], *CATEGORY, "--metric", "macro-f1", "--plan", tmp_path / "plan.json")
+    measure(trained / "model", *chosen, "-o", tmp_path / "half.json")
+    half = Record.load(tmp_path / "half.json")
+    assert (half.kind, half.metric, half.row) == ("before-finetune", "macro-f1", "50%")
+    assert half.plan == plan and "select:random" in half.signature
+    assert half.parameters < measured.parameters
+
+
+def test_a_pruned_model_is_fine_tuned_and_resumed_nowhere_else(trained, files, tmp_path):
+    HeadPlan(kept={"ES": [(0,), (1, 3), (2,)]}, heads=SHAPE).save(tmp_path / "plan.json")
+    options = (*files, *CATEGORY, *QUICK, "--plan", tmp_path / "plan.json", "--epochs", 1)
+    done = finetune(trained / "model", *options, "--metric", "macro-f1", "-o", tmp_path / "out")
+    record = Record.load(tmp_path / "out" / "result.json")
+    assert record.signature in done.stdout and record.kind == "pruned"
+    assert list(record.metrics) == ["macro-f1", "accuracy"]
+    again = finetune(trained / "model", *options, "--metric", "macro-f1", "-o", tmp_path / "out")
+    assert done.stdout.endswith(again.stdout)  # the progress of the training comes first
+    with pytest.raises(HeadpruneError, match="is of a run with other settings .own."):
+        finetune(trained / "model", *options, "-o", tmp_path / "out")
+    seen = json.loads((tmp_path / "out" / "model" / "headprune_training.json").read_text())
+    assert seen["sizes"] == [18, 21]
+
+
+@pytest.mark.parametrize(
+    ("options", "metrics"),
+    [
+        (("--text2", "other", "--label", "category"), ["accuracy", "macro-f1"]),
+        (("--label", "stars", "--metric", "mse"), ["mse", "pearson", "spearman"]),
+    ],
+    ids=["pairs", "numbers"],
+)
+def test_pairs_and_numbers(options, metrics, files, tmp_path):
+    model = write_model(tmp_path / "model")
+    options = (*options, *QUICK, "--max-length", 24, "--epochs", 1)
+    finetune(model, *files, *options, "-o", tmp_path / "out")
+    record = Record.load(tmp_path / "out" / "result.json")
+    assert list(record.metrics) == metrics
+    label = options[options.index("--label") + 1]
+    text2 = ("--text2", "other") if "--text2" in options else ()
+    columns = (*text2, "--label", label, "--metric", metrics[0], "--max-length", 24)
+    measure(tmp_path / "out" / "model", *files[2:], *columns, "-o", tmp_path / "again.json")
+    again = Record.load(tmp_path / "again.json")
+    assert again.metrics == pytest.approx(record.metrics)
+
+
+def test_several_labels_are_trained_scored_and_measured(tmp_path):
+    rows = [
+        {**row, "category": "|".join(LABELS[: number % 3])}
+        for number, row in enumerate(examples(24))
+    ]
+    path = write_csv(tmp_path / "train.csv", rows)
+    model = write_model(tmp_path / "model")
+    columns = ("--label", "category", "--task-type", "multi-label", "--max-length", 24)
+    files = ("--train", path, "--dev", path)
+    finetune(model, *files, *columns, *QUICK, "--epochs", 1, "-o", tmp_path / "out")
+    record = Record.load(tmp_path / "out" / "result.json")
+    assert list(record.metrics) == ["f1", "macro-f1"]
+    config = AutoConfig.from_pretrained(tmp_path / "out" / "model")
+    assert config.problem_type == "multi_label_classification" and config.num_labels == 2
+    measure(tmp_path / "out" / "model", *files[2:], *columns, "-o", tmp_path / "again.json")
+    assert Record.load(tmp_path / "again.json").metrics == pytest.approx(record.metrics)
+    scored = (*files[:2], *columns, "--score", "gradient", "--score", "ablation")
+    run(scores_app, tmp_path / "out" / "model", *scored, "-o", tmp_path / "scores")
+    assert HeadScores.load(tmp_path / "scores" / "gradient.json").scored.is_full
+
+
+def test_the_loss_of_an_example_with_several_labels_is_the_models():
+    torch.manual_seed(1)
+    logits, labels = torch.randn(4, 3), torch.randint(0, 2, (4, 3)).float()
+    outputs = SequenceClassifierOutput(logits=logits)
+    losses = example_losses(outputs, labels)
+    wanted = torch.nn.BCEWithLogitsLoss()(logits, labels)  # as transformers computes it
+    assert torch.allclose(losses.mean(), wanted)
+    right = correct_predictions(outputs, labels)
+    assert right.tolist() == [
+        row == label
+        for row, label in zip(logits.gt(0).tolist(), labels.bool().tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--label", "stars"), "label '0.5' is none of .*model's: food, music, sports"),
+        (("--label", "kind"), "no column 'kind'; its columns are 'text', 'other', 'category'"),
+        (("--text", "nothing", "--label", "category"), "no column 'nothing'"),
+        (("--label", "category", "--task", "sst2"), "give --task or --dev, not both"),
+        (("--label", "category", "--task-type", "words"), "--task-type words: it is one of single"),
+        (("--label", "category", "--delimiter", ",,"), "--delimiter ',,': give one character"),
+        (("--label", "category", "--metric", "pearson"), "line 2: label 'sports' is no number"),
+        (("--label", "category", "--plan", "PLAN"), "the plan is for 12 layers"),
+        (("--label", "category", "--plan", "OTHER"), "DS: the bert model has no such|no DS|DS"),
+    ],
+)
+def test_mistakes_are_one_line(options, message, trained, files, tmp_path):
+    HeadPlan.full({"ES": (12,) * 12}).save(tmp_path / "PLAN")
+    HeadPlan.full({"DS": (4,) * 3}).save(tmp_path / "OTHER")
+    chosen = [tmp_path / each if each in ("PLAN", "OTHER") else each for each in options]
+    with pytest.raises(HeadpruneError, match=message) as caught:
+        measure(trained / "model", *files[2:], *chosen, "--max-length", 24)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_missing_is_named(trained, files, tmp_path):
+    with pytest.raises(HeadpruneError, match="give --dev too, a file with texts and labels"):
+        measure(trained / "model", *files[:2], *CATEGORY)
+    with pytest.raises(HeadpruneError, match="give --dev too"):
+        finetune(trained / "model", *files[:2], *CATEGORY, "-o", tmp_path / "out")
+    with pytest.raises(HeadpruneError, match="give --train, a file"):
+        finetune(trained / "model", *files[2:], *CATEGORY, "-o", tmp_path / "out")
+    with pytest.raises(HeadpruneError, match="give --task, a task of GLUE, or --train and --dev"):
+        measure(trained / "model")
+    assert not (tmp_path / "out").exists()
+
+
+def test_scores_on_held_out_examples_of_the_training_file(trained, files, tmp_path):
+    options = (*files[:2], *CATEGORY, "--score", "taylor", "--score", "ablation")
+    done = run(scores_app, trained / "model", *options, "-o", tmp_path)
+    assert "warning" not in done.stderr  # 6 of 24 examples were held out
+    scores = HeadScores.load(tmp_path / "taylor.json")
+    name, _, rest = scores.data.partition("@")
+    assert name == "train.csv" and rest[12:] == "[3]"
+    assert scores.settings["trained-on"] == "no"
+    with pytest.raises(HeadpruneError, match="give --train too"):
+        run(scores_app, trained / "model", *files[2:], *CATEGORY, "-o", tmp_path / "none")
+
+
+def test_scores_of_the_weights_need_no_data(trained, tmp_path):
+    run(scores_app, trained / "model", "--score=magnitude", "--score=random", "-o", tmp_path)
+    scores = HeadScores.load(tmp_path / "magnitude.json")
+    assert scores.data == "" and scores.scored.is_full
+    same = headprune.score(trained / "model", ["magnitude"])["magnitude"]
+    assert (same.values, same.fingerprint) == (scores.values, scores.fingerprint)
+    with pytest.raises(HeadpruneError, match="give --task, a task of GLUE, or --train"):
+        headprune.score(trained / "model", ["magnitude", "taylor"])
+
+
+def test_compare_and_iterate_on_files(trained, files, tmp_path):
+    options = (*files, *CATEGORY, "--epochs", 0, "--percent", 50)
+    compared = ("--score", "magnitude", "--seeds", 1, "--rounds", 0, "-o", tmp_path / "compared")
+    run(compare_app, trained / "model", *options, *compared, "--metric", "macro-f1")
+    found = json.loads((tmp_path / "compared" / "compare.json").read_text())
+    assert found["metric"] == "macro-f1" and found["data_name"].startswith("train.csv@")
+    done = run(
+        iterate_app,
+        *(trained / "model", *options, "--steps", 1, "--score", "magnitude"),
+        *("-o", tmp_path / "iterated"),
+    )
+    assert "step 1 of 1: 50.0% pruned, accuracy " in done.stdout
+    record = Record.load(tmp_path / "iterated" / "records" / "before-finetune" / "step1.json")
+    assert record.task == "dev.category" and "+dev.csv@" in record.signature
+
+
+def test_a_metric_whose_low_values_are_good_is_not_compared(files, tmp_path):
+    model = write_model(tmp_path / "model", num_labels=1)
+    options = ("--label", "stars", "--metric", "mse", "--max-length", 24, "--epochs", 0)
+    with pytest.raises(HeadpruneError, match="--metric mse: low values are good"):
+        run(compare_app, model, *files, *options, "-o", tmp_path / "out")
+
+
+def test_python_from_scores_to_a_fine_tuned_model(trained, files, tmp_path):
+    given = {"train": str(files[1]), "dev": str(files[3]), "label": "category", "max_length": 24}
+    model = headprune.open_task_model(trained / "model", **given, epochs=1, batch_size=8)
+    plan = headprune.select.by_score(model.scores(["taylor"], seed=1)["taylor"], percent=50)
+    smaller = model.finetuned(plan, seed=1, folder=tmp_path / "smaller")
+    assert smaller.model.plan == plan and smaller.model.parameters < model.model.parameters
+    assert 0 <= smaller.measure().value <= 100
+    assert model.measure().value == Record.load(trained / "result.json").value
+    with pytest.raises(HeadpruneError, match="for which there is no --beam"):
+        headprune.open_task_model(trained / "model", **given, beam=3)

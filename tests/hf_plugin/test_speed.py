@@ -1,0 +1,107 @@
+"""`headprune speed` on Hugging Face folders and on ONNX."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from typer.testing import CliRunner, Result
+
+from headprune import HeadPlan
+from headprune.cli.speed import app
+from headprune.cost import forward_flops
+from headprune.errors import HeadpruneError
+from headprune.speed.forward_pass import Conditions
+from headprune.speed.measure import forward_pass
+from hf_plugin.folders import Folder
+from tests.hf_plugin.glue.made import SHAPE, write_model
+
+CONDITIONS = Conditions(batch=2, length=8, threads=1, device="cpu")
+SMALL = ("--batch", 2, "--length", 8, "--threads", 1, "--rounds", 3)
+
+
+def speed(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def pruned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    plan = HeadPlan(kept={"ES": [(0,), (1, 3), ()]}, heads=SHAPE)
+    folder = tmp_path_factory.mktemp("pruned") / "model"
+    Folder.load(model).prune(plan).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(pruned: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like an export's, whose network returns its input."""
+    folder = tmp_path_factory.mktemp("onnx")
+    for file in pruned.iterdir():
+        if file.suffix != ".safetensors":
+            shutil.copy(file, folder)
+    shape = ["batch", "length"]
+    names = ("input_ids", "attention_mask")
+    graph = helper.make_graph(
+        [helper.make_node("Add", names, ["logits"])],
+        "sum",
+        [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in names],
+        [helper.make_tensor_value_info("logits", TensorProto.INT64, shape)],
+    )
+    network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.save(network, folder / "model.onnx")
+    return folder
+
+
+def test_models_of_two_libraries_in_one_table(model, pruned, exported, tmp_path):
+    out = speed(model, pruned, exported / "model.onnx", *SMALL, "-o", tmp_path / "speed.json")
+    content = json.loads((tmp_path / "speed.json").read_text())
+    assert content["conditions"] == {"batch": 2, "length": 8, "threads": 1, "device": "cpu"}
+    whole, smaller, onnx_model = content["models"]
+    assert [each["library"] for each in content["models"]] == ["torch", "torch", "onnxruntime"]
+    assert whole["speedup"] == [1, 1, 1] and len(smaller["seconds"]) == 3
+    folder = Folder.load(pruned)
+    flops = 2 * forward_flops(folder.plan, folder.sizes, source=8, target=8)
+    for each in (smaller, onnx_model):
+        assert (each["parameters"], each["flops"]) == (folder.parameters, flops)
+    assert whole["flops"] > flops and whole["parameters"] > folder.parameters
+    weights = (pruned / "model.safetensors").stat().st_size
+    assert smaller["file_bytes"] == weights < whole["file_bytes"]
+    assert onnx_model["file_bytes"] == (exported / "model.onnx").stat().st_size
+    assert f"{folder.parameters:,}" in out.stdout and "2 x 8 tokens, 3 rounds" in out.stdout
+
+
+def test_the_pass_is_that_of_the_model_on_the_whole_batch(model, exported):
+    assert forward_pass(model, CONDITIONS).run().logits.shape == (2, 2)
+    (output,) = forward_pass(exported, CONDITIONS).run()
+    assert output.shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("nowhere", *SMALL), "nowhere: no such file or folder"),
+        (("MODEL", *SMALL, "--length", 400), "does not run on 2 x 400 tokens"),
+        (("MODEL", *SMALL, "--device", "cuda"), "--device cuda: torch finds no GPU"),
+        (("BROKEN", *SMALL), "cannot read the model"),
+    ],
+)
+def test_mistakes_are_one_line(options, message, model, exported, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    shutil.copytree(exported, tmp_path / "BROKEN")
+    (tmp_path / "BROKEN" / "model.onnx").write_text("no network")
+    places = {"MODEL": model, "BROKEN": tmp_path / "BROKEN"}
+    with pytest.raises(HeadpruneError, match=message) as caught:
+        speed(*(places.get(str(each), each) for each in options))
+    assert "\n" not in str(caught.value)
