@@ -119,7 +119,7 @@ class Checkpoint:
         """Parameters of the model before units were removed."""
         if self.form != "remove":
             return self.parameters
-        return self.parameters + pruned_parameters(self._complete_plan, self.sizes)
+        return self.parameters + pruned_parameters(self.complete_plan, self.sizes)
 
     def parameters_with(self, plan: PruningPlan) -> int:
         """The number of parameters after pruning to ``plan``; see ``prune``."""
@@ -127,7 +127,7 @@ class Checkpoint:
         return self.unpruned_parameters - pruned_parameters(pruned, self.sizes)
 
     @property
-    def _complete_plan(self) -> PruningPlan:
+    def complete_plan(self) -> PruningPlan:
         """The plan with all components of the model."""
         return complete_plan(self.plan, Namespace(**self.options.values))
 
@@ -188,7 +188,7 @@ class Checkpoint:
         self.require_no_gates()
         result = self if self.form != "mask" else self.prune(self.plan)
         result = result._copy()
-        plan, sizes = self._complete_plan, unit_sizes(Namespace(**self.options.values))
+        plan, sizes = self.complete_plan, unit_sizes(Namespace(**self.options.values))
         weights: dict[str, Tensor] = result.state["model"]
         for name in [name for name in weights if name.endswith(KEPT_HEADS)]:
             del weights[name]
@@ -273,7 +273,7 @@ class Checkpoint:
             del weights[name]
         for option in GATE_OPTIONS:
             result.options.drop(option)
-        for sublayer in stored_sublayers(self._complete_plan, self.form):
+        for sublayer in stored_sublayers(self.complete_plan, self.form):
             if sublayer.component in values:
                 name = f"{sublayer.output}.weight"
                 weights[name] = folded(weights[name], values[sublayer.component][sublayer.layer])

@@ -12,6 +12,8 @@ from headprune.errors import UsageError
 if TYPE_CHECKING:  # it imports torch, and plans are made without it
     from headprune.model import PrunableModel
     from headprune.plan import PruningPlan
+    from headprune.recovery.calibration import Calibration
+    from headprune.recovery.refit import RefittedModel
     from headprune.scores.head_scores import HeadScores
 
 
@@ -89,6 +91,18 @@ class TaskModel(Protocol):
 
     def pruned(self, plan: PruningPlan, folder: Path) -> TaskModel:
         """The model with only the units of ``plan``, written to a new folder."""
+
+    def calibration(self) -> Calibration:
+        """The model in memory, with examples that no model is reported on."""
+
+    def refitted(self, plan: PruningPlan) -> RefittedModel:
+        """The model with only the units of ``plan``, re-fitted on the examples of ``calibration``.
+
+        See ``headprune.recovery.refit``. No file is written.
+        """
+
+    def opened(self, path: Path) -> TaskModel:
+        """Another model of the same task and data."""
 
     def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> TaskModel:
         """The pruned model, fine-tuned; resumes an interrupted fine-tuning in ``folder``."""

@@ -13,5 +13,6 @@ from hf_plugin.loading import from_pretrained
 from hf_plugin.masks import masked
 from hf_plugin.modeling import prune, prune_heads
 from hf_plugin.plans import head_plan, plan
+from hf_plugin.refitting import refit
 
-__all__ = ["from_pretrained", "head_plan", "masked", "plan", "prune", "prune_heads"]
+__all__ = ["from_pretrained", "head_plan", "masked", "plan", "prune", "prune_heads", "refit"]

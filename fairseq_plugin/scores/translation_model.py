@@ -12,6 +12,7 @@ from typing import Any
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, languages_of
 from fairseq_plugin.measuring import search_flags, translate
+from fairseq_plugin.recovery import calibration_of, refitted
 from fairseq_plugin.running import PLUGIN, Job, train
 from fairseq_plugin.schedule import length_name
 from fairseq_plugin.scores.bleu_ablation import Translator
@@ -27,6 +28,8 @@ from fairseq_plugin.scores.run import (
 from headprune.compare.turns import taking_turns
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
+from headprune.recovery.calibration import EXAMPLES, Calibration
+from headprune.recovery.refit import RefittedModel
 from headprune.results.tasks import TRANSLATION
 from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
@@ -146,6 +149,18 @@ class TranslationModel:
         self.model.prune(plan).save(folder / "model.pt")
         return replace(self, path=folder / "model.pt")
 
+    def calibration(self) -> Calibration:
+        """The model with sentence pairs of the training set."""
+        return self._calibration
+
+    def refitted(self, plan: PruningPlan) -> RefittedModel:
+        """The pruned model, re-fitted."""
+        return refitted(self.model, plan, self.data, self._calibration)
+
+    def opened(self, path: Path) -> TranslationModel:
+        """The model of another checkpoint."""
+        return replace(self, path=path)
+
     def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> TranslationModel:
         """The pruned model, fine-tuned by fairseq-train."""
         model = folder / "model.pt"
@@ -180,6 +195,11 @@ class TranslationModel:
                 middle = batches[len(batches) // 2 :][: _TIMED_SENTENCES // _BATCH]
                 jobs.append(partial(_translate, translator, middle))
             return taking_turns(jobs, rounds=rounds)
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        examples = self.max_examples or EXAMPLES
+        return calibration_of(self.model, self.data, examples=examples, watch=self.watch)
 
     def _loaded(
         self, checkpoint: Checkpoint, *, length: int | None = None

@@ -26,6 +26,7 @@ from headprune.components import HEADS
 from headprune.errors import UsageError, needing
 from headprune.locks import locked_folder
 from headprune.methods.registry import registered as registered_methods
+from headprune.recovery.kinds import Recovery
 from headprune.scores.names import all_scores, scores_by_default
 from headprune.scores.registry import score_named
 
@@ -91,11 +92,20 @@ def compare(
     tune: Annotated[
         list[str] | None,
         typer.Option(
-            help="A score whose pruned models are fine-tuned, repeatable; the random ones always "
-            "are. Default: all scores that are compared.",
+            help="A score whose pruned models are fine-tuned, or re-fitted, repeatable; the random "
+            "ones always are. Default: all scores that are compared.",
             rich_help_panel=_CHOICE,
         ),
     ] = None,
+    recovery: Annotated[
+        Recovery,
+        typer.Option(
+            help="What is done after pruning: finetune (with --epochs or --finetune); refit: the "
+            "remaining weights are re-fitted by least squares on training examples (2000, or "
+            "--max-examples), without training; none.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = Recovery.FINETUNE,
     component: Annotated[
         str | None, typer.Option(help="The older name of --components.", hidden=True)
     ] = None,
@@ -110,7 +120,8 @@ def compare(
     """Compare scores with random choice: does a score say which heads can be pruned?
 
     The model is pruned by every score to every percentage, and by drawing heads at random. Each
-    pruned model is measured right after pruning, and again after fine-tuning with several seeds.
+    pruned model is measured right after pruning, and again after fine-tuning with several seeds, or
+    after re-fitting (--recovery refit).
     Each score is also correlated with the ablation of single heads (of neurons, where --score
     ablation is given). Scores are computed on one half of the examples held out from training (of
     the valid set for checkpoints), ablation on the other half, and the metric on the development or
@@ -142,7 +153,7 @@ def compare(
         task_model = backend_of(model).task_model(
             model,
             output=output,
-            finetune=True,
+            finetune=recovery == Recovery.FINETUNE,
             max_examples=pruning.max_examples,
             watch=progress,
             given=options.given(),
@@ -159,6 +170,7 @@ def compare(
             at_least=pruning.at_least,
             components=components,
             rounds=rounds,
+            recovery=recovery,
             say=_print_step,
         )
         report = Report.of(comparison)

@@ -242,6 +242,14 @@ class ScoringOptions(LabelledDataOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalibrationOptions(LabelledDataOptions):
+    """The data that models are re-fitted on."""
+
+    max_length: Annotated[int | None, in_panel(MAX_LENGTH, CLASSIFIERS)] = None
+    data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskModelOptions(LabelledDataOptions):
     """Options to score, measure and fine-tune a model."""
 

@@ -7,15 +7,22 @@ from typing import Annotated
 
 import typer
 
-from headprune.backends import all_backends, open_model
-from headprune.cli.options import kinds_of_models
+from headprune.backends import all_backends, backend_of, open_model
+from headprune.cli.options import CalibrationOptions, kinds_of_models, with_option_groups
+from headprune.cli.progress import progress
 from headprune.components import unit_names
+from headprune.errors import UsageError
 from headprune.form import Form
 from headprune.plan import PruningPlan
+from headprune.recovery.kinds import Recovery
 
 app = typer.Typer(add_completion=False)
 
 
+_CALIBRATION = "Calibration (--recovery refit)"
+
+
+@with_option_groups
 def prune(
     model: Annotated[Path, typer.Argument(help=f"The trained model: {kinds_of_models()}.")],
     plan: Annotated[Path, typer.Option(help="The plan, from `headprune plan`.")],
@@ -31,10 +38,50 @@ def prune(
             "BERT code."
         ),
     ] = Form.remove,
+    recovery: Annotated[
+        Recovery,
+        typer.Option(
+            help="refit: the output projections of pruned sub-layers are re-fitted by least "
+            "squares, without training, so that they reproduce the outputs of MODEL (form remove). "
+            "It needs calibration examples, which are training examples. none: the weights stay.",
+        ),
+    ] = Recovery.NONE,
+    max_examples: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Largest number of calibration examples, a random subset.",
+            show_default="2000",
+            rich_help_panel=_CALIBRATION,
+        ),
+    ] = None,
+    *,
+    options: CalibrationOptions,
 ) -> None:
     """Prune heads, neurons and layers of a trained model, without training."""
+    given = options.given()
+    if recovery == Recovery.FINETUNE:
+        raise UsageError("--recovery finetune: prune trains nothing; see `headprune compare`")
+    if recovery == Recovery.NONE and (given or max_examples is not None):
+        raise UsageError("options for calibration data go with --recovery refit")
+    if recovery == Recovery.REFIT and form != Form.remove:
+        raise UsageError(f"--recovery refit: for form remove, not {form.value}")
     opened = open_model(model)
-    pruned = opened.prune(PruningPlan.load(plan), form=form.value)
+    wanted = PruningPlan.load(plan)
+    if recovery == Recovery.REFIT:
+        task_model = backend_of(model).task_model(
+            model,
+            output=output,
+            finetune=False,
+            max_examples=max_examples,
+            watch=progress,
+            given=given,
+        )
+        refitted = task_model.refitted(wanted)
+        pruned = refitted.model
+        print(refitted)
+    else:
+        pruned = opened.prune(wanted, form=form.value)
     pruned.save(output)
     kept = pruned.plan
     print(

@@ -9,6 +9,7 @@ from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
+from headprune.recovery.kinds import Recovery
 from headprune.report.drawing import BLUE, DARK, draw_level
 from headprune.results.stats import Spread
 
@@ -20,12 +21,12 @@ _MARKERS = "osD^vPX<>*"
 
 
 def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Figure:
-    """Plot the metric against the percentage, one line per score, before and after fine-tuning."""
+    """Plot the metric against the percentage, one line per score, before and after the recovery."""
     from matplotlib import pyplot
 
     panels = [("right after pruning", "before")]
-    if outcomes.is_finetuned:
-        panels.insert(0, ("after fine-tuning", "after"))
+    if outcomes.has_recovered:
+        panels.insert(0, (comparison.recovery.moment, "after"))
     figure, places = pyplot.subplots(
         1, len(panels), figsize=(1.5 + 5.5 * len(panels), 6), squeeze=False, layout="constrained"
     )
@@ -53,7 +54,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
 
     percents = sorted(outcomes.percents)
     axes.set_xticks(percents, [f"{percent:g}" for percent in percents])
-    if when == "before":
+    if when == "before" or comparison.recovery == Recovery.REFIT:
         level: Spread | None = Spread(comparison.base, None, 1)
     else:
         control = outcomes.cell(CONTROL, 0.0, when)

@@ -9,11 +9,9 @@ from headprune.budget import Budget
 from headprune.compare.against_random import LEVEL, CellTest, ScoreTest, compare_with_random
 from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
+from headprune.recovery.kinds import Recovery
 from headprune.report.table import Cell
 from headprune.results.stats import Spread
-
-MOMENTS = {"before": "Right after pruning", "after": "After fine-tuning"}
-"""Words for the moment of a measurement, by the name of the column."""
 
 
 def findings(
@@ -22,10 +20,13 @@ def findings(
     *,
     metric: str,
     measure: str = "units",
+    recovery: Recovery = Recovery.FINETUNE,
 ) -> list[str]:
-    """One sentence for each percentage before and after fine-tuning, and one on correlations."""
+    """One sentence for each percentage before and after the recovery, and one on correlations."""
     sentences = (
-        against_random(cells, when=when, percent=percent, metric=metric, measure=measure)
+        against_random(
+            cells, when=recovery.words(when), percent=percent, metric=metric, measure=measure
+        )
         for when, percent, cells in outcomes.cells()
     )
     return [*filter(None, sentences), *_on_correlations(correlations)]
@@ -42,12 +43,16 @@ def against_random(
 ) -> str | None:
     """A sentence that names the scores which differ significantly from random choice.
 
-    None without fine-tuning, without random's spread, or without another score.
+    None without random's spread, or without another score.
+
+    Args:
+        cells: the values by score.
+        when: the moment of the measurement, in words.
     """
     random, values = _values(cells)
     if random is None or random.sd is None or not values:
         return None
-    start = f"{MOMENTS[when]}, at {Budget(percent, measure)},"
+    start = f"{when.capitalize()}, at {Budget(percent, measure)},"
     test = compare_with_random(random, values)
     if test is None:
         return (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headprune.budget import Budget, percent_text
 from headprune.compare.rows import CONTROL, Row
 from headprune.plan import PruningPlan
+from headprune.recovery.kinds import Recovery
 from headprune.report.table import Cell, cell_of
 from headprune.results.environment import Environment
 from headprune.results.marks import CONSTANT, RESUMED
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from headprune.compare.run import Comparison
 
 MOMENTS = ("before", "after")
-"""Right after pruning, and after fine-tuning."""
+"""Right after pruning, and after the recovery: fine-tuning, or re-fitting."""
 
-_KINDS = {"before": "before-finetune", "after": "pruned"}
+_KINDS = {Recovery.FINETUNE: "pruned", Recovery.REFIT: "refitted"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +94,16 @@ class Outcomes:
         return list(dict.fromkeys(each.percent for each in self.all if each.score != CONTROL))
 
     @property
-    def is_finetuned(self) -> bool:
-        """True if any model was fine-tuned."""
+    def has_recovered(self) -> bool:
+        """True if any model was fine-tuned or re-fitted."""
         return any(each.when == "after" for each in self.all)
 
     @cached_property
     def distinct(self) -> list[Outcome]:
-        """The measurements that differ: before fine-tuning, one plan has one for all seeds."""
+        """The measurements that differ: without fine-tuning, one plan has one for all seeds."""
         distinct: dict[object, Outcome] = {}
         for each in self.all:
-            by_seed = each.record.seed if each.when == "after" else None
+            by_seed = each.record.seed if each.record.finetune != "none" else None
             key = (each.score, each.percent, each.when, each.record.plan, by_seed)
             distinct.setdefault(key, each)
         return list(distinct.values())
@@ -110,7 +111,7 @@ class Outcomes:
     def cell(self, score: str, percent: float, when: str) -> Cell | None:
         """Mean and standard deviation over seeds; None where nothing was measured.
 
-        A plan that is the same for all seeds has one value before fine-tuning, and no spread.
+        A plan that is the same for all seeds has one value without fine-tuning, and no spread.
         """
         records = [
             each.record
@@ -171,12 +172,13 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         return None
     is_last = when == "after" or row.after is None
     budget = Budget(row.percent, comparison.measure)
+    kind = "before-finetune" if when == "before" else _KINDS[comparison.recovery]
     return record_of(
         comparison,
         row.head_plan,
         model=comparison.model,
         value=value,
-        kind="control" if is_control else _KINDS[when],
+        kind="control" if is_control else kind,
         row=CONTROL if is_control else f"{row.score} {budget}",
         method="none" if is_control else row.score,
         requested_percent=row.percent if budget.of == "units" else None,
@@ -252,6 +254,7 @@ def record_of(
             form=form,
             finetune=finetune,
             data=task.data_name,
+            recovery="refit" if kind == "refitted" else None,
         ),
         model=model,
         fingerprint=fingerprint,

@@ -13,10 +13,11 @@ from headprune.budget import percent_text
 from headprune.compare.against_random import LEVEL, CellTest
 from headprune.compare.correlations import Correlation, correlation, matrix
 from headprune.compare.figures import draw_correlations, draw_curves
-from headprune.compare.findings import MOMENTS, findings, tested
+from headprune.compare.findings import findings, tested
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
+from headprune.recovery.kinds import Recovery
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.render import markdown, save
 from headprune.report.shown import Decimals, Marked, millions, percentage, signed
@@ -68,6 +69,7 @@ class Report:
                 correlations,
                 metric=comparison.metric,
                 measure=comparison.measure,
+                recovery=comparison.recovery,
             ),
         )
 
@@ -82,9 +84,9 @@ class Report:
     def document(self, *, title: str) -> Document:
         """Sentences, tables, notes and figures."""
         blocks: list[Block] = [Notes(self.findings)]
-        if self._outcomes.is_finetuned:
-            blocks.append(self._values_table("after", "after fine-tuning"))
-        blocks.append(self._values_table("before", "right after pruning"))
+        if self._outcomes.has_recovered:
+            blocks.append(self._values_table("after"))
+        blocks.append(self._values_table("before"))
         if self._tests:
             blocks.append(self._tests_table())
         blocks.append(self._costs_table())
@@ -149,7 +151,7 @@ class Report:
             if (test := tested(cells)) is not None
         ]
 
-    def _values_table(self, when: str, words: str) -> Table:
+    def _values_table(self, when: str) -> Table:
         percents = self._outcomes.percents
         rows: list[list[object]] = [["not pruned", *[self._unpruned(when)] * len(percents)]]
         for name in self._outcomes.scores:
@@ -157,7 +159,7 @@ class Report:
             if any(cells):
                 rows.append([name, *map(_marked, cells)])
         return Table(
-            caption=f"{self.comparison.metric} {words}:",
+            caption=f"{self.comparison.metric} {self.comparison.recovery.words(when)}:",
             columns=[Column("score"), *(Column(percentage(percent)) for percent in percents)],
             rows=rows,
         )
@@ -168,7 +170,7 @@ class Report:
         return f"{self.comparison.quantity} pruned"
 
     def _unpruned(self, when: str) -> Marked | None:
-        if when == "before":
+        if when == "before" or self.comparison.recovery == Recovery.REFIT:
             base = Spread(self.comparison.base, None, 1)
             return Marked(base, bool(self.comparison.constant))
         return _marked(self._outcomes.cell(CONTROL, 0.0, when))
@@ -183,7 +185,7 @@ class Report:
             ],
             rows=[
                 [
-                    *(MOMENTS[when].lower(), percent, name),
+                    *(self.comparison.recovery.words(when), percent, name),
                     *(each.difference, each.p_value, each.adjusted, test.random.n),
                 ]
                 for when, percent, test in self._tests
@@ -256,7 +258,7 @@ class Report:
                 f"example: its figure does not say how well the {units} were chosen."
             )
         fair = ""
-        if self._outcomes.is_finetuned:
+        if self._outcomes.has_recovered and self.comparison.recovery == Recovery.FINETUNE:
             fair = "; after fine-tuning, what is fine-tuned for as long as the pruned ones"
         return [
             *notes,
@@ -265,6 +267,7 @@ class Report:
             f"and the fine-tuning's chances; the {units} of the other scores are the same for "
             "every seed, so right after pruning they have one value.",
             f"not pruned: the model as it was given{fair}.",
+            *self._recovery_note(),
             "Tests against random choice: a score chooses one plan, so its value (the mean where "
             "it was fine-tuned) is tested as one more draw from the distribution of random's "
             f"{draws} values: t with {draws - 1} degrees of freedom, scale sd x sqrt(1 + 1/n), "
@@ -274,6 +277,14 @@ class Report:
             *self._ablation_note(),
             f"FLOPs: of a forward pass over 30 tokens, random {units} of the first seed; speed: "
             "medians of rounds in which the models take turns.",
+        ]
+
+    def _recovery_note(self) -> list[str]:
+        if self.comparison.recovery != Recovery.REFIT:
+            return []
+        return [
+            "after re-fitting: the output projections of pruned sub-layers are solved by least "
+            "squares on calibration examples, which are training examples; nothing is trained."
         ]
 
     def _task_values(self) -> dict[str, Any]:
@@ -293,13 +304,15 @@ class Report:
         }
 
     def _pruned_values(self) -> dict[str, Any]:
-        """The components and the measure; ``component`` is the only one, or null."""
+        """The components, measure and recovery; ``component`` is the only one, or null."""
         components = self.comparison.components or ()
         values: dict[str, Any] = {"component": components[0] if len(components) == 1 else None}
         if len(components) > 1:
             values["components"] = list(components)
         if self.comparison.measure != "units":
             values["measure"] = self.comparison.measure
+        if self.comparison.recovery != Recovery.FINETUNE:
+            values["recovery"] = str(self.comparison.recovery)
         return values
 
     def _ablation_note(self) -> list[str]:

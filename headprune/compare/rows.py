@@ -25,14 +25,14 @@ class Row:
         seed: of the fine-tuning, and of the draw where the score is ``random``.
         plan: the units kept, as JSON.
         before: the metric right after pruning.
-        after: the metric after fine-tuning; None without one.
+        after: the metric after fine-tuning, or after re-fitting; None without one.
         parameters, flops: of the pruned model.
         resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
-        constant: whether the model of the last figure (``after``, or ``before`` without a
-            fine-tuning) gives the same output for every example; None where it is not known.
+        constant: whether the model of the last figure (``after``, or ``before`` without one)
+            gives the same output for every example; None where it is not known.
         constant_before: the same of ``before``.
         environment_before, environment_after: where the two were measured; None where it is not
-            known, or there was no fine-tuning.
+            known, or there was no recovery.
         fingerprint_before, fingerprint_after: the fingerprints of the weights that were measured;
             None likewise.
     """

@@ -1,4 +1,4 @@
-"""The comparison: scores, percentages and seeds, each measured before and after fine-tuning.
+"""The comparison: scores, percentages and seeds, each measured before and after a recovery.
 
 Every number is written as soon as it is measured, so that an interrupted comparison can resume.
 Equal plans of different scores are measured once.
@@ -26,10 +26,12 @@ from headprune.components import HEADS, NEURONS, unit_names
 from headprune.cost import forward_flops
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
+from headprune.folders import scratch_folder
 from headprune.json_files import json_object, known_values
 from headprune.methods.method import Method, Request
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
+from headprune.recovery.kinds import Recovery
 from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import ABLATIONS, needs_data
@@ -62,6 +64,7 @@ class Comparison:
             where it is not known.
         metric_signature, fingerprint: of the model as it was given; see ``Measurement``.
         at_least: units that every layer keeps; None where it is not known.
+        recovery: what was done after pruning.
     """
 
     metric: str
@@ -82,6 +85,7 @@ class Comparison:
     fingerprint: str | None = None
     measure: str = "units"
     at_least: int | None = None
+    recovery: Recovery = Recovery.FINETUNE
 
     @property
     def unit_names(self) -> str:
@@ -107,6 +111,7 @@ def compare(
     components: Sequence[str] | None = None,
     measure: str = "units",
     rounds: int = ROUNDS,
+    recovery: Recovery = Recovery.FINETUNE,
     say: Say = lambda *_: None,
 ) -> Comparison:
     """Compare scores on one model.
@@ -121,12 +126,14 @@ def compare(
         folder: the folder for the measured numbers.
         random_seeds: the seeds of random plans, if they differ from ``seeds``. More random plans
             make smaller differences to random choice significant.
-        tuned: fine-tune the models of these scores (and of ``random``) only; default: of all.
+        tuned: fine-tune (or re-fit) the models of these scores (and of ``random``) only; default:
+            of all.
         at_least: units that every layer keeps, by any score.
         components: prune units of these components only; percentages then refer to their units.
             They are required for scores that other components do not have. Default: all attention.
         measure: the quantity that percentages are shares of; see ``Budget``.
         rounds: the number of times that each model is timed; 0 disables timing.
+        recovery: what is done after pruning; a fine-tuning only where ``model`` can be fine-tuned.
         say: function that is called with a message on each step.
 
     Raises:
@@ -135,6 +142,8 @@ def compare(
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     require_high_is_good(model)
+    if recovery != Recovery.FINETUNE and model.can_finetune:
+        raise UsageError(f"--recovery {recovery}: give no epochs or flags for fine-tuning with it")
     methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
     for name in tuned or ():
         if name not in (*scores, "random"):
@@ -146,7 +155,8 @@ def compare(
     judges = [] if set(competition.components) & {*NEURONS} else ["ablation"]
     names = list(dict.fromkeys([*needed, *judges, "random"]))
     competition.require_possible(needed, percents)
-    claim(folder, {**model.settings, "at_least": at_least, **component_settings(components)})
+    settings = {**model.settings, "at_least": at_least, **component_settings(components)}
+    claim(folder, settings | ({"recovery": "refit"} if recovery == Recovery.REFIT else {}))
     store = _Store(folder, model, competition)
     base = store.before(full)  # first, as it shows whether there are data to measure on
     scores_by_name = store.scores(names)
@@ -167,9 +177,12 @@ def compare(
     sizes = model.model.sizes
     for number, (name, percent, seed, plan) in enumerate(plans):
         say(f"{name} {percent:g}% seed {seed}", number, len(plans))
-        tuned_here = model.can_finetune and name in tuned
         before = store.before(plan)
-        after = store.after(plan, seed) if tuned_here else None
+        after = None
+        if recovery == Recovery.REFIT and name in tuned:
+            after = store.refitted(plan)
+        elif model.can_finetune and name in tuned:
+            after = store.after(plan, seed)
         rows.append(
             Row(
                 score=name,
@@ -214,6 +227,7 @@ def compare(
         fingerprint=base.fingerprint,
         measure=measure,
         at_least=at_least,
+        recovery=recovery,
     )
     save_records(comparison, folder / "records")
     return comparison
@@ -296,6 +310,17 @@ class _Store:
         number = self._measured(folder.with_suffix(".json"), measure)
         shutil.rmtree(folder, ignore_errors=True)  # after the number is safe
         return number
+
+    def refitted(self, plan: PruningPlan) -> Measured:
+        """The metric after re-fitting."""
+
+        def measure() -> Measured:
+            with scratch_folder(self.folder) as work:
+                refitted = self.model.refitted(plan)
+                refitted.model.save(work)
+                return Measured.of(self.model.opened(work).measure())
+
+        return self._measured(self.folder / "refitted" / f"{_name(plan)}.json", measure)
 
     def speedups(
         self, plans: Sequence[PruningPlan], rounds: int

@@ -18,6 +18,7 @@ from headprune.compare.run import Comparison
 from headprune.errors import DataError
 from headprune.json_files import json_object, known_values, read_limited
 from headprune.plan import PruningPlan
+from headprune.recovery.kinds import Recovery
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION
 from headprune.scores import HeadScores
@@ -65,6 +66,7 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
         speedups={float(p): tuple(v) for p, v in content["speedups"].items()},
         settings=content["settings"],
         constant=content.get("constant"),
+        recovery=Recovery(content.get("recovery", Recovery.FINETUNE)),
     )
     correlations = {
         name: Correlation(
@@ -85,6 +87,7 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
             correlations,
             metric=comparison.metric,
             measure=comparison.measure,
+            recovery=comparison.recovery,
         ),
     )
 

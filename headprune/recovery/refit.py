@@ -15,7 +15,7 @@ run up to this sub-layer only; the memory does not depend on the number of batch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from headprune.components import layers_of
 from headprune.errors import DataError, UsageError
-from headprune.model import Batch, PrunableSublayer, RunnableModel
+from headprune.model import Batch, PrunableModel, PrunableSublayer, RunnableModel
 from headprune.recovery.least_squares import LeastSquares
 
 RIDGE = 1e-3
@@ -54,6 +54,33 @@ class Refitted:
     tokens: int
     before: float
     after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefittedModel:
+    """A pruned model that was re-fitted.
+
+    Attributes:
+        model: the model; its file or folder is not written yet.
+        sublayers: the sub-layers that were re-fitted, in order.
+        data: the name of the calibration data and the number of examples, as in signatures.
+    """
+
+    model: PrunableModel
+    sublayers: Sequence[Refitted]
+    data: str
+
+    def __str__(self) -> str:
+        if not self.sublayers:
+            return "no sub-layer has lost units, so nothing was re-fitted"
+        before, after = (
+            sum(getattr(each, moment) for each in self.sublayers) / len(self.sublayers)
+            for moment in ("before", "after")
+        )
+        return (
+            f"{len(self.sublayers)} sub-layers re-fitted on {self.data}: mean squared difference "
+            f"from the unpruned outputs {before:.3g} -> {after:.3g}"
+        )
 
 
 def refit(

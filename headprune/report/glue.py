@@ -23,6 +23,7 @@ from headprune.report.shown import (
 )
 from headprune.report.table import Cell, ResultTable, Row
 from headprune.results.control_tests import Located
+from headprune.results.labels import UNTRAINED
 from headprune.results.marks import constant_note
 from headprune.results.record import Record
 from headprune.results.stats import spread
@@ -132,12 +133,12 @@ def _alt(study: GlueStudy) -> str:
 
 def name_of(row: Row) -> str:
     """The label of a row; marked if the model was not fine-tuned."""
-    return f"{row.label}, not fine-tuned" if row.kind == "before-finetune" else row.label
+    return row.label + UNTRAINED.get(row.kind, "")
 
 
 def _settings(records: Sequence[Record], examples: Mapping[str, int]) -> str:
     """The fine-tuning of a task in words."""
-    tuned = [record.settings for record in records if record.kind != "before-finetune"]
+    tuned = [record.settings for record in records if record.kind not in UNTRAINED]
 
     def varying(words: str, name: str) -> list[str]:
         values = sorted({settings[name] for settings in tuned if name in settings})

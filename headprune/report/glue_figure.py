@@ -17,6 +17,7 @@ from headprune.report.drawing import (
     over_seeds,
 )
 from headprune.report.paper import ACCURACY
+from headprune.results.labels import UNTRAINED
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -172,7 +173,7 @@ def _series(study: GlueStudy, rows: Sequence[Row]) -> list[tuple[str, list[Row]]
     ways = dict.fromkeys((row.kind, row.form) for row in study.rows)
     return [
         (
-            f"{form}, not fine-tuned" if kind == "before-finetune" else form,
+            form + UNTRAINED.get(kind, ""),
             [row for row in rows if (row.kind, row.form) == (kind, form)],
         )
         for kind, form in ways

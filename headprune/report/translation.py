@@ -89,7 +89,7 @@ def study_of(table: ResultTable, *, title: str) -> TranslationStudy:
         DataError: a row that has records before fine-tuning alone.
     """
     before = {row.label: row for row in table.rows if row.kind == "before-finetune"}
-    tuned = [row for row in table.rows if row.kind in ("pruned", "scratch")]
+    tuned = [row for row in table.rows if row.kind in ("pruned", "refitted", "scratch")]
     for label in before:
         if label not in [row.label for row in tuned]:
             raise DataError(f"row {label!r} has results before fine-tuning but none after it")

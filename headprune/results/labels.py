@@ -5,6 +5,9 @@ from __future__ import annotations
 from headprune.budget import Budget
 from headprune.plan import PruningPlan
 
+UNTRAINED = {"before-finetune": ", not fine-tuned", "refitted": ", re-fitted"}
+"""For kinds of records of pruned models that were not trained, the end of their labels."""
+
 
 def kind_of(plan: PruningPlan, *, finetune: str) -> str:
     """The kind of the record of a model: the baseline or control where nothing is pruned."""

@@ -18,9 +18,10 @@ from headprune.results.old_formats import CONVERTERS
 FORMAT = "headprune.record"
 _VERSION = 1
 
-KINDS = ("baseline", "control", "pruned", "before-finetune", "scratch")
+KINDS = ("baseline", "control", "pruned", "before-finetune", "refitted", "scratch")
 """The unpruned model; the unpruned model fine-tuned for as long as the pruned ones; a pruned and
-fine-tuned model; a model right after pruning; a model of a pruned shape that was trained from
+fine-tuned model; a model right after pruning; a pruned model that was re-fitted without training;
+a model of a pruned shape that was trained from
 random weights."""
 
 _ROUNDING = 1e-6

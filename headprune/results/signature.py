@@ -7,7 +7,14 @@ from headprune.version import __version__
 
 
 def signature(
-    plan: PruningPlan, *, select: str, seed: int, form: str, finetune: str, data: str
+    plan: PruningPlan,
+    *,
+    select: str,
+    seed: int,
+    form: str,
+    finetune: str,
+    data: str,
+    recovery: str | None = None,
 ) -> str:
     """The signature of a figure: `plan:...|select:...|seed:...|form:...|finetune:...|data:...`.
 
@@ -19,6 +26,7 @@ def signature(
         finetune: the length of the fine-tuning after pruning: `30ep` (epochs), `200up` (updates),
             or `none`.
         data: the training and test data, such as `wmt14.en-ru`.
+        recovery: what was done after pruning besides fine-tuning: `refit`; None without it.
     """
     fields = {
         "plan": plan.signature,
@@ -26,6 +34,7 @@ def signature(
         "seed": str(seed),
         "form": form,
         "finetune": finetune,
+        **({} if recovery is None else {"recovery": recovery}),
         "data": data,
         "headprune": __version__,
     }

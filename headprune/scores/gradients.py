@@ -18,7 +18,7 @@ from torch import Tensor
 from headprune.components import HEADS, unit_name
 from headprune.errors import DataError, UsageError
 from headprune.gates import Factors, gated, gated_layers
-from headprune.model import Batches, PrunableLayer, PrunableSublayer, RunnableModel
+from headprune.model import Batch, Batches, PrunableLayer, PrunableSublayer, RunnableModel
 from headprune.scores.head_scores import NORMALISED, Values, normalised_by_layer
 from headprune.scores.registry import Computed, Scoring
 from headprune.scores.units import Parts, WholeLayer, parts_of
@@ -85,33 +85,20 @@ def gradient_scores(
         DataError: no data, no labels in them, or a gradient that is not finite.
     """
     parts = parts_of(scored, components)
-    if not any(attention.present for layers in parts.values() for attention in layers):
-        raise UsageError(f"the model has no {unit_name(next(iter(parts), 'ES'))} left to score")
     gradient, taylor, molchanov, fisher = (no_sums(parts) for _ in range(4))
     tokens = dict.fromkeys(parts, 0)
     examples = 0
-    with scored.evaluating(), _unit_gates(parts) as gates:
-        for batch in batches:
-            gates.clear()
-            with torch.enable_grad():
-                losses = scored.outcome(batch).losses  # B
-                places = list(gates)
-                dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
-            examples += len(losses)
-            lengths = {name: scored.queries(name, batch).sum(1).cpu() for name in parts}  # B
-            for (name, layer), dot in zip(places, dots, strict=True):
-                if not dot.isfinite().all():
-                    raise DataError(f"{name}: layer {layer}: a gradient is not finite")
-                dot = dot.movedim(scored.batch_dim, 0).double().cpu()  # B x T x H'
-                by_example = dot.sum(1)  # B x H'
-                gradient[name][layer] += by_example.abs().sum(0)
-                fisher[name][layer] += by_example.square().sum(0)
-                taylor[name][layer] += dot.abs().sum((0, 1))
-                molchanov[name][layer] += (by_example.abs() / lengths[name].unsqueeze(1)).sum(0)
-            for name in parts:
-                tokens[name] += int(lengths[name].sum())
-    if not examples:
-        raise DataError("no example to compute scores on")
+    for batch, dots in gate_gradients(scored, batches, parts):
+        lengths = {name: scored.queries(name, batch).sum(1).cpu() for name in parts}  # B
+        for (name, layer), dot in dots:  # B x T x H'
+            by_example = dot.sum(1)  # B x H'
+            gradient[name][layer] += by_example.abs().sum(0)
+            fisher[name][layer] += by_example.square().sum(0)
+            taylor[name][layer] += dot.abs().sum((0, 1))
+            molchanov[name][layer] += (by_example.abs() / lengths[name].unsqueeze(1)).sum(0)
+        for name in parts:
+            tokens[name] += int(lengths[name].sum())
+        examples += len(next(iter(lengths.values())))
     of_examples = dict.fromkeys(parts, examples)
     return GradientScores(
         gradient_raw=means(parts, gradient, counted=of_examples),
@@ -124,6 +111,45 @@ def gradient_scores(
 
 Place = tuple[str, int]
 """Component and layer."""
+
+
+def gate_gradients(
+    scored: RunnableModel, batches: Batches, parts: Parts
+) -> Iterator[tuple[Batch, Iterator[tuple[Place, Tensor]]]]:
+    """For each batch, the gradients of its examples' losses with respect to gates of their own.
+
+    Yields:
+        The batch, and for each place the gradients, B x T x H', in float64: their sum over an
+        example's tokens is d loss / d xi.
+
+    Raises:
+        UsageError: a model without outputs for labels, or without units to gate.
+        DataError: no data, no labels in them, or a gradient that is not finite.
+    """
+    if not any(part.present for layers in parts.values() for part in layers):
+        raise UsageError(f"the model has no {unit_name(next(iter(parts), 'ES'))} left to score")
+
+    examples = 0
+    with scored.evaluating(), _unit_gates(parts) as gates:
+        for batch in batches:
+            gates.clear()
+            with torch.enable_grad():
+                losses = scored.outcome(batch).losses  # B
+                places = list(gates)
+                dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
+            examples += len(losses)
+            for (component, layer), dot in zip(places, dots, strict=True):
+                if not dot.isfinite().all():
+                    raise DataError(f"{component}: layer {layer}: a gradient is not finite")
+            yield (
+                batch,
+                (
+                    (place, dot.movedim(scored.batch_dim, 0).double().cpu())
+                    for place, dot in zip(places, dots, strict=True)
+                ),
+            )
+    if not examples:
+        raise DataError("no example to compute scores on")
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from transformers import PreTrainedModel
 from headprune.compare.turns import taking_turns
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
+from headprune.recovery.calibration import EXAMPLES, Calibration
+from headprune.recovery.refit import RefittedModel
 from headprune.results.marks import is_constant
 from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
@@ -30,6 +32,7 @@ from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.training import encode
 from hf_plugin.modeling import prune
 from hf_plugin.places import device
+from hf_plugin.recovery import calibration_of, refitted
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batches_of, score_heads
 from hf_plugin.tasks.predictions import predicted
@@ -160,6 +163,18 @@ class Classifier:
         self.model.prune(plan).save(folder)
         return replace(self, path=folder)
 
+    def calibration(self) -> Calibration:
+        """The classifier with training examples that neither it nor its fine-tunings use."""
+        return self._calibration
+
+    def refitted(self, plan: PruningPlan) -> RefittedModel:
+        """The pruned classifier, re-fitted."""
+        return refitted(self.model, plan, self._calibration)
+
+    def opened(self, path: Path) -> Classifier:
+        """The classifier of another folder."""
+        return replace(self, path=path)
+
     def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> Classifier:
         """The pruned model, fine-tuned."""
         settings = replace(self.finetuning, model=str(self.path), plan=plan, seed=seed)
@@ -189,6 +204,17 @@ class Classifier:
         model = load_classifier(str(self.path), self._task, untrained=False)
         model.to(device())  # type: ignore[arg-type]
         return model
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        return calibration_of(
+            str(self.path),
+            data=self.finetuning.data,
+            examples=self.max_examples or EXAMPLES,
+            max_length=self.finetuning.max_length,
+            parts=[self.finetuning.training_part] if self.can_finetune else [],
+            watch=self.watch,
+        )
 
     def _batches(self) -> list[Mapping[str, torch.Tensor]]:
         data = self.finetuning.data

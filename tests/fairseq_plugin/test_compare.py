@@ -18,7 +18,7 @@ from fairseq_plugin import running
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.measuring import search_flags, translate
 from fairseq_plugin.scores.translation_model import TranslationModel
-from headprune import DataError, HeadPlan, UsageError
+from headprune import DataError, HeadPlan, UsageError, select
 from headprune.cli import app
 from headprune.results.bleu import bleu_and_chrf, read_generation, translations
 from headprune.results.record import Record
@@ -85,6 +85,37 @@ def test_pruning_one_component_alone(full, prepared, tmp_path):
     for row in found["rows"]:
         counts = HeadPlan.from_json(json.dumps(row["plan"])).counts
         assert sum(counts["ED"]) == 4 and counts["ES"] == counts["DS"] == (4, 4)
+
+
+def test_checkpoints_are_refitted(full, prepared, tmp_path):
+    shape = Checkpoint.load(full).shape
+    pruned_parts = {name: shape[name] for name in ("ES", "ED", "DS", "DF")}
+    plan = select.at_random(pruned_parts, seed=1, percent=50)
+    plan.save(tmp_path / "plan.json")
+    options = ("prune", full, "--plan", tmp_path / "plan.json", "--recovery", "refit")
+    refitted = tmp_path / "refitted.pt"
+    out = headprune(*options, "--data", prepared, "--max-examples", 100, "-o", refitted).stdout
+    assert "sub-layers re-fitted on toy.en-de.train[100]: " in out
+    (before, after) = map(float, re.findall(r"outputs (\S+) -> (\S+)\n", out)[0])
+    assert after < before
+    checkpoint, pruned = Checkpoint.load(refitted), Checkpoint.load(full).prune(plan)
+    assert checkpoint.plan == pruned.plan and checkpoint.parameters == pruned.parameters
+    changed = {
+        name.split(".", 3)[3]
+        for name, weight in pruned.state["model"].items()
+        if not torch.equal(weight, checkpoint.state["model"][name])
+    }
+    assert changed == {
+        f"{output}.{name}"
+        for output in ("self_attn.out_proj", "encoder_attn.out_proj", "fc2")
+        for name in ("weight", "bias")
+    }
+    with pytest.raises(DataError, match="the 2 calibration examples have .* give more examples"):
+        headprune(*options, "--data", prepared, "--max-examples", 2, "-o", tmp_path / "none.pt")
+    assert not (tmp_path / "none.pt").exists()
+    task_model = TranslationModel(path=full, data=prepared, beam=1, max_examples=100)
+    assert task_model.refitted(plan).model.fingerprint == checkpoint.fingerprint
+    assert task_model.opened(refitted).measure().fingerprint == checkpoint.fingerprint
 
 
 def test_bleu_is_that_of_fairseq_generate(full, prepared, tmp_path):

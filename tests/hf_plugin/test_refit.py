@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner, Result
 
 import hf_plugin
 from headprune import DataError, PruningPlan, UsageError, select
+from headprune.cli import app
+from headprune.cost import unit_cost
 from headprune.recovery.refit import refit
+from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape
 from hf_plugin.scores.model import HuggingFaceModel
+from tests.hf_plugin.glue.made import write_model, write_task
 from tests.hf_plugin.models import FAMILIES
 from tests.hf_plugin.scores.test_ablation import model_of
 from tests.hf_plugin.scores.test_scores import data
@@ -204,3 +211,80 @@ def test_what_cannot_be_refitted() -> None:
 SMALL: dict[str, Any] = dict(
     vocab_size=40, hidden_size=24, num_attention_heads=4, intermediate_size=16
 )
+
+
+def headprune(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def test_refitting_from_the_command_line(tmp_path: Path) -> None:
+    classifier = write_model(tmp_path / "classifier")
+    glue = write_task(tmp_path / "glue", "sst2")
+    plan = PruningPlan(
+        kept={"ES": [(0, 2), (1,), (3,)], "EF": [range(8), range(4, 12), (2, 3)]},
+        units={"ES": (4, 4, 4), "EF": (16, 16, 16)},
+    )
+    plan.save(tmp_path / "plan.json")
+    options = ("prune", classifier, "--plan", tmp_path / "plan.json")
+    data = ("--task", "sst2", "--data-dir", glue, "--max-length", 32)
+    headprune(*options, "-o", tmp_path / "pruned")
+    out = headprune(*options, "--recovery", "refit", *data, "-o", tmp_path / "refitted").stdout
+    assert "6 sub-layers re-fitted on glue.sst2.train[12]: mean squared difference from the" in out
+    pruned, refitted = (Folder.load(tmp_path / name) for name in ("pruned", "refitted"))
+    assert pruned.plan == refitted.plan == plan
+    models = [hf_plugin.from_pretrained(tmp_path / name) for name in ("pruned", "refitted")]
+    differing = {
+        name.rpartition(".layer.")[2][2:]
+        for name, weight in models[0].state_dict().items()
+        if not torch.equal(weight, models[1].state_dict()[name])
+    }
+    assert differing == {
+        *(f"attention.output.dense.{name}" for name in ("weight", "bias")),
+        *(f"output.dense.{name}" for name in ("weight", "bias")),
+    }
+    for arguments, message in (
+        (
+            ("--recovery", "refit", *data, "--max-examples", 1),
+            "layer 0: .* 13 unknowns",
+        ),
+        (("--recovery", "refit"), "give --task"),
+        (("--recovery", "refit", "--form", "uniform", *data), "for form remove, not uniform"),
+        (("--recovery", "finetune", *data), "prune trains nothing"),
+        (data, "go with --recovery refit"),
+    ):
+        with pytest.raises((DataError, UsageError), match=message):
+            headprune(*options, *arguments, "-o", tmp_path / "none")
+        assert not (tmp_path / "none").exists()
+
+    compared = ("compare", classifier, *data, "--recovery", "refit", "--score", "magnitude")
+    more = ("--percent", 50, "--seeds", 2, "--rounds", 0, "-o", tmp_path / "compared")
+    first = headprune(*compared, *more).stdout
+    found = json.loads((tmp_path / "compared" / "compare.json").read_text())
+    assert found["recovery"] == "refit" and all(row["after"] for row in found["rows"])
+    assert headprune(*compared, *more).stdout == first
+    with pytest.raises(UsageError, match="give no epochs"):
+        headprune(*compared, "--epochs", 1, *more[:-1], tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_mask_search_and_refitting_in_one_comparison(tmp_path: Path) -> None:
+    classifier = write_model(tmp_path / "classifier")
+    glue = write_task(tmp_path / "glue", "sst2")
+    data = ("--task", "sst2", "--data-dir", glue, "--max-length", 32)
+    options = ("--recovery", "refit", "--score", "kwon", "--seeds", 1, "--rounds", 0)
+    options = ("compare", classifier, *data, *options)
+    units = ("--components", "ES,EF", "--budget", "50% of flops", "--max-examples", 10)
+    headprune(*options, *units, "-o", tmp_path / "kwon")
+    chosen = PruningPlan.load(tmp_path / "kwon" / "plans" / "kwon-50-flops.json")
+    assert chosen.origin is not None and chosen.origin.method == "kwon"
+    cost = unit_cost("flops", sizes=Folder.load(classifier).sizes, shape=chosen.units)
+    assert 0.4 < cost(chosen) / cost(PruningPlan.full(chosen.units)) <= 0.5
+    assert all(count > 0 for counts in chosen.counts.values() for count in counts)
+    wrong = (("ES,EF", "50%", "a head costs more than a neuron"), ("EL", "50%", "not EL"))
+    for components, budget, message in wrong:
+        units = ("--components", components, "--budget", budget, "--at-least", 0)
+        with pytest.raises(UsageError, match=message):
+            headprune(*options, *units, "-o", tmp_path / f"kwon {components}")

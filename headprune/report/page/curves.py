@@ -10,6 +10,7 @@ from headprune.report.document import Block, Figure, Section
 from headprune.report.drawing import DARK, MARKERS
 from headprune.report.page.material import StudyResult
 from headprune.results.curves import Curve, curve_of
+from headprune.results.labels import UNTRAINED
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
 
@@ -35,7 +36,7 @@ def training_curves(study: StudyResult) -> list[Block]:
     trained = [
         _Trained(record, curve)
         for path, record in study.results
-        if record.kind != "before-finetune" and (curve := curve_of(path, record))
+        if record.kind not in UNTRAINED and (curve := curve_of(path, record))
     ]
     groups: dict[str, list[_Trained]] = {}
     for each in trained:

@@ -8,6 +8,7 @@ from headprune.components import HEADS
 from headprune.plan import PruningPlan
 from headprune.report.document import Block, HeadGrid, KeptHeads, Notes, ScoredHeads, Section
 from headprune.report.page.material import ComparisonResult, StudyResult
+from headprune.results.labels import UNTRAINED
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
 from headprune.scores import HeadScores
@@ -46,7 +47,7 @@ def grid_of_comparison(comparison: ComparisonResult, scores: Sequence[HeadScores
         if not row.head_plan.heads:
             continue
         label = row.score if row.head_plan.is_full else f"{row.score} {row.percent:g}%"
-        after = [] if row.after is None else [f"{row.after:.2f} after fine-tuning"]
+        after = [] if row.after is None else [f"{row.after:.2f} {measured.recovery.moment}"]
         values = [f"{row.before:.2f} right after pruning", *after]
         models[label, row.seed] = KeptHeads(
             row=label,
@@ -121,7 +122,7 @@ def _shape(plans: Sequence[PruningPlan]) -> dict[str, tuple[int, ...]]:
 
 
 def _label(record: Record) -> str:
-    return f"{record.row}, not fine-tuned" if record.kind == "before-finetune" else record.row
+    return record.row + UNTRAINED.get(record.kind, "")
 
 
 def _figure(record: Record) -> str:

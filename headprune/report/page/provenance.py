@@ -10,6 +10,7 @@ from headprune.budget import percent_text
 from headprune.compare.rows import CONTROL
 from headprune.components import HEADS
 from headprune.plan import PruningPlan
+from headprune.recovery.kinds import Recovery
 from headprune.report.document import (
     Block,
     Column,
@@ -87,6 +88,7 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
         *([f"--components={','.join(measured.components)}"] if measured.components else []),
         *([] if measured.at_least in (None, 1) else [f"--at-least={measured.at_least}"]),
         *([] if measured.speedups else ["--rounds=0"]),
+        *([f"--recovery={measured.recovery}"] if measured.recovery == Recovery.REFIT else []),
         *("-o", "OUT"),
     ]
     lines = [block for block in document.blocks if isinstance(block, Signatures)]

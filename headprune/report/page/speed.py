@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-_WORDS = {"before": "right after pruning", "after": "after fine-tuning"}
-
 
 def against_speed(comparison: ComparisonResult) -> list[Block]:
     """A section with the figure; empty where no time was taken."""
@@ -24,7 +22,7 @@ def against_speed(comparison: ComparisonResult) -> list[Block]:
     if not measured.speedups:
         return []
     outcomes = Outcomes.of(measured)
-    moments = ["after", "before"] if outcomes.is_finetuned else ["before"]
+    moments = ["after", "before"] if outcomes.has_recovered else ["before"]
     speeds = ", ".join(
         f"{percent:g}% pruned {times[0]:.2f} times" for percent, times in measured.speedups.items()
     )
@@ -48,7 +46,7 @@ def _draw(comparison: ComparisonResult, outcomes: Outcomes, moments: Sequence[st
     )
     for axes, when in zip(places.flat, moments, strict=True):
         _panel(axes, comparison, outcomes, when)
-        axes.set_title(_WORDS[when])
+        axes.set_title(comparison.report.comparison.recovery.words(when))
         axes.set_ylabel(comparison.report.comparison.metric)
     places.flat[-1].set_xlabel("speed, times the unpruned model's")
     handles, labels = places.flat[-1].get_legend_handles_labels()

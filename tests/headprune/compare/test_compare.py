@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from headprune import HeadPlan, UsageError
+from headprune import HeadPlan, PruningPlan, UsageError
 from headprune.compare.against_random import compare_with_random
 from headprune.compare.claimed_folder import claim
 from headprune.compare.correlations import Correlation, correlation
@@ -25,6 +25,8 @@ from headprune.compare.rows import Row
 from headprune.compare.run import Comparison, compare
 from headprune.compare.saved import load_report
 from headprune.cost import Sizes
+from headprune.recovery.kinds import Recovery
+from headprune.recovery.refit import RefittedModel
 from headprune.report.make import make_report, report_of
 from headprune.report.table import summarise
 from headprune.results.record import Record
@@ -49,6 +51,9 @@ class MadeModel:
 
     def parameters_with(self, plan):
         return 1000 + plan.total_kept
+
+    def save(self, path):
+        self.plan.save(path)
 
 
 @dataclass
@@ -122,6 +127,14 @@ class Made:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "plan.json").write_text(plan.to_json())
         return replace(self, plan=plan, bonus=self.bonus + 1 + seed / 10)
+
+    def refitted(self, plan):
+        self.log.append("refit")
+        return RefittedModel(model=MadeModel(plan, self.plan.units), sublayers=(), data="made")
+
+    def opened(self, path):
+        plan = PruningPlan.load(path)
+        return replace(self, plan=plan, bonus=0.0 if plan.is_full else 0.5)
 
     def seconds(self, plans, *, rounds):
         return [[float(plan.total_kept)] * rounds for plan in plans]
@@ -237,6 +250,37 @@ def test_without_fine_tuning_there_is_neither_control_nor_after(tmp_path):
     report = Report.of(result)
     assert "after fine-tuning" not in report.markdown(title="T").replace("and after fine", "")
     assert not result.speedups
+
+
+def test_models_are_refitted_instead_of_fine_tuned(tmp_path):
+    made = subject(can_finetune=False, finetune_name="none")
+    options = {"recovery": Recovery.REFIT, "rounds": 0}
+    found = compared(made, tmp_path, **options)
+    assert all(row.after == row.before + 0.5 for row in found.rows)
+    assert {row.score for row in found.rows} == {"gradient", "entropy", "random"}
+    plans = {row.head_plan for row in found.rows}
+    assert made.log.count("refit") == len(plans) < len(found.rows)
+    again = subject(can_finetune=False, finetune_name="none")
+    assert compared(again, tmp_path, **options).rows == found.rows
+    assert again.log == ["score random"]
+    with pytest.raises(UsageError, match=r"other settings \(recovery\)"):
+        compared(again, tmp_path, rounds=0)
+
+    records = [Record.load(path) for path in (tmp_path / "records/refitted").rglob("*.json")]
+    assert records and all("|finetune:none|recovery:refit|" in each.signature for each in records)
+    assert {each.kind for each in records} == {"refitted"}
+    # One plan has one value for all seeds.
+    assert len([*(tmp_path / "records/refitted/gradient/50pct").iterdir()]) == 1
+    report = Report.of(found)
+    text = report.markdown(title="T")
+    assert "points after re-fitting:" in text and "After re-fitting, at 50%, " in text
+    assert "after fine-tuning" not in text
+    report.save(tmp_path, title="T")
+    title, read = load_report(tmp_path)
+    assert read.markdown(title=title) == text
+    assert "--recovery=refit" in report_of([tmp_path], test=False).markdown
+    with pytest.raises(UsageError, match="give no epochs or flags"):
+        compared(subject(), tmp_path / "other", **options)
 
 
 def test_one_component_alone_is_pruned(tmp_path):

@@ -10,6 +10,7 @@ from headprune import PruningPlan
 from headprune.gates import gated, gated_layers
 from headprune.scores.ablation import ablation, cases_of
 from headprune.scores.compute import Origin, compute_scores
+from headprune.scores.fisher import fisher_blocks
 from headprune.scores.gradients import gradient_scores
 from headprune.scores.layer_similarity import layer_similarities
 from headprune.scores.reuse import masked_outcomes
@@ -127,6 +128,27 @@ def test_gradients_are_those_of_single_gates(family):
             assert found.fisher[component][1] == pytest.approx(expected, rel=1e-3, abs=1e-6)
             expected = (total / len(examples)).flatten().tolist()
             assert scores[component][1] == pytest.approx(expected, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["bert", "bart"])
+def test_fisher_information_is_that_of_each_example(family):
+    model = model_of(family)
+    scored = HuggingFaceModel(model)
+    components = [name for name in ("ES", "ED", "DF") if name in scored.sublayers]
+    blocks = fisher_blocks(scored, cut_up(data(family), 3), components=components)
+    scores = gradient_scores(scored, cut_up(data(family), 2), components=components).fisher
+    assert {name for name, _ in blocks} == {*components}
+    examples = cut_up(data(family), 1)
+    with scored.evaluating():
+        for (component, layer), block in blocks.items():
+            xi = torch.ones(scored.sublayers[component][layer].units, requires_grad=True)
+            total = torch.zeros_like(block)
+            with gated([(scored.sublayers[component][layer], xi)]):
+                for example in examples:
+                    (gradient,) = torch.autograd.grad(scored.outcome(example).losses.sum(), xi)
+                    total += gradient.outer(gradient) / len(examples)
+            torch.testing.assert_close(block, total, atol=1e-6, rtol=1e-3)
+            assert scores[component][layer] == pytest.approx(block.diagonal().tolist(), rel=1e-3)
 
 
 def test_scores_of_all_kinds_of_units_choose_plans():
