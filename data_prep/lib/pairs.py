@@ -7,6 +7,7 @@ or a file that ends in ``.tsv`` (or ``.txt``) or ``.tmx``. All may have ``.gz`` 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,6 +19,8 @@ from headprune.errors import DataError
 Pair = tuple[str, str]
 
 _TABLE = (".tsv", ".txt")
+_HEADERS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
+"""Names of the two columns, other than the codes of the languages."""
 _BREAKS = re.compile(r"\s+")
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _CODES = {"bpt", "ept", "ph", "it", "ut"}
@@ -72,32 +75,71 @@ def _format(path: Path) -> str:
 
 
 def _read_table(path: Path, languages: tuple[str, str]) -> Iterator[Pair]:
-    """Lines ``source<TAB>target``, or the other way round where the name says so.
+    """Lines ``source<TAB>target``, or the other way round where the name or a header says so.
 
     Further columns are ignored. A file ``news.ru-en.tsv`` has the Russian side first.
     """
-    backwards = "-".join(reversed(languages)) in path.name
+    backwards = _is_named(path, languages[::-1]) and not _is_named(path, languages)
     for number, line in enumerate(read(path), start=1):
         columns = line.split("\t")
         if len(columns) < 2:
             raise DataError(f"{path}: line {number} has no tab between two sentences")
+        if number == 1:
+            header = (columns[0], columns[1])
+            if is_header := _is_header(header, languages):
+                backwards = False
+            elif _is_header(header[::-1], languages):
+                is_header = backwards = True
+            if is_header:
+                print(f"note: {path}: skips the header '{' '.join(header)}'", file=sys.stderr)
+            if backwards:
+                order = ", ".join(languages[::-1])
+                print(f"note: reads {path} as {order}", file=sys.stderr)
+            if is_header:
+                continue
         yield (columns[1], columns[0]) if backwards else (columns[0], columns[1])
 
 
+def _is_named(path: Path, languages: tuple[str, str]) -> bool:
+    """Tell if a name has the two codes as a word: ``a.en-de`` has ``en-de``, ``den-de`` has not."""
+    codes = re.escape("-".join(languages))
+    return bool(re.search(f"(?<![A-Za-z]){codes}(?![A-Za-z])", path.name, re.IGNORECASE))
+
+
+def _is_header(columns: Pair, languages: tuple[str, str]) -> bool:
+    """Tell if the first row of a table names its columns, in the order of the languages."""
+    names = (_code(columns[0].strip()), _code(columns[1].strip()))
+    codes = (_code(languages[0]), _code(languages[1]))
+    primaries = (_primary(names[0]), _primary(names[1]))
+    return names in (*_HEADERS, codes) or (
+        # A code has no space, so a sentence such as "de-icing fluid" is none.
+        primaries == (_primary(codes[0]), _primary(codes[1]))
+        and _differ(languages)
+        and all(re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})?", name) for name in names)
+    )
+
+
 def _read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[Pair]:
-    """The translation units of a TMX file that have both languages; regions are ignored."""
+    """The translation units of a TMX file that have both languages.
+
+    A language is the variant of exactly its code, else the first one of its primary code: ``en`` is
+    also in ``en-US``. Languages of one primary code, as pt_BR and pt_PT, have to match exactly.
+    """
     complete = incomplete = 0
+    open_elements: list[ElementTree.Element] = []
     try:
         with open_any(path) as file:
-            root: ElementTree.Element | None = None
             for event, element in ElementTree.iterparse(file, events=("start", "end")):
-                if root is None:
-                    root = element
-                if event == "start" or _tag(element) != "tu":
+                if event == "start":
+                    open_elements.append(element)
                     continue
-                texts = dict(reversed(list(_segments(element))))  # the first of each language
-                root.clear()  # keeps the use of memory constant
-                source, target = (texts.get(_primary(language)) for language in languages)
+                open_elements.pop()
+                if _tag(element) != "tu":
+                    continue
+                source, target = _sides(element, languages)
+                element.clear()
+                if open_elements:
+                    open_elements[-1].remove(element)  # keeps the use of memory constant
                 if source is None or target is None:
                     incomplete += 1
                     continue
@@ -106,19 +148,35 @@ def _read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[Pair]:
     except (ElementTree.ParseError, EOFError, ValueError) as error:
         raise DataError(f"{path}: not a whole TMX file ({error})") from None
     if incomplete and not complete:
+        exactly = "" if _differ(languages) else ", with exactly these codes"
         raise DataError(
-            f"{path}: none of its {incomplete} translation units has both {' and '.join(languages)}"
+            f"{path}: none of its {incomplete} translation units has both "
+            f"{' and '.join(languages)}{exactly}"
         )
 
 
+def _sides(unit: ElementTree.Element, languages: tuple[str, str]) -> tuple[str | None, str | None]:
+    """The text of a translation unit in the two languages; None where it has none."""
+    exact: dict[str, str] = {}
+    regional: dict[str, str] = {}
+    for code, text in _segments(unit):
+        exact.setdefault(code, text)
+        regional.setdefault(_primary(code), text)
+    if not _differ(languages):
+        regional = {}
+    source, target = (exact.get(_code(each), regional.get(_primary(each))) for each in languages)
+    return source, target
+
+
 def _segments(unit: ElementTree.Element) -> Iterator[tuple[str, str]]:
+    """The code and the text of each segment."""
     for variant in unit:
         language = variant.get(_XML_LANG) or variant.get("lang")
         if _tag(variant) == "tuv" and language:
             for segment in variant:
                 if _tag(segment) == "seg":
                     text = _BREAKS.sub(" ", "".join(_texts(segment)))
-                    yield _primary(language), text.strip()
+                    yield _code(language), text.strip()
 
 
 def _texts(element: ElementTree.Element) -> Iterator[str]:
@@ -134,6 +192,16 @@ def _tag(element: ElementTree.Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
+def _code(language: str) -> str:
+    """A language's code in one spelling: ``pt-br`` of ``pt_BR``."""
+    return language.lower().replace("_", "-")
+
+
 def _primary(language: str) -> str:
     """The language of a code without its region or script: ``en`` of ``en-US``."""
-    return re.split("[-_]", language.lower())[0]
+    return _code(language).split("-")[0]
+
+
+def _differ(languages: tuple[str, str]) -> bool:
+    """Tell if two languages differ in more than region or script."""
+    return _primary(languages[0]) != _primary(languages[1])

@@ -33,8 +33,9 @@ def bleu(
     tokenize: Annotated[
         str | None,
         typer.Option(
-            help="With --hyp: sacreBLEU's tokeniser.",
-            show_default="that of the reference's prep.json, else 13a",
+            help="sacreBLEU's tokeniser.",
+            show_default="that of the reference's prep.json, else of the language that is its "
+            "suffix, such as .zh, else 13a",
         ),
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="Plan of the model (JSON).")] = None,
@@ -120,8 +121,6 @@ def bleu(
         raise UsageError("give --hyp, or the output of fairseq-generate")
     if plan is None or output is None or data is None:
         raise UsageError("a record needs --plan, --data and --output; --hyp needs --ref alone")
-    if tokenize is not None:
-        raise UsageError("--tokenize goes with --hyp")
     record = translation.score(
         generation=generation,
         reference=reference,
@@ -137,6 +136,7 @@ def bleu(
         data=data,
         requested_percent=requested_percent,
         training=training,
+        tokenizer=tokenize,
     )
     bleu_score, chrf = record.metrics["bleu"], record.metrics["chrf"]
     print(f"BLEU {bleu_score:.2f}  chrF {chrf:.2f}  {record.signature}")

@@ -51,21 +51,23 @@ def tokenizer_of(signature: str) -> str:
 
 
 def tokenizer_of_reference(path: Path) -> str:
-    """The tokeniser that a data preparation recorded for a reference.
+    """The tokeniser for a reference: the one that a data preparation recorded, else by its suffix.
 
     Args:
-        path: the raw text, such as ``DIR/raw/test.zh`` with ``DIR/prep.json``; for other files it
-            is sacreBLEU's default.
+        path: the raw text, such as ``DIR/raw/test.zh`` with ``DIR/prep.json``, or any file that
+            ends in the code of its language, such as ``ref.zh``; for other files it is sacreBLEU's
+            default.
 
     Raises:
         DataError: prep.json is damaged.
     """
-    manifest = path.absolute().parent.parent / "prep.json"
-    if path.absolute().parent.name != "raw" or not manifest.is_file():
-        return DEFAULT
-    recorded = json_object(manifest).get("sacrebleu_tokenizers")
     language = path.suffix.removeprefix(".")
-    return str(recorded.get(language, DEFAULT)) if isinstance(recorded, dict) else DEFAULT
+    manifest = path.absolute().parent.parent / "prep.json"
+    if path.absolute().parent.name == "raw" and manifest.is_file():
+        recorded = json_object(manifest).get("sacrebleu_tokenizers")
+        if isinstance(recorded, dict) and language in recorded:
+            return str(recorded[language])
+    return tokenizer_for(language)
 
 
 def bleu_metric(tokenizer: str = DEFAULT) -> BLEU:

@@ -40,6 +40,7 @@ def score(
     form: str | None = None,
     requested_percent: float | None = None,
     training: Path | None = None,
+    tokenizer: str | None = None,
 ) -> Record:
     """Score fairseq-generate's output and write the record, the translations beside it.
 
@@ -53,6 +54,7 @@ def score(
         plan: the plan of the model.
         training: JSON file of facts about the training, such as `parameters`; `fingerprint`,
             `seconds`, `device` and `versions` go to the record's own fields.
+        tokenizer: sacreBLEU's; default: see `tokenizer_of_reference`.
         study, kind, row, requested_percent: see `Record`.
         seed, select, form, finetune, data: see `signature`.
 
@@ -73,8 +75,9 @@ def score(
         requested_percent = requested_percent_of(model_plan)
     hypotheses, references = read_generation(generation), read_lines(reference)
     try:
-        tokenizer = tokenizer_of_reference(reference)
-        scored = bleu_and_chrf(hypotheses, references, tokenizer=tokenizer)
+        scored = bleu_and_chrf(
+            hypotheses, references, tokenizer=tokenizer or tokenizer_of_reference(reference)
+        )
     except DataError as problem:
         raise DataError(f"{generation} against {reference}: {problem}") from None
     # Not with_suffix: wmt14.en-ru has no suffix to give up.

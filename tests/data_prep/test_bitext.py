@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,79 @@ def test_damaged_sources_are_named(name: str, content: bytes, message: str, tmp_
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_pairs(str(path), ("none", "de") if name == "x.none" else ENDE))
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "order"),
+    [
+        ("trade-en-de.tsv", ("en", "de"), None),
+        ("reddit-en-it.tsv", ("en", "it"), None),
+        ("news.ru-en.tsv", ("en", "ru"), "ru, en"),
+        ("en-de_of_de-en.tsv", ("en", "de"), None),
+        ("DE-EN.tsv", ("en", "de"), "de, en"),
+    ],
+)
+def test_the_order_of_a_table_is_a_whole_word_of_its_name(
+    name: str,
+    languages: tuple[str, str],
+    order: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / name).write_text("one\ttwo\n")
+    expected = ("two", "one") if order else ("one", "two")
+    assert list(read_pairs(str(tmp_path / name), languages)) == [expected]
+    note = f"note: reads {tmp_path / name} as {order}\n" if order else ""
+    assert capsys.readouterr().err == note
+
+
+@pytest.mark.parametrize(
+    ("header", "pairs"),
+    [
+        ("en\tde", [("A cat.", "Eine Katze.")]),
+        ("en-US\tDE", [("A cat.", "Eine Katze.")]),
+        ("Source\tTarget\tscore", [("A cat.", "Eine Katze.")]),
+        ("de\ten", [("Eine Katze.", "A cat.")]),
+        ("en\tfr", [("en", "fr"), ("A cat.", "Eine Katze.")]),
+    ],
+)
+def test_a_header_is_no_pair(
+    header: str, pairs: list[tuple[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text(f"{header}\nA cat.\tEine Katze.\n")
+    assert list(read_pairs(str(path), ENDE)) == pairs
+    assert ("skips the header" in capsys.readouterr().err) == (len(pairs) == 1)
+
+
+def test_regions_of_a_language_are_kept_apart(tmp_path: Path) -> None:
+    path = tmp_path / "x.tmx"
+    variants = (("pt-PT", "comboio"), ("pt-BR", "trem"), ("en-US", "railroad"), ("en", "train"))
+    sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in variants)
+    path.write_text(f"<tmx><body><tu>{sides}</tu></body></tmx>")
+
+    def pair(*languages: str) -> tuple[str, str]:
+        (read,) = read_pairs(str(path), (languages[0], languages[1]))
+        return read
+
+    assert pair("pt_BR", "pt_PT") == ("trem", "comboio")
+    assert pair("en", "pt") == ("train", "comboio")
+    assert pair("en_GB", "pt_BR") == ("railroad", "trem")
+    with pytest.raises(DataError, match="has both pt and pt_BR, with exactly these codes"):
+        pair("pt", "pt_BR")
+
+
+def test_a_large_tmx_file_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "x.tmx"
+    unit = '<tu><tuv lang="en"><seg>A cat.</seg></tuv><tuv lang="de"><seg>Rex</seg></tuv></tu>\n'
+    path.write_text(f"<tmx><header/><body>{unit * 2000}</body></tmx>")
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_pairs(str(path), ENDE)) == 2000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 500_000  # with all units in memory it is some megabytes
 
 
 Divide = Callable[..., dict[str, object]]

@@ -13,7 +13,11 @@ from typer.testing import CliRunner
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli.bleu import app
 from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines
-from headprune.results.bleu_tokenizers import tokenizer_for, tokenizer_of
+from headprune.results.bleu_tokenizers import (
+    tokenizer_for,
+    tokenizer_of,
+    tokenizer_of_reference,
+)
 from headprune.results.record import Record
 from headprune.results.stats import paired_randomisation
 
@@ -108,7 +112,7 @@ def test_texts_of_different_length_are_no_test_set() -> None:
         bleu_and_chrf([], [])
 
 
-def test_text_of_languages_without_spaces_is_split_as_sacrebleu_says() -> None:
+def test_text_of_languages_without_spaces_is_split_as_sacrebleu_says(tmp_path: Path) -> None:
     hypotheses, references = ["这只猫在房子里睡觉"], ["这只猫在房子里吃饭"]
     scored = bleu_and_chrf(hypotheses, references, tokenizer="zh")
     expected = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="zh")
@@ -118,6 +122,10 @@ def test_text_of_languages_without_spaces_is_split_as_sacrebleu_says() -> None:
         hypotheses * 3, [references * 3], references * 3, trials=20, tokenizer="zh"
     )
     assert test.base == pytest.approx(expected.score) and "tok:zh" in test.signature
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "prep.json").write_text('{"pair": "en-zh"}')  # of an older version
+    of_files = [tokenizer_of_reference(tmp_path / name) for name in ("raw/test.zh", "r.ja", "r.de")]
+    assert of_files == ["zh", "ja-mecab", "13a"]
     names = [tokenizer_for(language) for language in ("zh_CN", "ja", "th", "en")]
     assert names == ["zh", "ja-mecab", "char", "13a"]
 
@@ -137,7 +145,24 @@ def test_the_bleu_command_takes_plain_text(tmp_path: Path) -> None:
     ]
     assert "tok:zh" in done.stdout
     assert "tok:char" in CliRunner().invoke(app, [*given, "--tokenize", "char"]).stdout
+    copy = tmp_path / "ref.zh"
+    copy.write_text((raw / "test.zh").read_text("utf-8"), encoding="utf-8")
+    assert CliRunner().invoke(app, [*given[:2], "--ref", str(copy)]).stdout == done.stdout
     plan = HeadPlan.full({"ES": (2,)})
+    plan.save(tmp_path / "plan.json")
+    (tmp_path / "generation.txt").write_text(
+        "S-0\tx\nT-0\tx\nD-0\t-1.0\t这只猫在房子里睡觉\n", encoding="utf-8"
+    )
+    scored = CliRunner().invoke(
+        app,
+        [
+            *(str(tmp_path / "generation.txt"), "--ref", str(copy), "--tokenize", "char"),
+            *("--plan", str(tmp_path / "plan.json"), "--data", "x", "--seed", "1"),
+            *("-o", str(tmp_path / "scored.json")),
+        ],
+    )
+    assert scored.exit_code == 0, scored.exception
+    assert "tok:char" in Record.load(tmp_path / "scored.json").metric_signatures["bleu"]
     record = Record(
         task="translation", metrics={"bleu": 1.0}, plan=plan, signature="plan:ES=2|seed:1"
     )
