@@ -42,7 +42,7 @@ def test_as_fairseq_preprocess(texts: Path, tmp_path: Path, joined: bool) -> Non
         + [str(texts), str(tmp_path / "ours")]
     )
     arguments = [*languages, *(["--joined-dictionary"] if joined else [])]
-    for split in binarise.SPLITS:
+    for split in (*binarise.SPLITS, "test"):
         arguments += [f"--{split}pref", str(texts / split)]
     parser = options.get_preprocessing_parser()
     preprocess.main(parser.parse_args([*arguments, "--destdir", str(tmp_path / "theirs")]))
