@@ -14,8 +14,9 @@ Prepare sentence pairs of one's own, of any two languages, for fairseq.
 
 A SOURCE is a prefix of two files, as texts/news for texts/news.en and texts/news.ru,
 with one sentence a line, or one file with both sides: .tsv (source, tab, target; the
-other way round if its name has the other order, as in news.ru-en.tsv) or .tmx. All
-may have .gz at the end.
+other way round if its name has the other order, as in news.ru-en.tsv; a header with
+the two languages, or source and target, is skipped) or .tmx. All may have .gz at the
+end.
 
   --pair PAIR      source and target, such as en-ru
   --train SOURCE   training pairs; may be repeated
@@ -33,7 +34,8 @@ may have .gz at the end.
   --from-dir DIR   short for --train DIR/train --valid DIR/valid --test DIR/test
   --add-test SOURCE
                    add a test set to the finished preparation in DIR, with its codes
-                   and dictionaries; may be repeated
+                   and dictionaries; may be repeated. Warns if pairs have a
+                   sentence in the training set
 
 Training pairs are dropped if a side is empty or too long, if the lengths differ too
 much, or if one of the two sentences is in the validation or a test set (without

@@ -13,7 +13,8 @@ from typing import Any
 
 from data_prep.lib import steps
 from data_prep.lib.cli import progress, run
-from data_prep.lib.corpus import read, write, write_lines
+from data_prep.lib.corpus import read, read_parallel, write, write_lines
+from data_prep.lib.hold_out import count_leaked
 from data_prep.lib.pairs import Pair, read_pairs
 from data_prep.lib.text import TextProcessing
 from headprune.errors import DataError
@@ -48,13 +49,40 @@ def add(source: str) -> str:
 
     raw = [Path("raw") / f"{name}.{language}" for language in languages]
     count = write(pairs(), *raw)
+    leaked = leaked_pairs(name, languages)
     _binarise(name, raw, languages)
     facts["tests"] = {**tests, name: source}
     facts["counts"] = {**facts["counts"], name: count}
+    facts["in_training"] = {**facts.get("in_training", {}), name: leaked}
     write_text_atomically(steps.MANIFEST, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
     for step in ("bin", "prep.json"):
         steps.refresh(step)
     return name
+
+
+def leaked_pairs(name: str, languages: tuple[str, str]) -> int | None:
+    """Count the pairs of a test set with a sentence in the training set, and warn of them.
+
+    Sentences are compared as for held-out sets, without regard to case and spacing.
+
+    Returns:
+        The number of pairs; None, with a note, where the folder has no training text any more.
+    """
+    training = [Path("raw") / f"train.{language}" for language in languages]
+    for path in training:
+        if not path.is_file():
+            print(f"note: {path}: no such file; {name} is not compared with it", file=sys.stderr)
+            return None
+    rows = list(read_parallel(*(Path("raw") / f"{name}.{language}" for language in languages)))
+    pairs = [(source, target) for source, target in rows]
+    corpus = progress(read_parallel(*training), what="compare with raw/train")
+    leaked = count_leaked(pairs, ((source, target) for source, target in corpus))
+    if leaked:
+        print(
+            f"warning: {name}: {leaked} of {len(pairs)} pairs have a sentence in the training set",
+            file=sys.stderr,
+        )
+    return leaked
 
 
 def _binarise(name: str, raw: Sequence[Path], languages: tuple[str, str]) -> None:

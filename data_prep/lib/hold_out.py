@@ -102,6 +102,13 @@ class HeldOut:
         return any(key(sentence) in side for side, sentence in zip(self._sides, pair, strict=True))
 
 
+def count_leaked(pairs: Sequence[Pair], corpus: Iterable[Pair]) -> int:
+    """Count the pairs of a test set of which a sentence, on its side, is in a training corpus."""
+    wanted = HeldOut(pairs)
+    found = HeldOut(pair for pair in corpus if pair in wanted)
+    return sum(pair in found for pair in pairs)
+
+
 def without(pairs: Iterable[Pair], held_out: Iterable[Pair]) -> Iterator[Pair]:
     """Select the pairs of which neither sentence is held out."""
     sentences = HeldOut(held_out)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,21 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
     return facts
 
 
+def warn_of_other_tests(tests: Collection[str], languages: tuple[str, str]) -> None:
+    """Warn of test sets in raw/ that are not of this preparation.
+
+    They were added to an earlier one, whose codes and dictionaries may have been others.
+    """
+    target = languages[1]
+    for path in sorted(Path("raw").glob(f"test*.{target}")):
+        if path.name.removesuffix(f".{target}") not in tests:
+            print(
+                f"warning: {path}: of an earlier preparation, not in this one; add the set again "
+                "with bitext.sh --add-test, or remove its files",
+                file=sys.stderr,
+            )
+
+
 def main(arguments: Sequence[str]) -> None:
     """Write prep.json."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.manifest", description=__doc__)
@@ -89,7 +105,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--source", action="append", default=[], type=Path, metavar="FILE")
     parser.add_argument("--tool", action="append", default=[], metavar="PACKAGE")
-    manifest = describe(parser.parse_args(arguments))
+    options = parser.parse_args(arguments)
+    manifest = describe(options)
+    warn_of_other_tests(options.tests, (options.source_lang, options.target_lang))
     write_text_atomically(MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 

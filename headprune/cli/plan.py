@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -262,7 +263,12 @@ def _cost(asked: Budget | None, shape: Shape, opened: PrunableModel | None) -> C
 def _even_counts(asked: Budget | None, keep: Keep | None, shape: Shape) -> Keep:
     """The number of units of each layer, from a share or from the numbers of components."""
     if asked is not None:
-        return even_share(shape, asked)
+        counts = even_share(shape, asked)
+        kept, total = (sum(map(sum, each.values())) for each in (counts, shape))
+        pruned = 100 * (total - kept) / max(total, 1)
+        if total and f"{pruned:.1f}" != f"{asked.percent:.1f}":
+            print(f"note: {pruned:.1f}%: the even plan nearest to {asked}", file=sys.stderr)
+        return counts
     return evenly_divided(keep or {}, shape)
 
 

@@ -77,7 +77,7 @@ from .strategies import BASE, BERT
         ),
         (["--prune", "odd"], select.by_location(BASE, prune="odd")),
         (
-            ["--percent", 60, "--even", "--seed", 4],
+            ["--percent", 62.5, "--even", "--seed", 4],
             select.at_random(BASE, keep=dict.fromkeys(BASE, [3] * 6), seed=4),
         ),
         (
@@ -108,6 +108,19 @@ def test_plan_writes_the_plan(arguments: list[object], plan: HeadPlan, tmp_path:
     assert saved.out == f"{path}: {plan} ({plan.percent_pruned:.1f}% of heads pruned)\n"
     assert path.read_text() == printed.out
     assert [file.name for file in path.parent.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.parametrize(
+    ("percent", "note"),
+    [
+        (37, "note: 25.0%: the even plan nearest to 37%\n"),
+        (37.5, "note: 50.0%: the even plan nearest to 37.5%\n"),
+        (50, ""),
+    ],
+)
+def test_an_even_plan_of_another_share_says_so(percent: float, note: str) -> None:
+    printed = headprune("plan", "--percent", percent, "--even", "--shape", "ES=4x2")
+    assert (printed.status, printed.err) == (0, note)
 
 
 def test_an_even_plan_by_scores_keeps_the_best_units_of_each_layer(tmp_path: Path) -> None:
