@@ -21,7 +21,13 @@ from fairseq_plugin.fitting import (
     stored_sublayers,
 )
 from fairseq_plugin.layers import SIDES
-from fairseq_plugin.learned_gates import GATE_OPTIONS, PREFIX, gates_of, stored_gates
+from fairseq_plugin.learned_gates import (
+    GATE_OPTIONS,
+    PREFIX,
+    gates_of,
+    stored_gates,
+    target_budget,
+)
 from fairseq_plugin.options import PLAN_OPTIONS
 from fairseq_plugin.shape import (
     complete_plan,
@@ -30,11 +36,12 @@ from fairseq_plugin.shape import (
     sizes_of,
     unit_sizes,
 )
+from headprune.budget import Budget
 from headprune.components import NEURONS, side_of
 from headprune.cost import Sizes, pruned_parameters
 from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
-from headprune.gates.closing import folded, plan_of_gates
+from headprune.gates.closing import closed, folded
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan
 from headprune.scores.fingerprint import fingerprint
@@ -247,15 +254,17 @@ class Checkpoint:
         return gates.eval()
 
     @property
-    def gate_target(self) -> str | None:
-        """The target that the gates were trained to; None without one."""
+    def gate_target(self) -> Budget | None:
+        """The target that the gates were trained to; None without one.
+
+        Raises:
+            UsageError: the options of the checkpoint's criterion name no target.
+        """
         cfg = self.state.get("cfg")
         criterion = cfg.get("criterion") if isinstance(cfg, dict) else self.state.get("args")
         values = criterion if isinstance(criterion, dict) else vars(criterion or Namespace())
         text, measure = values.get("l0_target"), str(values.get("l0_target_of") or "units")
-        if not isinstance(text, str):
-            return None
-        return text if measure == "units" else f"{text} of {measure}"
+        return target_budget(text, measure) if isinstance(text, str) else None
 
     def with_gates_closed(self) -> Checkpoint:
         """The pruned checkpoint: units with closed gates are gone, other gates are in the weights.
@@ -266,7 +275,8 @@ class Checkpoint:
         gates = self.gates
         if gates is None:
             raise UsageError(f"{self.path}: no learned gates; train with --gates ES,ED,DS")
-        values = gates.values()
+        outcome = closed(gates, target=self.gate_target, sizes=lambda: self.sizes)
+        values = outcome.values
         result = self._copy()
         weights: dict[str, Tensor] = result.state["model"]
         for name in stored_gates(weights):
@@ -278,7 +288,7 @@ class Checkpoint:
                 name = f"{sublayer.output}.weight"
                 weights[name] = folded(weights[name], values[sublayer.component][sublayer.layer])
         result._name_criterion_without_l0()
-        return result.prune(plan_of_gates(gates, target=self.gate_target))
+        return result.prune(outcome.plan)
 
     def _name_criterion_without_l0(self) -> None:
         """Leave the options of fairseq's own criterion, so that it reads the checkpoint."""

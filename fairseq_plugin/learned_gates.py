@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_plugin.shape import complete_plan, model_shape
+from headprune.budget import Budget
 from headprune.components import COMPONENTS
 from headprune.errors import DataError, UsageError
 from headprune.gates.learned import LearnedGates, attach
@@ -31,10 +32,13 @@ def gates_of(args: Any, plan: PruningPlan) -> LearnedGates | None:
         plan: the units that the model keeps.
 
     Raises:
-        UsageError: unknown components, components without units, or form ``mask``.
+        UsageError: unknown components, components without units, form ``mask``, or no speed; or
+            the option to train gates alone without gates.
     """
     text = getattr(args, "gates", None)
     if not text:
+        if getattr(args, "gates_only", False):
+            raise UsageError("--gates-only goes with --gates, for example --gates ES,ED,DS")
         return None
     shape = model_shape(args)
     names = [name.strip().upper() for name in text.split(",")]
@@ -48,10 +52,8 @@ def gates_of(args: Any, plan: PruningPlan) -> LearnedGates | None:
     for name, units in kept.kept.items():
         if not any(units):
             raise UsageError(f"--gates {text}: the plan keeps no unit of {name}")
-    speed = float(getattr(args, "gates_speed", None) or 1.0)
-    if not speed > 0:
-        raise UsageError(f"--gates-speed {speed}: it has to be positive")
-    return LearnedGates(kept, speed=speed)
+    speed = getattr(args, "gates_speed", None)
+    return LearnedGates(kept, speed=1.0 if speed is None else float(speed))
 
 
 def add_gates(model: Any) -> None:
@@ -102,6 +104,18 @@ def fit_gates(weights: dict[str, Tensor], gates: LearnedGates | None) -> None:
 def stored_gates(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of gates among a model's weights, by their names in these."""
     return {name: tensor for name, tensor in weights.items() if name.startswith(PREFIX)}
+
+
+def target_budget(text: str, measure: str) -> Budget:
+    """The budget of ``--l0-target`` and ``--l0-target-of``.
+
+    Raises:
+        UsageError: no percentage, or two measures that contradict each other.
+    """
+    budget = Budget.parse(text)
+    if measure != "units" and budget.of not in ("units", measure):
+        raise UsageError(f"--l0-target {text!r} contradicts --l0-target-of {measure}")
+    return Budget(budget.percent, measure) if measure != "units" else budget
 
 
 def _components(stored: Mapping[str, Tensor]) -> str:

@@ -97,7 +97,10 @@ class HeadPrunedTransformerConfig(TransformerConfig):
     )
     gates_speed: float = field(
         default=100.0,
-        metadata={"help": "gates learn this many times faster than the weights (with Adam)"},
+        metadata={
+            "help": "gates learn this many times faster than the weights (with Adam); their "
+            "gradients are multiplied by it too, so that --clip-norm would slow the weights down"
+        },
     )
     gates_only: bool = field(
         default=False, metadata={"help": "train the gates alone; all weights stay as they are"}

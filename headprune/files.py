@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -47,6 +47,27 @@ def write_text_atomically(path: str | Path, text: str) -> None:
     """Write ``text`` to ``path``; a reader sees the old file or the new one, never a part of it."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def require_separate(
+    outputs: Mapping[str, Path | None], *, inputs: Iterable[Path | None] = ()
+) -> None:
+    """Check, before anything is written, that no output replaces an input or another output.
+
+    Args:
+        outputs: by the option that names them; None where it is not given.
+
+    Raises:
+        UsageError: two outputs, or an output and an input, are the same file or folder.
+    """
+    taken = {os.path.realpath(path): "is read" for path in inputs if path is not None}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            raise UsageError(f"{option} {path}: this file {taken[place]} too; give another name")
+        taken[place] = f"is the output of {option}"
 
 
 def temporary_name(target: Path) -> Path:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
+from headprune.budget import Budget
 from headprune.components import side_of
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
@@ -38,7 +39,8 @@ from hf_plugin.plans import plan as plan_of_model
 from hf_plugin.quiet import quieten
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx")
-NOT_COPIED = (*_WEIGHTS, "*.ot", "*.gguf", "*.index.json", "openvino_*", "checkpoint-*", ".git")
+_TRAINING = ("checkpoint-*", "trainer_state.json")
+NOT_COPIED = (*_WEIGHTS, *_TRAINING, "*.ot", "*.gguf", "*.index.json", "openvino_*", ".git")
 """Files and folders beside a model that do not belong to another form of it."""
 
 
@@ -166,7 +168,7 @@ class Folder:
             raise DataError(f"{self.path}: {error}") from None
 
     @property
-    def gate_target(self) -> str | None:
+    def gate_target(self) -> Budget | None:
         """The target that the gates were trained to; None without one."""
         return target_of(self.model)
 

@@ -22,10 +22,10 @@ from headprune.budget import Budget
 from headprune.components import COMPONENTS
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
-from headprune.gates.closing import folded, plan_of_gates
+from headprune.gates.closing import closed, folded
 from headprune.gates.hooks import Gate, LayerGate
-from headprune.gates.learned import LearnedFactors, LearnedGates, attach
-from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, expected_share
+from headprune.gates.learned import LearnedFactors, LearnedGates, attach, require_speed
+from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, require_warmup
 from headprune.plan import PruningPlan
 from hf_plugin.families import stacks, sublayers
 from hf_plugin.modeling import GATES, prune
@@ -76,25 +76,29 @@ def close_gates(model: PreTrainedModel) -> PreTrainedModel:
     gates = gates_of(model)
     if gates is None:
         raise UsageError("the model has no learned gates")
+    outcome = closed(gates, target=target_of(model), sizes=lambda: _sizes(model))
     parts = sublayers(model)
     with torch.no_grad():
-        for component, layers in gates.values().items():
+        for component, layers in outcome.values.items():
             for layer, values in enumerate(layers):
                 if component in parts:
                     output = parts[component][layer].output
                     output.weight.copy_(folded(output.weight, values))
     _remove_gates(model)
-    target = target_of(model)
     for entry in (GATES, TARGET):
         if hasattr(model.config, entry):
             delattr(model.config, entry)
-    return prune(model, plan_of_gates(gates, target=target))
+    return prune(model, outcome.plan)
 
 
-def target_of(model: PreTrainedModel) -> str | None:
-    """The target that a model's gates were trained to; None without one."""
+def target_of(model: PreTrainedModel) -> Budget | None:
+    """The target that a model's gates were trained to; None without one.
+
+    Raises:
+        UsageError: the config's entry is no target.
+    """
     target = getattr(model.config, TARGET, None)
-    return target if isinstance(target, str) else None
+    return Budget.parse(target) if isinstance(target, str) else None
 
 
 def _remove_gates(model: PreTrainedModel) -> None:
@@ -152,23 +156,26 @@ class L0Trainer(Trainer):
 
     Args:
         model: any that can be pruned; gates are added to it.
-        gates: the components with gates, with commas: ``ES,EF``.
+        gates: the components with gates, with commas: ``ES,EF``. Default: those of the model's
+            gates if it has some, else ``ES``.
         l0_lambda: the weight of the expected number of open units in the loss.
         l0_target: instead: the share to prune, such as ``60%`` or ``60% of parameters``.
-        l0_warmup_updates: updates during which the target rises evenly from 0.
-        gates_speed: see ``LearnedGates``; made for Adam.
+        l0_warmup_updates: updates during which the target rises evenly from the share that is
+            pruned already.
+        gates_speed: the learning rate of the gates in multiples of that of the weights.
         gates_only: leave all weights as they are.
         options: all other arguments of the Trainer.
 
     Raises:
-        UsageError: not one of ``l0_lambda`` and ``l0_target``, or gates that the model cannot have.
+        UsageError: not one of ``l0_lambda`` and ``l0_target``, numbers out of range, gates that the
+            model cannot have, or a model that has gates on other components.
     """
 
     def __init__(
         self,
         model: PreTrainedModel,
         *arguments: Any,
-        gates: str = "ES",
+        gates: str | None = None,
         l0_lambda: float | None = None,
         l0_target: str | None = None,
         l0_warmup_updates: int = 0,
@@ -178,21 +185,50 @@ class L0Trainer(Trainer):
     ) -> None:
         if (l0_lambda is None) == (l0_target is None):
             raise UsageError("give one of l0_lambda and l0_target")
-        learned = gates_of(model) or add_gates(model, gates, speed=gates_speed)
+        if l0_target is None and l0_warmup_updates:
+            raise UsageError("l0_warmup_updates goes with l0_target")
+        require_warmup(l0_warmup_updates)
+        require_speed(gates_speed)
+        learned = gates_of(model) or add_gates(model, gates or "ES")
+        asked = learned.components if gates is None else gates.upper().split(",")
+        if {name.strip() for name in asked} != set(learned.components):
+            raise UsageError(
+                f"gates {gates}: the model has gates on {','.join(learned.components)}; close them "
+                "first"
+            )
+        self.gates_speed = gates_speed
         self.l0_penalty: Penalty
         if l0_target is None:
             assert l0_lambda is not None
             self.l0_penalty = L0Penalty(l0_lambda)
         else:
             budget = Budget.parse(l0_target)
-            share = expected_share(learned.plan, budget, sizes=lambda: _sizes(model))
-            self.l0_penalty = TargetPenalty(budget, share, l0_warmup_updates)
+            self.l0_penalty = TargetPenalty.of_plan(
+                learned.plan, budget, warmup=l0_warmup_updates, sizes=lambda: _sizes(model)
+            )
             setattr(model.config, TARGET, l0_target)
         for parameter in model.parameters():
             parameter.requires_grad_(not gates_only)
         learned.requires_grad_(True)
         self.learned_gates = learned
         super().__init__(model, *arguments, **options)
+
+    def create_optimizer(self, *arguments: Any, **options: Any) -> torch.optim.Optimizer:
+        """Create the Trainer's optimizer, in which the gates have a learning rate of their own.
+
+        Gradients that were scaled instead would count in the norm that ``max_grad_norm`` limits,
+        and slow the weights down.
+        """
+        if self.optimizer is not None:
+            return self.optimizer  # the user's
+        optimizer: torch.optim.Optimizer = super().create_optimizer(*arguments, **options)
+        gates = set(self.learned_gates.parameters())
+        for group in optimizer.param_groups:
+            group["params"] = [p for p in group["params"] if p not in gates]
+        rate = optimizer.defaults["lr"] * self.gates_speed / float(self.learned_gates.speed)
+        own = {"params": list(self.learned_gates.parameters()), "lr": rate, "weight_decay": 0.0}
+        optimizer.add_param_group(own)
+        return optimizer
 
     def compute_loss(
         self,
@@ -211,7 +247,7 @@ class L0Trainer(Trainer):
         penalty = self.l0_penalty(gates, update=self.state.global_step)
         if num_items_in_batch is not None and self.model_accepts_loss_kwargs:
             # The Trainer then sums the losses of the batches of an update.
-            penalty = penalty / self.args.gradient_accumulation_steps
+            penalty = penalty / self.current_gradient_accumulation_steps
         if return_outputs:
             return outcome[0] + penalty, outcome[1]
         return outcome + penalty
@@ -224,6 +260,7 @@ class L0Trainer(Trainer):
             if isinstance(self.l0_penalty, TargetPenalty):
                 share = self.l0_penalty.share(self.learned_gates.probabilities())
                 logs["l0_pruned"] = round(100 * (1 - float(share.detach())), 3)
+                logs["l0_multiplier"] = round(float(self.learned_gates.multiplier), 3)
         super().log(logs, *arguments, **options)
 
 

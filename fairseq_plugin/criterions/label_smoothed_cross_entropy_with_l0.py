@@ -14,11 +14,12 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
 from torch import Tensor
 
+from fairseq_plugin.learned_gates import target_budget
 from fairseq_plugin.shape import sizes_of
-from headprune.budget import MEASURES, Budget
+from headprune.budget import MEASURES
 from headprune.errors import UsageError
 from headprune.gates.learned import LearnedGates
-from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, expected_share
+from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, require_warmup
 
 NAME = "label_smoothed_cross_entropy_with_l0"
 
@@ -46,7 +47,10 @@ class L0CriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
     )
     l0_warmup_updates: int = field(
         default=0,
-        metadata={"help": "updates during which --l0-target rises evenly from 0"},
+        metadata={
+            "help": "updates during which --l0-target rises evenly from the share that is "
+            "pruned already"
+        },
     )
 
 
@@ -77,9 +81,10 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         if (l0_lambda is None) == (l0_target is None):
             raise UsageError(f"--criterion {NAME}: give one of --l0-lambda and --l0-target")
-        if l0_lambda is not None and not 0 <= l0_lambda < float("inf"):
-            raise UsageError(f"--l0-lambda {l0_lambda}: it has to be 0 or more")
-        self.weight = l0_lambda
+        if l0_lambda is not None and (l0_warmup_updates or str(l0_target_of) != "units"):
+            raise UsageError("--l0-target-of and --l0-warmup-updates go with --l0-target")
+        require_warmup(l0_warmup_updates)
+        self.fixed = None if l0_lambda is None else L0Penalty(l0_lambda)
         self.budget = None if l0_target is None else target_budget(l0_target, str(l0_target_of))
         self.warmup = l0_warmup_updates
         self._penalty: Penalty | None = None
@@ -105,10 +110,11 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
 
     def _penalty_for(self, model: Any, gates: LearnedGates) -> Penalty:
         if self.budget is None:
-            assert self.weight is not None
-            return L0Penalty(self.weight)
-        share = expected_share(gates.plan, self.budget, sizes=lambda: sizes_of(model.args))
-        return TargetPenalty(self.budget, share, self.warmup)
+            assert self.fixed is not None
+            return self.fixed
+        return TargetPenalty.of_plan(
+            gates.plan, self.budget, warmup=self.warmup, sizes=lambda: sizes_of(model.args)
+        )
 
     def _report(self, gates: LearnedGates, penalty: Tensor) -> dict[str, Any]:
         """Numbers for the log; ``gates`` counts the batches that they are summed over."""
@@ -120,7 +126,7 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
                 report[f"kept_{component}"] = sum(z > 0 for layer in layers for z in layer)
         if isinstance(self._penalty, TargetPenalty):
             share = self._penalty.share(gates.probabilities()).detach()
-            report |= {"l0_pruned": 100 * (1 - share), "l0_lambda": gates.multiplier.clone()}
+            report |= {"l0_pruned": 100 * (1 - share), "l0_multiplier": gates.multiplier.clone()}
         return report
 
     @classmethod
@@ -132,15 +138,3 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
             if batches and name.startswith(("open_", "kept_", "l0_")):
                 total = float(sum(log.get(name, 0) for log in logging_outputs))
                 metrics.log_scalar(name, total / batches, batches, round=3)
-
-
-def target_budget(text: str, measure: str) -> Budget:
-    """The budget of ``--l0-target`` and ``--l0-target-of``.
-
-    Raises:
-        UsageError: no percentage, or two measures that contradict each other.
-    """
-    budget = Budget.parse(text)
-    if measure != "units" and budget.of not in ("units", measure):
-        raise UsageError(f"--l0-target {text!r} contradicts --l0-target-of {measure}")
-    return Budget(budget.percent, measure) if measure != "units" else budget

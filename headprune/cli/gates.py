@@ -8,11 +8,11 @@ from typing import Annotated, cast
 import typer
 
 from headprune.backends import open_model
-from headprune.budget import Budget
 from headprune.cli.options import kinds_of_models
 from headprune.components import unit_names
 from headprune.cost import unit_cost
 from headprune.errors import UsageError
+from headprune.files import require_separate
 from headprune.select.steps import percent_of_budget
 
 app = typer.Typer(add_completion=False)
@@ -55,36 +55,45 @@ def gates(
 ) -> None:
     """Close learned gates: write the plan and the pruned model.
 
-    A unit is pruned if its deterministic gate is 0, a layer if it is below one half.
+    Where the gates were trained to a target, as many units are pruned as it says, those with the
+    lowest gates. Else a unit is pruned if its deterministic gate is 0, a layer if it is below one
+    half.
     """
-    from headprune.gates.closing import GatedModel, plan_of_gates
+    from headprune.gates.closing import GatedModel, closed
     from headprune.gates.history import read_history
     from headprune.report.drawing import save_drawing
     from headprune.report.open_units import draw_open_units
 
+    pictures = None
+    if figure is not None:
+        log = model / "trainer_state.json" if log is None and model.is_dir() else log
+        if log is None:
+            raise UsageError("--figure needs --log, the file that fairseq-train's output is in")
+        pictures = figure.with_suffix(".png"), figure.with_suffix(".svg")
+    png, svg = pictures or (None, None)
+    require_separate(
+        {"--output": output, "--model": pruned_model, "--figure": png, "--figure (SVG)": svg},
+        inputs=(model, log),
+    )
     # An isinstance of the protocol would compute the fingerprint, which reads all weights.
     opened = cast(GatedModel, open_model(model))
     learned = getattr(opened, "gates", None)
     if learned is None:
         raise UsageError(f"{model}: has no learned gates")
-    plan = plan_of_gates(learned, target=opened.gate_target)
-    if figure is not None:
-        log = model / "trainer_state.json" if log is None and model.is_dir() else log
-        if log is None:
-            raise UsageError("--figure needs --log, the file that fairseq-train's output is in")
-        before = {name: sum(map(len, layers)) for name, layers in learned.plan.kept.items()}
-        history = read_history(log)
-        save_drawing(
-            lambda: draw_open_units(history, before=before),
-            png=figure.with_suffix(".png"),
-            svg=figure.with_suffix(".svg"),
-        )
-        print(f"{figure.with_suffix('.png')}: {len(history)} points of {log}")
+    target = opened.gate_target
+    plan = closed(learned, target=target, sizes=lambda: opened.sizes).plan
+    history = [] if log is None or figure is None else read_history(log)
     if pruned_model is not None:
         pruned = opened.with_gates_closed()
         pruned.save(pruned_model)
         print(f"{pruned_model}: {opened.parameters:,} -> {pruned.parameters:,} parameters")
     plan.save(output)
+    if pictures is not None:
+        before = {name: sum(map(len, layers)) for name, layers in learned.plan.kept.items()}
+        save_drawing(
+            lambda: draw_open_units(history, before=before), png=pictures[0], svg=pictures[1]
+        )
+        print(f"{pictures[0]}: {len(history)} points of {log}")
     names = unit_names(plan.units)
     print(f"{output}: {plan} ({plan.percent_pruned:.1f}% of {names} pruned)")
     empty = [name for name, counts in plan.counts.items() if not sum(counts)]
@@ -92,8 +101,7 @@ def gates(
         print(
             f"{output}: every gate of {', '.join(empty)} is closed; a lower penalty keeps some open"
         )
-    if opened.gate_target is not None:
-        target = Budget.parse(opened.gate_target)
+    if target is not None:
         cost = None
         if target.of != "units":
             cost = unit_cost(target.of, sizes=opened.sizes, shape=plan.units)

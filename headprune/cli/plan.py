@@ -18,7 +18,7 @@ from headprune.components import HEADS, unit_names
 from headprune.cost import unit_cost
 from headprune.counts import parse_counts
 from headprune.errors import DataError, UsageError
-from headprune.files import require_standard_output
+from headprune.files import require_separate, require_standard_output
 from headprune.methods.method import Request
 from headprune.methods.registry import method_named, registered
 from headprune.plan import MOST_UNITS, PruningPlan, Shape
@@ -176,6 +176,7 @@ def plan(
         raise UsageError("--seed goes with a random choice: --scores and --prune draw no heads")
     if best and not scores:
         raise UsageError("--best goes with --scores, the file with the scores to rank by")
+    require_separate({"--output": output}, inputs=(model, scores))
     opened = open_model(model) if model else None
     within = opened.plan.part(HEADS) if opened else None
     shape_given: Shape = _parse_shape(shape) if shape else BASE_SHAPE

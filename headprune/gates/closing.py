@@ -1,20 +1,30 @@
-"""Close learned gates: units whose deterministic gate is 0 are pruned, others keep its value."""
+"""Close learned gates: some units are pruned, the others keep the value of their gate."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from headprune.budget import Budget
+from headprune.components import LAYERS
+from headprune.cost import Sizes, unit_cost
 from headprune.gates.learned import LearnedGates
 from headprune.model import PrunableModel
 from headprune.origin import Origin
-from headprune.plan import PruningPlan
+from headprune.plan import PruningPlan, Shape
+from headprune.select.ranking import Cost, Unit, plan_of
 
 METHOD = "l0-gates"
 """The method's name in the origin of plans."""
+
+LEAST_OPEN = 0.01
+"""The value of a gate that a target leaves open although its deterministic value is 0: a unit at
+exactly 0 could not learn in fine-tuning."""
 
 
 class GatedModel(PrunableModel, Protocol):
@@ -25,8 +35,8 @@ class GatedModel(PrunableModel, Protocol):
         """The gates; None where the model has none."""
 
     @property
-    def gate_target(self) -> str | None:
-        """The target that the gates were trained to, such as ``60%``; None without one."""
+    def gate_target(self) -> Budget | None:
+        """The target that the gates were trained to; None without one."""
 
     def with_gates_closed(self) -> PrunableModel:
         """The pruned model, whose weights contain the values of open gates.
@@ -36,21 +46,103 @@ class GatedModel(PrunableModel, Protocol):
         """
 
 
-def plan_of_gates(gates: LearnedGates, *, target: str | None = None) -> PruningPlan:
-    """The plan that keeps the units with open deterministic gates.
+@dataclass(frozen=True)
+class ClosedGates:
+    """Gates after their closing.
+
+    Attributes:
+        plan: the units with open gates.
+        values: the gates of the units that the model had before, by component and layer: 0 for
+            closed ones.
+    """
+
+    plan: PruningPlan
+    values: Mapping[str, Sequence[Sequence[float]]]
+
+
+def closed(
+    gates: LearnedGates, *, target: Budget | None, sizes: Callable[[], Sizes]
+) -> ClosedGates:
+    """Close learned gates: for good, and to the target where they were trained to one.
+
+    Without a target, units whose deterministic gate is 0 are closed. The expected share of open
+    units meets a target, the share of such units need not: so with a target the units with the
+    lowest log alpha are closed until the share is as near to it as it can be, as in CoFi (Xia et
+    al. 2022, section 3.1).
 
     Args:
-        target: the share that the training was to prune.
+        target: the share of the unpruned model's units, parameters or FLOPs to prune.
+        sizes: function that returns the widths of the model; not called for shares of units.
     """
-    plan = gates.plan
-    kept = {
+    values = gates.values()
+    if target is None:
+        is_open = {
+            (component, layer, unit)
+            for component, layers in values.items()
+            for layer, numbers in enumerate(layers)
+            for unit, value in zip(gates.plan.kept[component][layer], numbers, strict=True)
+            if value > 0
+        }
+    else:
+        is_open = set(_open_units(gates, target, sizes))
+    result = {
         component: [
-            [unit for unit, value in zip(units, gates_of_layer, strict=True) if value > 0]
-            for units, gates_of_layer in zip(plan.kept[component], layers, strict=True)
+            [
+                _open_value(component, value) if (component, layer, unit) in is_open else 0.0
+                for unit, value in zip(gates.plan.kept[component][layer], numbers, strict=True)
+            ]
+            for layer, numbers in enumerate(layers)
         ]
-        for component, layers in gates.values().items()
+        for component, layers in values.items()
     }
-    return PruningPlan(kept=kept, units=plan.units, origin=Origin(method=METHOD, budget=target))
+    budget = None if target is None else str(target)
+    plan = _plan_with(gates.plan.units, is_open).with_origin(Origin(method=METHOD, budget=budget))
+    return ClosedGates(plan, result)
+
+
+def _open_value(component: str, value: float) -> float:
+    return 1.0 if component in LAYERS else value or LEAST_OPEN
+
+
+def _open_units(gates: LearnedGates, target: Budget, sizes: Callable[[], Sizes]) -> list[Unit]:
+    """The units with the highest log alpha that the target leaves."""
+    log_alpha = {
+        (component, layer, unit): number
+        for component, layers in gates.plan.kept.items()
+        for layer, units in enumerate(layers)
+        for unit, number in zip(
+            units, gates.log_alpha(component, layer).detach().tolist(), strict=True
+        )
+    }
+    units = sorted(log_alpha, key=lambda unit: -log_alpha[unit])
+    shape = gates.plan.units
+    cost: Cost = (
+        _number_of_units
+        if target.of == "units"
+        else unit_cost(target.of, sizes=sizes(), shape=shape)
+    )
+    goal = target.kept_share(cost(PruningPlan.full(shape)))
+
+    def cost_of(number: int) -> int:
+        return cost(_plan_with(shape, units[:number]))
+
+    # The cost grows with the number of open units. The first number that costs more than the goal
+    # is `above`; the one before it is as near or nearer, or not.
+    above = bisect_left(range(len(units) + 1), True, key=lambda number: cost_of(number) > goal)
+    if above > len(units):
+        return units
+    if above and goal - cost_of(above - 1) <= cost_of(above) - goal:
+        above -= 1
+    return units[:above]
+
+
+def _number_of_units(plan: PruningPlan) -> int:
+    return plan.total_kept
+
+
+def _plan_with(shape: Shape, units: Iterable[Unit]) -> PruningPlan:
+    """The plan that keeps these units, but none in a dropped layer."""
+    return plan_of(shape, units).without_units_of_dropped_layers()
 
 
 def folded(weight: Tensor, values: Sequence[float]) -> Tensor:

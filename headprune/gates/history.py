@@ -1,7 +1,7 @@
 """The number of open units during a training, read from its log.
 
-Two kinds of files are read: what fairseq-train prints, with ``--log-format`` ``json`` or
-``simple``, and ``trainer_state.json`` of transformers' Trainer.
+Two kinds of files are read: what fairseq-train prints or writes to its ``--log-file``, with
+``--log-format`` ``json`` or ``simple``, and ``trainer_state.json`` of transformers' Trainer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from headprune.components import COMPONENTS
 from headprune.errors import DataError
 from headprune.json_files import parse_json, read_limited
 
+_TRAINING = re.compile(r'train_inner|^\{"epoch"|^epoch [0-9]+: +[0-9]+ / [0-9]+')
+"""Lines within an epoch, in a ``--log-file`` without the loggers' names. Others have its means."""
 _UPDATE = re.compile(r"\bnum_updates[\"=: ]+([0-9]+)")
 _OPEN = re.compile(r"\bopen_([A-Z]{2})[\"=: ]+([0-9.]+)")
 
@@ -51,7 +53,7 @@ def read_history(path: Path) -> list[OpenUnits]:
 def _of_fairseq(text: str) -> Iterator[OpenUnits]:
     for line in text.splitlines():
         update = _UPDATE.search(line)
-        if update and "train_inner" in line:  # other lines have means of an epoch
+        if update and _TRAINING.search(line):
             found = {name: float(n) for name, n in _OPEN.findall(line) if name in COMPONENTS}
             yield OpenUnits(int(update[1]), found)
 

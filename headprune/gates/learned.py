@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from headprune.components import LAYERS
+from headprune.errors import UsageError
 from headprune.gates import hard_concrete
 from headprune.gates.hooks import Gate, LayerGate
 from headprune.model import PrunableLayer, PrunableSublayer
@@ -37,6 +39,9 @@ class LearnedGates(nn.Module):
         speed: factor between the stored parameters and log alpha. With Adam, whose steps do not
             depend on the size of gradients, the gates then learn this many times faster than the
             weights.
+
+    Raises:
+        UsageError: a speed that is not positive or not finite.
     """
 
     speed: Tensor
@@ -45,6 +50,7 @@ class LearnedGates(nn.Module):
 
     def __init__(self, plan: PruningPlan, *, speed: float = 1.0) -> None:
         super().__init__()
+        require_speed(speed)
         self.plan = plan
         self.register_buffer("speed", torch.tensor(float(speed)))
         self.scaled = nn.ParameterDict(
@@ -80,7 +86,12 @@ class LearnedGates(nn.Module):
 
     @torch.no_grad()
     def raise_multiplier(self, step: float, *, update: int) -> None:
-        """Add ``step`` to the multiplier, once for each update, of however many batches it is."""
+        """Add ``step`` to the multiplier, once for each update, of however many batches it is.
+
+        An earlier update than the last one begins a new training: the multiplier starts from 0.
+        """
+        if update < int(self.last_update):
+            self.multiplier.zero_()
         if int(self.last_update) != update:
             self.multiplier += step
             self.last_update.fill_(update)
@@ -124,6 +135,16 @@ class LearnedGates(nn.Module):
             component: [self._fixed(component, layer).tolist() for layer in range(len(layers))]
             for component, layers in self.plan.kept.items()
         }
+
+
+def require_speed(speed: float) -> None:
+    """Check the speed of gates.
+
+    Raises:
+        UsageError: it is not positive, or not finite.
+    """
+    if not 0 < speed < math.inf:
+        raise UsageError(f"the speed of the gates is {speed}, it has to be positive")
 
 
 def _key(component: str, layer: int) -> str:

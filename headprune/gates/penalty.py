@@ -13,6 +13,7 @@ about the target. Here rho is fixed and lambda rises in proportion to s - t.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -44,9 +45,17 @@ class Penalty(Protocol):
 
 @dataclass(frozen=True)
 class L0Penalty:
-    """``weight`` times the expected number of open units of all components."""
+    """``weight`` times the expected number of open units of all components.
+
+    Raises:
+        UsageError: a weight that is negative or not finite.
+    """
 
     weight: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise UsageError(f"the L0 weight (lambda) is {self.weight}, it has to be 0 or more")
 
     def __call__(self, gates: LearnedGates, *, update: int) -> Tensor:
         """Compute the penalty; see ``Penalty``."""
@@ -112,6 +121,12 @@ class ExpectedShare:
                 ]
         return cls(unit_costs=unit_costs, layer_costs=layer_costs, total=float(total))
 
+    def of_plan(self, plan: PruningPlan) -> float:
+        """Compute the share that a plan keeps."""
+        return float(
+            self({c: [torch.ones(len(u)) for u in layers] for c, layers in plan.kept.items()})
+        )
+
     def __call__(self, probabilities: Probabilities) -> Tensor:
         """Compute the expected share, a scalar from 0 to 1 that is differentiable."""
         terms = []
@@ -150,15 +165,23 @@ def expected_share(
         share = ExpectedShare.of_units(plan)
     else:
         share = ExpectedShare.of_cost(plan, unit_cost(budget.of, sizes=sizes(), shape=plan.units))
-    kept = float(
-        share({c: [torch.ones(len(u)) for u in layers] for c, layers in plan.kept.items()})
-    )
+    kept = share.of_plan(plan)
     if 1 - kept > budget.percent / 100 + 1e-6:
         raise UsageError(
             f"the target of {budget} cannot be met: {100 * (1 - kept):.1f}% are pruned already, "
             "and gates only close"
         )
     return share
+
+
+def require_warmup(updates: int) -> None:
+    """Check the number of warm-up updates.
+
+    Raises:
+        UsageError: it is negative.
+    """
+    if updates < 0:
+        raise UsageError(f"the warm-up of the target is {updates} updates, it has to be 0 or more")
 
 
 STIFFNESS = 100.0
@@ -175,17 +198,40 @@ class TargetPenalty:
     Attributes:
         budget: the share to prune.
         share: the expected share that is kept, in the measure of the budget.
-        warmup: updates during which the target rises evenly from nothing pruned.
+        warmup: updates during which the target rises evenly from ``start``.
+        start: the share, 0 to 1, that is pruned before the training.
+
+    Raises:
+        UsageError: a negative number of warm-up updates.
     """
 
     budget: Budget
     share: ExpectedShare
     warmup: int = 0
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_warmup(self.warmup)
+
+    @classmethod
+    def of_plan(
+        cls, plan: PruningPlan, budget: Budget, *, warmup: int, sizes: Callable[[], Sizes]
+    ) -> TargetPenalty:
+        """The penalty for gates on the units that a plan keeps.
+
+        Args:
+            sizes: see ``expected_share``.
+
+        Raises:
+            UsageError: the plan prunes more already than the budget.
+        """
+        share = expected_share(plan, budget, sizes=sizes)
+        return cls(budget, share, warmup, start=1 - share.of_plan(plan))
 
     def kept_share(self, update: int) -> float:
         """The share to keep after ``update`` updates."""
         progress = min(1.0, update / self.warmup) if self.warmup else 1.0
-        return 1 - progress * self.budget.percent / 100
+        return 1 - (self.start + progress * (self.budget.percent / 100 - self.start))
 
     def __call__(self, gates: LearnedGates, *, update: int) -> Tensor:
         """Compute the penalty; see ``Penalty``."""

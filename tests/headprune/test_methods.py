@@ -84,6 +84,16 @@ def test_whole_layers_are_dropped(method: str, percent: float, kept: list[int]) 
     assert plan.origin is not None and (plan.origin.method, plan.origin.seed) == (method, None)
 
 
+@pytest.mark.parametrize("direction", ["top", "bottom", "alternate", "symmetric"])
+def test_stacks_of_unequal_depth_keep_a_layer_each(direction: str) -> None:
+    full = PruningPlan.full({"EL": (1,) * 12, "DL": (1,) * 2})
+    method = method_named(f"layers-{direction}")
+    plan = method.run(Request(plan=full, budget=Budget(25))).plan
+    assert {name: sum(counts) for name, counts in plan.counts.items()} == {"EL": 9, "DL": 1}
+    plan = method.run(Request(plan=full, budget=Budget(85))).plan
+    assert {name: sum(counts) for name, counts in plan.counts.items()} == {"EL": 1, "DL": 1}
+
+
 def test_methods_that_drop_layers_refuse_heads() -> None:
     with pytest.raises(UsageError, match="layers-top drops whole layers, not units of ES; give"):
         method_named("layers-top").run(Request(plan=FULL, budget=Budget(50)))

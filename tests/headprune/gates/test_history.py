@@ -30,6 +30,9 @@ def test_logs_of_both_libraries_are_read(tmp_path: Path) -> None:
     assert read_history(path) == [first, OpenUnits(20, {"ES": 6.2})]
     path.write_text(SIMPLE)
     assert read_history(path) == [first]
+    for text in (JSON_LINES, SIMPLE):  # as in a --log-file, which has no names of loggers
+        path.write_text("\n".join(line.rpartition("| ")[2] for line in text.splitlines()))
+        assert read_history(path)[0] == first
     state = tmp_path / "trainer_state.json"
     entries = [{"step": 10, "loss": 3.0, "open_ES": 7.9, "open_DF": 60.1}, {"step": 10, "x": 1}]
     state.write_text(json.dumps({"log_history": entries[::-1]}))

@@ -11,9 +11,10 @@ from torch import nn
 from headprune import PruningPlan, UsageError
 from headprune.budget import Budget
 from headprune.cost import Sizes, unit_cost
-from headprune.gates.closing import folded, plan_of_gates
+from headprune.gates.closing import closed, folded
 from headprune.gates.learned import LearnedGates, attached
 from headprune.gates.penalty import ExpectedShare, L0Penalty, TargetPenalty, expected_share
+from headprune.select.ranking import plan_of
 from tests.headprune.gates.test_hooks import FeedForward, Layer
 
 PLAN = PruningPlan(kept={"EF": [(0, 1, 2, 3, 5)]}, units={"EF": (6,)})
@@ -49,11 +50,11 @@ def test_closed_gates_are_a_plan_and_open_ones_are_folded(feed_forward: FeedForw
     set_log_alpha(gates, EF_0=[3.0, -3.0, 0.0, 4.0, -5.0])
     with attached(gates, sublayers={"EF": [feed_forward]}, layers={}):
         gated = feed_forward.module(x)
-    values = gates.values()
-    plan = plan_of_gates(gates, target="40%")
+    outcome = closed(gates, target=None, sizes=lambda: SIZES)
+    plan, values = outcome.plan, outcome.values
     assert plan.kept["EF"] == ((0, 2, 3),)
     assert plan.origin is not None and plan.origin.method == "l0-gates"
-    assert plan.origin.budget == "40%"
+    assert plan.origin.budget is None
 
     first, _, second = feed_forward.module
     places = [0, 2, 3]
@@ -71,7 +72,52 @@ def test_a_gate_of_a_layer_is_rounded_and_skips_it() -> None:
         set_log_alpha(gates, EL_0=[log_alpha])
         with attached(gates, sublayers={}, layers=layers):
             assert torch.equal(module(x), expected)
-    assert plan_of_gates(gates).kept["EL"] == ((), (0,))
+    assert closed(gates, target=None, sizes=lambda: SIZES).plan.kept["EL"] == ((), (0,))
+
+
+@pytest.mark.parametrize("measure", ["units", "parameters"])
+@pytest.mark.parametrize("mean", [-3.0, -1.0, 3.0])
+@pytest.mark.parametrize(
+    ("shape", "percent"),
+    [
+        ({"ES": (2,) * 3, "ED": (4,) * 3, "DS": (4,) * 3}, 60),
+        ({"EL": (1,) * 6, "DL": (1,) * 6}, 50),
+        ({"ES": (2,) * 6, "EL": (1,) * 6}, 30),
+    ],
+)
+def test_gates_close_to_the_target(
+    shape: dict[str, tuple[int, ...]], percent: float, mean: float, measure: str
+) -> None:
+    gates = LearnedGates(PruningPlan.full(shape)).eval()
+    torch.manual_seed(0)
+    for parameter in gates.scaled.values():
+        parameter.data = mean + torch.randn_like(parameter) / 2
+    target = Budget(percent, measure)
+    outcome = closed(gates, target=target, sizes=lambda: SIZES)
+    plan = outcome.plan
+    share = expected_share(gates.plan, target, sizes=lambda: SIZES)
+    numbers = {
+        (component, layer, unit): float(number.detach())
+        for component, sizes in shape.items()
+        for layer, size in enumerate(sizes)
+        for unit, number in zip(range(size), gates.log_alpha(component, layer), strict=True)
+    }
+    ranked = sorted(numbers, key=lambda unit: -numbers[unit])
+    shares = [
+        1 - share.of_plan(plan_of(shape, ranked[:n]).without_units_of_dropped_layers())
+        for n in range(len(ranked) + 1)
+    ]
+    distance = abs(1 - share.of_plan(plan) - percent / 100)
+    assert distance == pytest.approx(min(abs(x - percent / 100) for x in shares), abs=1e-6)
+    if measure == "units" and not {"ES", "EL"} <= shape.keys():
+        assert plan.total_kept == pytest.approx(plan.total * (1 - percent / 100), abs=0.5)
+    open_units, closed_units = [], []
+    for component, layers in outcome.values.items():
+        for layer, values in enumerate(layers):
+            for value, number in zip(values, gates.log_alpha(component, layer), strict=True):
+                (open_units if value else closed_units).append(float(number.detach()))
+    assert min(open_units) >= max(closed_units)
+    assert plan.origin is not None and plan.origin.budget == str(target)
 
 
 def test_gates_of_a_copied_model_are_the_copys_own(feed_forward: FeedForward) -> None:
@@ -157,17 +203,39 @@ def test_a_target_is_reached_by_its_multiplier() -> None:
             assert float(gates.multiplier) > 0
     share = float(target.share(gates.probabilities()).detach())
     assert share == pytest.approx(0.4, abs=0.05)
-    kept = plan_of_gates(gates)
-    assert kept.percent_pruned == pytest.approx(60, abs=10)
+    kept = closed(gates, target=target.budget, sizes=lambda: SIZES).plan
+    assert kept.total_kept == 6
     # Units that are worth more stay.
     assert kept.counts["ES"][0] < kept.counts["ES"][1]
 
 
 def test_the_target_rises_during_the_warm_up() -> None:
-    target = TargetPenalty(Budget(60), ExpectedShare.of_units(PLAN), warmup=10)
-    assert [target.kept_share(update) for update in (0, 5, 10, 99)] == pytest.approx(
-        [1, 0.7, 0.4, 0.4]
-    )
+    for pruned, start in ((0, 1), (2, 0.8)):
+        plan = PruningPlan(kept={"EF": [range(pruned, 10)]}, units={"EF": (10,)})
+        target = TargetPenalty.of_plan(plan, Budget(60), warmup=10, sizes=lambda: SIZES)
+        assert [target.kept_share(update) for update in (0, 5, 10, 99)] == pytest.approx(
+            [start, (start + 0.4) / 2, 0.4, 0.4]
+        )
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    share = ExpectedShare.of_units(PLAN)
+    with pytest.raises(UsageError, match="the warm-up of the target is -1 updates"):
+        TargetPenalty(Budget(60), share, warmup=-1)
+    for weight in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match=r"the L0 weight \(lambda\) is .*, it has to be 0 or"):
+            L0Penalty(weight)
+    for speed in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="the speed of the gates is .*, it has to be positive"):
+            LearnedGates(PLAN, speed=speed)
+
+
+def test_a_new_training_starts_with_a_new_multiplier() -> None:
+    gates = LearnedGates(PLAN)
+    for update in (0, 1, 2):
+        gates.raise_multiplier(1.0, update=update)
+    gates.raise_multiplier(0.5, update=0)
+    assert float(gates.multiplier) == 0.5
 
 
 def test_a_target_below_what_is_pruned_already_is_refused() -> None:
