@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 from transformers import (
     AutoConfig,
@@ -14,6 +16,7 @@ from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config, require_finite
 from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
+from hf_plugin.tasks.labels import shown
 from hf_plugin.tasks.task import Task, TaskType
 
 _PROBLEM_TYPES = {
@@ -43,8 +46,10 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     labels = dict(enumerate(task.labels)) or {0: task.label}
     check_config(folder)
     with reporting(f"{name}: cannot load the model"):
-        if not untrained:
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if untrained:
+            _warn_of_other_labels(config.id2label, task, name=name)
+        else:
             _require_labels(config.id2label, task, name=name)
         model, info = AutoModelForSequenceClassification.from_pretrained(
             folder,
@@ -74,14 +79,32 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
 def _require_labels(model_labels: dict[int, str], task: Task, *, name: str) -> None:
     """Check that a classifier has the task's labels in the same order."""
     task_labels = dict(enumerate(task.labels)) or {0: task.label}
-    unnamed = all(label == f"LABEL_{number}" for number, label in model_labels.items())
-    if (unnamed or task.is_regression) and len(model_labels) == len(task_labels):
+    if (_are_default(model_labels) or task.is_regression) and len(model_labels) == len(task_labels):
         return
     if _folded(model_labels) != _folded(task_labels):
         raise UsageError(
             f"{name}: its classifier is for {', '.join(model_labels.values())}, the task has "
             f"{', '.join(task_labels.values())}, in this order; fine-tune it for one epoch or more"
         )
+
+
+def _warn_of_other_labels(model_labels: dict[int, str], task: Task, *, name: str) -> None:
+    """Say so if a classifier is kept whose outputs have other names than the task's labels."""
+    labels = dict(enumerate(task.labels))
+    numbers = {number: str(number) for number in labels}
+    if len(labels) != len(model_labels) or labels == numbers or _are_default(model_labels):
+        return
+    if _folded(model_labels) != _folded(labels):
+        print(
+            f"warning: {name}: its classifier is for {shown(list(model_labels.values()))}; "
+            f"fine-tuning for {shown(task.labels)} starts from its weights, in this order",
+            file=sys.stderr,
+        )
+
+
+def _are_default(model_labels: dict[int, str]) -> bool:
+    """True if the names are those that transformers gives by default."""
+    return all(label == f"LABEL_{number}" for number, label in model_labels.items())
 
 
 def _folded(labels: dict[int, str]) -> dict[int, str]:

@@ -32,6 +32,7 @@ from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import require_finite
+from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.training import encode
@@ -45,7 +46,7 @@ from hf_plugin.tokenizers import load_tokenizer, require_vocabulary
 _SEEN = {
     "yes": "warning: {model} was fine-tuned on all training examples, so scores and ablation are "
     "computed on examples that it has seen; to hold some out, fine-tune it with "
-    "`headprune glue --hold-out 10`",
+    "`headprune {command} --hold-out 10`",
     "unknown": "warning: nothing says which training examples {model} was fine-tuned on; scores "
     "and ablation may be computed on examples that it has seen",
 }
@@ -126,7 +127,9 @@ def score_heads(
                 settings=settings,
             )
         if split_in_two is not None and split_in_two.trained_on != "no":
-            print(_SEEN[split_in_two.trained_on].format(model=model_name), file=sys.stderr)
+            warning = _SEEN[split_in_two.trained_on]
+            command = "glue" if isinstance(data, GlueData) else "finetune"
+            print(warning.format(model=model_name, command=command), file=sys.stderr)
         # The unknown word does stand for text.
         special = frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 

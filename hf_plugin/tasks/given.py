@@ -69,7 +69,6 @@ def _description(given: Given, metric: str | None) -> Description:
             text=text,
             label=given.get("label", "label"),
             delimiter=_delimiter(given),
-            may_lack_label=type_ == TaskType.multi_label.value,
         ),
         type=None if type_ is None else TaskType(type_),
         metric=metric,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from transformers import AutoConfig
@@ -13,7 +14,7 @@ from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config
 from hf_plugin.places import place, reporting
 from hf_plugin.tasks.predictions import SEPARATOR
-from hf_plugin.tasks.tables import Table
+from hf_plugin.tasks.tables import Table, plain_label
 from hf_plugin.tasks.task import TaskType
 
 LabelsOf = Callable[[Any], list[str]]
@@ -72,10 +73,12 @@ class Vocabulary:
     Attributes:
         labels: the labels.
         owner: whose labels they are, for messages.
+        written: the labels as the data spell them, in the same order; empty for ``labels``.
     """
 
     labels: tuple[str, ...]
     owner: str
+    written: tuple[str, ...] = field(default=(), kw_only=True)
 
     def vectors(self, table: Table) -> list[tuple[int, ...]]:
         """For each row, 1 for each label that it has, and 0 for the others.
@@ -97,26 +100,14 @@ class Vocabulary:
     def indices_of_rows(self, table: Table, labels_of: LabelsOf) -> list[list[int]]:
         """The indices of the labels of each row.
 
-        A spelling that differs in upper and lower case alone is accepted. If none of the labels is
-        known and all are whole numbers, they are the indices.
+        A spelling that differs in upper and lower case alone is accepted.
 
         Raises:
             DataError: an unknown label; the message names its line or row.
         """
-        known = self._spellings()
         rows = [labels_of(label) for label in table.labels]
         distinct = dict.fromkeys(label for row in rows for label in row)
-        if not any(self._index(known, label) is not None for label in distinct) and all(
-            label.isascii() and label.isdigit() and int(label) < len(self.labels)
-            for label in distinct
-        ):
-            pairs = ", ".join(f"{n} = {name}" for n, name in enumerate(self.labels[:_SHOWN]))
-            print(
-                f"{table.source}: labels are numbers of {self.owner} labels: {pairs}",
-                file=sys.stderr,
-            )
-            return [[int(label) for label in row] for row in rows]
-        numbers = {label: self._index(known, label) for label in distinct}
+        numbers = {label: self._index(label) for label in distinct}
         indices: list[list[int]] = []
         for number, row in enumerate(rows):
             indices.append([])
@@ -125,20 +116,29 @@ class Vocabulary:
                 if index is None:
                     raise DataError(
                         f"{table.where(number)}: label {label!r} is none of {self.owner}: "
-                        f"{shown(self.labels)}"
+                        f"{shown(self._spelled)}"
                     )
                 indices[-1].append(index)
         return indices
 
+    def knows(self, label: str) -> bool:
+        """True if a label is one of these, in any spelling."""
+        return self._index(label) is not None
+
+    @property
+    def _spelled(self) -> tuple[str, ...]:
+        return self.written or self.labels
+
+    @cached_property
     def _spellings(self) -> Mapping[str, int]:
         """The index by case-folded spelling, of labels that still differ then."""
-        folded = [label.casefold() for label in self.labels]
+        folded = [_folded(label) for label in self._spelled]
         return {label: number for number, label in enumerate(folded) if folded.count(label) == 1}
 
-    def _index(self, known: Mapping[str, int], label: str) -> int | None:
-        if label in self.labels:
-            return self.labels.index(label)
-        return known.get(label.casefold())
+    def _index(self, label: str) -> int | None:
+        if label in self._spelled:
+            return self._spelled.index(label)
+        return self._spellings.get(_folded(label))
 
 
 def vocabulary(
@@ -159,50 +159,108 @@ def vocabulary(
         labels_of: ``one_label`` or ``several_labels``.
 
     Raises:
-        UsageError: the model is fine-tuned, and its labels have no names; or names are given twice.
+        UsageError: the model is fine-tuned, and its labels have no names, or the data have numbers
+            of which nothing says what they stand for; or names are given twice.
         DataError: the training data have one label alone, or far too many.
     """
     if given:
         if len(set(given)) < len(given):
             raise UsageError(f"--labels {','.join(given)}: a label is named twice")
-        return Vocabulary(tuple(given), "--labels'")
+        # Other words for a fine-tuned model's labels stand for them in their order.
+        are_other_words = not _all_folded(given) & _all_folded(outputs.labels)
+        same_number = len(given) == len(outputs.labels)
+        names = Vocabulary(tuple(given), "--labels'")
+        if not untrained and outputs.are_named and same_number and are_other_words:
+            names = replace(names, labels=outputs.labels, written=names.labels)
+        return _with_numbers(names, tables, labels_of)
     if untrained:
         train = tables["train"]
         labels = _labels_of(train, labels_of)
-        if set(labels) == set(outputs.labels):
+        if set(labels) == set(outputs.labels) or _same_folded(labels, outputs.labels):
             labels = outputs.labels  # keep the classifier's weights with their labels
         return Vocabulary(labels, f"{train.source}'s")
-    if outputs.are_named:
-        return Vocabulary(outputs.labels, f"{outputs.model}'s")
+    names = Vocabulary(outputs.labels, f"{outputs.model}'s")
+    distinct = _distinct(tables, labels_of)
+    if outputs.are_named or (distinct and all(map(names.knows, distinct))):
+        return _with_numbers(names, tables, labels_of)
     numbers = tuple(str(number) for number in range(len(outputs.labels)))
-    for table in tables.values():
-        rows = map(labels_of, table.labels)
-        words = [label for row in rows for label in row if not label.isdigit()]
-        if words:
-            raise UsageError(
-                f"{outputs.model}: its labels have no names ({shown(outputs.labels)}), so none of "
-                f"them is known to be {words[0]!r}; give --labels, in the order of its outputs"
-            )
+    words = [label for label in distinct if not label.isdigit()]
+    if words:
+        raise UsageError(
+            f"{outputs.model}: its labels have no names ({shown(outputs.labels)}), so none of "
+            f"them is known to be {words[0]!r}; give --labels, in the order of its outputs"
+        )
+    _require_zero(distinct, names, tables)
     return Vocabulary(numbers, f"{outputs.model}'s")
 
 
-def written_label(label: Any) -> str:
-    """The text of a label; whole numbers have no decimal point."""
-    if isinstance(label, float) and label.is_integer():
-        return str(int(label))
-    return str(label)
+def _with_numbers(
+    names: Vocabulary, tables: Mapping[str, Table], labels_of: LabelsOf
+) -> Vocabulary:
+    """Accept indices in place of names: whole numbers from 0, where the data have nothing else.
+
+    Raises:
+        UsageError: whole numbers without 0, which may as well count from 1.
+    """
+    distinct = _distinct(tables, labels_of)
+    if not distinct or not all(label.isascii() and label.isdigit() for label in distinct):
+        return names
+    if any(map(names.knows, distinct)):
+        return names
+    _require_zero(distinct, names, tables)
+    indices = tuple(str(number) for number in range(len(names.labels)))
+    if not set(distinct) <= set(indices):
+        return names
+    pairs = ", ".join(f"{n} = {name}" for n, name in enumerate(names.labels[:_SHOWN]))
+    print(
+        f"{_sources(tables)}: labels are numbers of {names.owner} labels: {pairs}", file=sys.stderr
+    )
+    return replace(names, written=indices)
+
+
+def _require_zero(distinct: Sequence[str], names: Vocabulary, tables: Mapping[str, Table]) -> None:
+    if distinct and "0" not in distinct:
+        raise UsageError(
+            f"{_sources(tables)}: labels are numbers without 0, "
+            f"{shown(sorted(distinct, key=int))}, so nothing says which of {names.owner} labels "
+            f"they are ({shown(names.labels)}); give --labels with all numbers, in that order"
+        )
+
+
+def _sources(tables: Mapping[str, Table]) -> str:
+    return ", ".join(table.source for table in tables.values())
+
+
+def _distinct(tables: Mapping[str, Table], labels_of: LabelsOf) -> list[str]:
+    """The labels that occur, in the order of their first occurrence."""
+    labels = (label for table in tables.values() for label in table.labels)
+    return list(dict.fromkeys(each for label in labels for each in labels_of(label)))
+
+
+def _folded(label: str) -> str:
+    return str(plain_label(label)).casefold()
+
+
+def _all_folded(labels: Sequence[str]) -> set[str]:
+    return {_folded(label) for label in labels}
+
+
+def _same_folded(labels: Sequence[str], others: Sequence[str]) -> bool:
+    """True if each label is another one in another spelling."""
+    folded = _all_folded(labels)
+    return len(folded) == len(labels) == len(others) and folded == _all_folded(others)
 
 
 def one_label(label: Any) -> list[str]:
     """The label of an example that has one."""
-    return [written_label(label)]
+    return [str(label)]
 
 
 def several_labels(label: Any) -> list[str]:
     """The labels of an example that may have several: a list, or text with ``|`` between them."""
     if isinstance(label, list):
-        return [written_label(each) for each in label]
-    return [each.strip() for each in str(label).split(SEPARATOR) if each.strip()]
+        return [str(each) for each in label]
+    return [str(plain_label(each)) for each in str(label).split(SEPARATOR) if each.strip()]
 
 
 def shown(labels: Sequence[str]) -> str:

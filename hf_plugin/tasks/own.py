@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from hf_plugin.tasks.labels import (
     outputs_of,
     several_labels,
     vocabulary,
-    written_label,
 )
 from hf_plugin.tasks.tables import Columns, Table, read_table
 from hf_plugin.tasks.task import Task, TaskType
@@ -125,19 +125,24 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         untrained: whether the model is to be fine-tuned on these data first.
 
     Raises:
-        UsageError: no data, a metric of another type of task, or a model whose labels have no
-            names.
+        UsageError: no data, the same data twice, a metric of another type of task, or a model whose
+            labels have no names.
         DataError: data that cannot be read, or a label that the model does not have.
     """
     sources = {"train": described.train, "dev": described.dev}
+    if not any(sources.values()) or (untrained and described.train is None):
+        raise UsageError("give --train, a file with texts and labels to fine-tune on")
+    outputs = outputs_of(model)
+    columns = described.columns
+    if TaskType.multi_label is (described.type or (None if untrained else outputs.type)):
+        columns = replace(columns, may_lack_label=True)
     tables = {
-        split: read_table(source, described.columns, split=split)
+        split: read_table(source, columns, split=split)
         for split, source in sources.items()
         if source is not None
     }
-    if not tables or (untrained and "train" not in tables):
-        raise UsageError("give --train, a file with texts and labels to fine-tune on")
-    outputs = outputs_of(model)
+    if len(tables) == 2:
+        _compare(tables["train"], tables["dev"])
     type_ = described.type or _type(
         described.metric, tables, outputs=None if untrained else outputs
     )
@@ -162,7 +167,6 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         raise UsageError(
             f"--metric f1 is of the second of two labels, there are {len(labels)}; give macro-f1"
         )
-    columns = described.columns
     measured = tables["dev" if "dev" in tables else "train"]
     return OwnData(
         task=Task(
@@ -181,6 +185,22 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
     )
 
 
+def _compare(train: Table, dev: Table) -> None:
+    """Refuse equal data, and warn of texts that are in both."""
+    if train.fingerprint == dev.fingerprint:
+        raise UsageError(
+            f"--train {train.source} and --dev {dev.source} have the same examples; give others to "
+            "measure on"
+        )
+    seen = set(train.texts)
+    count = sum(text in seen for text in dev.texts)
+    if count:
+        print(
+            f"warning: {count} of {len(dev.texts)} dev examples are in --train too",
+            file=sys.stderr,
+        )
+
+
 def _type(metric: str | None, tables: Mapping[str, Table], *, outputs: Outputs | None) -> TaskType:
     """The type of a task by its metric, the outputs of a fine-tuned model, or the labels."""
     if metric in METRICS[TaskType.regression]:
@@ -189,7 +209,7 @@ def _type(metric: str | None, tables: Mapping[str, Table], *, outputs: Outputs |
         return outputs.type
     if any(isinstance(label, list) for table in tables.values() for label in table.labels):
         return TaskType.multi_label
-    labels = {written_label(label) for table in tables.values() for label in table.labels}
+    labels = {str(label) for table in tables.values() for label in table.labels}
     fractions = [label for label in labels if not label.lstrip("-").isdigit()]
     if metric is None and fractions and all(_number(label) is not None for label in labels):
         return TaskType.regression

@@ -10,6 +10,8 @@ import csv
 import gzip
 import hashlib
 import json
+import math
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,9 @@ _SPLITS = {"train": ("train",), "dev": ("validation", "dev", "valid")}
 
 _LONGEST = 2**31 - 1
 """The longest field of a csv file in characters; the module's own limit is 131,072."""
+
+_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
+"""A whole number with a decimal point, as pandas writes integers of columns with gaps."""
 
 _DELIMITERS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'"}
 
@@ -56,7 +61,7 @@ class Table:
     Attributes:
         source: the file, folder or name, as the user gave it.
         texts: the text, or the two texts, of each row.
-        labels: the label of each row: text, a number, or a list of them.
+        labels: the label of each row: text, a number, or a list of them; see ``plain_label``.
         places: the line or row of each label, for error messages.
         label_names: the names of the labels in their order, where a data set lists them.
     """
@@ -130,7 +135,7 @@ def _checked(source: str, rows: _Rows, columns: Columns) -> Table:
                     f"{source}: {place}: column {name!r} is empty; fill it, or delete the "
                     f"{place.split()[0]}"
                 )
-        label = row[columns.label]
+        label = plain_label(row[columns.label])
         if label is None or (label == "" and not columns.may_lack_label):
             raise DataError(f"{source}: {place}: no label in column {columns.label!r}")
         texts.append(tuple(row[name] for name in columns.text))
@@ -138,7 +143,26 @@ def _checked(source: str, rows: _Rows, columns: Columns) -> Table:
         places.append(place)
     if not labels:
         raise DataError(f"{source}: no example in it")
-    return Table(source, texts, labels, places, rows.label_names)
+    return Table(source, texts, labels, places, tuple(map(plain_label, rows.label_names)))
+
+
+def plain_label(label: Any) -> Any:
+    """A label without what its meaning does not depend on.
+
+    Text has no white space around it, and whole numbers have no decimal point (``"1.0"`` is
+    ``"1"``, and 1.0 is 1), so that the same labels are equal in all formats. NaN is None.
+    """
+    if isinstance(label, list):
+        return [plain_label(each) for each in label]
+    if isinstance(label, float):
+        if math.isnan(label):
+            return None
+        return int(label) if label.is_integer() else label
+    if not isinstance(label, str):
+        return label
+    text = label.strip()
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
 
 
 def _require_columns(

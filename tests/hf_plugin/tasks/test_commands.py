@@ -143,17 +143,23 @@ def test_several_labels_are_trained_scored_and_measured(tmp_path):
     path = write_csv(tmp_path / "train.csv", rows)
     model = write_model(tmp_path / "model")
     columns = ("--label", "category", "--task-type", "multi-label", "--max-length", 24)
-    files = ("--train", path, "--dev", path)
-    finetune(model, *files, *columns, *QUICK, "--epochs", 1, "-o", tmp_path / "out")
+    dev = write_csv(tmp_path / "dev.csv", [*rows[3:12], {**rows[0], "text": "the dog"}])
+    files = ("--train", path, "--dev", dev)
+    finetune(
+        model, *files, *columns, *QUICK, "--epochs", 1, "--hold-out", 0, "-o", tmp_path / "out"
+    )
     record = Record.load(tmp_path / "out" / "result.json")
     assert list(record.metrics) == ["f1", "macro-f1"]
     config = AutoConfig.from_pretrained(tmp_path / "out" / "model")
     assert config.problem_type == "multi_label_classification" and config.num_labels == 2
-    measure(tmp_path / "out" / "model", *files[2:], *columns, "-o", tmp_path / "again.json")
+    # The type is known from the model's config.
+    measured = (*files[2:], "--label", "category", "--max-length", 24)
+    measure(tmp_path / "out" / "model", *measured, "-o", tmp_path / "again.json")
     assert Record.load(tmp_path / "again.json").metrics == pytest.approx(record.metrics)
     scored = (*files[:2], *columns, "--score", "gradient", "--score", "ablation")
-    run(scores_app, tmp_path / "out" / "model", *scored, "-o", tmp_path / "scores")
+    said = run(scores_app, tmp_path / "out" / "model", *scored, "-o", tmp_path / "scores")
     assert HeadScores.load(tmp_path / "scores" / "gradient.json").scored.is_full
+    assert "fine-tune it with `headprune finetune --hold-out 10`" in said.output
 
 
 def test_the_loss_of_an_example_with_several_labels_is_the_models():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headprune.errors import HeadpruneError
+from hf_plugin.glue.models import load_classifier
 from hf_plugin.tasks.own import Description, OwnData, own_data
 from hf_plugin.tasks.tables import Columns
 from hf_plugin.tasks.task import TaskType
@@ -174,3 +175,64 @@ def test_any_number_of_labels(unnamed, tmp_path):
     options = {"train": str(lists), "dev": str(other), "columns": columns}
     with pytest.raises(HeadpruneError, match="other.csv: line 2: label 'weather' is none of"):
         described(tmp_path, unnamed, untrained=True, **options)
+
+
+def labelled(folder: Path, *labels: object, name: str = "some") -> str:
+    """A file of different texts with these labels."""
+    rows = [{"text": f"{name} {number}", "category": each} for number, each in enumerate(labels)]
+    return str(write_csv(folder / f"{name}.csv", rows))
+
+
+def test_a_classifier_keeps_its_order_in_any_spelling(named, tmp_path):
+    path = labelled(tmp_path, *map(str.upper, LABELS))
+    data = described(tmp_path, named, untrained=True, train=path, dev=None)
+    assert data.task.labels == LABELS and data.load("train").labels == [0, 1, 2]
+
+
+def test_a_classifier_of_other_labels_is_kept_with_a_warning(named, unnamed, tmp_path, capsys):
+    other = labelled(tmp_path, "a", "b", "c")
+    for model, path, warned in (
+        (named, other, True),
+        (unnamed, other, False),
+        (named, labelled(tmp_path, *LABELS, name="same"), False),
+    ):
+        task = described(tmp_path, model, untrained=True, train=path, dev=None).task
+        load_classifier(str(model), task, untrained=True)
+        warning = "classifier is for sports, music, food; fine-tuning for a, b, c starts from its"
+        assert (warning in capsys.readouterr().err) is warned
+
+
+def test_dev_examples_that_are_in_train(unnamed, tmp_path, capsys):
+    rows = examples(12)
+    train = str(write_csv(tmp_path / "train.csv", rows))
+    dev = str(write_csv(tmp_path / "dev.csv", [*rows[:2], *examples(4, seed=2)]))
+    described(tmp_path, unnamed, untrained=True, train=train, dev=dev)
+    assert "warning: 2 of 6 dev examples are in --train too" in capsys.readouterr().err
+    copy = str(write_csv(tmp_path / "copy.csv", rows))
+    with pytest.raises(HeadpruneError, match="train.csv and --dev .*copy.csv have the same exampl"):
+        described(tmp_path, unnamed, untrained=True, train=train, dev=copy)
+
+
+def test_numbers_without_0_are_no_indices(named, unnamed, tmp_path):
+    options = {"train": None, "dev": labelled(tmp_path, 1, 2), "untrained": False}
+    for model in (named, unnamed):
+        with pytest.raises(HeadpruneError, match="numbers without 0, 1, 2, .*give --labels"):
+            described(tmp_path, model, **options)
+    data = described(tmp_path, named, labels=("1", "2", "3"), **options)
+    assert data.task.labels == LABELS and data.load("dev").labels == [0, 1]
+    options["train"] = labelled(tmp_path, 0, 1, 2, name="train")
+    assert described(tmp_path, named, **options).load("dev").labels == [1, 2]
+
+
+def test_labels_that_are_called_as_transformers_calls_them(unnamed, tmp_path):
+    path = labelled(tmp_path, "LABEL_2", "LABEL_0", "LABEL_1")
+    for untrained in (True, False):
+        data = described(tmp_path, unnamed, untrained=untrained, train=path, dev=None)
+        assert data.load("train").labels == [2, 0, 1]
+
+
+def test_whole_numbers_with_a_decimal_point_are_labels(unnamed, tmp_path):
+    for number, labels in enumerate((("0.0", "1.0", "2.0"), ("0", "1", "2"))):
+        path = labelled(tmp_path, *labels, name=f"file{number}")
+        data = described(tmp_path, unnamed, untrained=True, train=path, dev=None)
+        assert data.task.labels == ("0", "1", "2") and data.load("train").labels == [0, 1, 2]

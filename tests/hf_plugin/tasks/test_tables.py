@@ -140,3 +140,17 @@ def test_another_delimiter(tmp_path):
     path = write_csv(tmp_path / "a.csv", examples(3), delimiter=";")
     columns = Columns(text=("text",), label="category", delimiter=";")
     assert len(read_table(str(path), columns, split="train").labels) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_are_equal_in_all_formats(kind, tmp_path):
+    rows = [{"text": "a", "category": " Good"}, {"text": "b", "category": "Good "}]
+    assert list(read_table(write_as(kind, tmp_path, rows), ONE, split="train").labels) == [
+        "Good",
+        "Good",
+    ]
+    for number, written in enumerate((1.0, "1.0")):
+        rows = [{"text": "a", "category": written}]
+        (tmp_path / str(number)).mkdir()
+        table = read_table(write_as(kind, tmp_path / str(number), rows), ONE, split="train")
+        assert list(map(str, table.labels)) == ["1"]
