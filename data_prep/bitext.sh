@@ -31,6 +31,8 @@ end.
                    1.5; 2 for languages without spaces)
   --max-length N   largest number of tokens of a training sentence (default: 250)
   --keep-all       drop no pair, for published sets
+  --name NAME      name of the corpus in prep.json and in signatures of results
+                   (default: bitext)
   --from-dir DIR   short for --train DIR/train --valid DIR/valid --test DIR/test
   --add-test SOURCE
                    add a test set to the finished preparation in DIR, with its codes
@@ -55,6 +57,12 @@ Examples:
 HELP
 }
 
+need_name() {
+    need_value "$@"
+    [[ $2 =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] \
+        || usage_error "$1: '$2' is not a name of letters, digits, '.', '_' and '-'"
+}
+
 split_equals "$@"
 set -- ${words[@]+"${words[@]}"}
 while [ $# -gt 0 ]; do
@@ -68,6 +76,7 @@ while [ $# -gt 0 ]; do
         --ratio) need_ratio "$@"; ratio=$2; shift 2 ;;
         --max-length) need_positive "$@"; longest=$2; shift 2 ;;
         --keep-all) keep_all=(--keep-all); shift ;;
+        --name) need_name "$@"; corpus_name=$2; shift 2 ;;
         --from-dir) need_value "$@"; from_dir=$(absolute "$2"); shift 2 ;;
         --add-test) need_value "$@"; added+=("$(absolute "$2")"); shift 2 ;;
         *) common_option "$@"; shift "$used" ;;

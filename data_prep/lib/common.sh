@@ -5,6 +5,7 @@ unset CDPATH  # with it, cd may enter another folder and print its path
 
 data_prep_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 script_name=$(basename "$0")
+corpus_name=${script_name%.sh}
 
 # Defaults, which each script may change before it reads its options.
 out="" python="" bpe=subword-nmt dictionaries=joined workers=""
@@ -252,7 +253,7 @@ finish() {
     done
     step prep.json --in bin "${raw[@]}" \
         ${source_files[@]+"${source_files[@]}"} --out prep.json \
-        --do data_prep.lib.manifest --corpus "${script_name%.sh}" --bpe "$bpe" --merges "$merges" \
+        --do data_prep.lib.manifest --corpus "$corpus_name" --bpe "$bpe" --merges "$merges" \
         --source-lang "$source_lang" --target-lang "$target_lang" --tests "${tests[@]}" \
         ${separate[@]+"${separate[@]}"} ${sources[@]+"${sources[@]}"} \
         ${manifest_options[@]+"${manifest_options[@]}"}

@@ -303,11 +303,13 @@ def test_chinese_from_a_table_all_the_way(script: Script, tmp_path: Path, python
         rows.append(f"cat{animal} is in house{place} {count}\t猫{animal}在房子{place}里{count}")
     (tmp_path / "my.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     arguments = ("--pair", "en-zh", "--train", "my.tsv", "--merges", 60, "--workers", 1)
+    arguments += ("--name", "cats")
     done = script("bitext.sh", "--out", "out", *arguments, "--python", python)
     assert done.returncode == 0, done.stderr
     assert "note: sentencepiece, since the Moses tokeniser does not know zh" in done.stderr
     prep = json.loads((tmp_path / "out" / "prep.json").read_text())
     assert (prep["tokenizer"], prep["bpe"]) == (None, "sentencepiece")
+    assert prep["corpus"] == "cats"
     assert prep["sacrebleu_tokenizers"] == {"en": "13a", "zh": "zh"}
     counts = prep["counts"]
     assert prep["cleaning"]["pairs"] == 120 and counts["valid"] == counts["test"] >= 10

@@ -83,6 +83,7 @@ def test_bad_usage(
         ("wmt14.sh", ["--pause", "9" * 30], "is not a number of seconds below 1000"),
         ("wmt14.sh", ["--mirror", "http://user:word@x"], "is not a valid address"),
         ("bitext.sh", [], "--pair is needed"),
+        ("bitext.sh", ["--name", "a|b"], "--name: 'a|b' is not a name of letters"),
         ("bitext.sh", ["--pair", "en-en", "--train", "x"], "has one language twice"),
         ("bitext.sh", ["--valid", "x", "--valid-lines", "5"], "--valid-lines goes without --valid"),
         ("multi30k.sh", ["--pair", "en-cs"], "the Czech files are not downloaded"),
