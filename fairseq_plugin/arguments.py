@@ -18,7 +18,7 @@ from fairseq.file_io import PathManager
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from fairseq_plugin.checkpoints import read_model
+from fairseq_plugin.checkpoints import WITH_L0, read_model
 from fairseq_plugin.options import option_names
 from fairseq_plugin.plan_transport import with_plan
 from fairseq_plugin.same_model import require_same_model
@@ -53,8 +53,8 @@ def check(args: Namespace) -> None:
 
     Raises:
         UsageError: ``--model-overrides`` is not a dictionary of options, or names one that the
-            model does not have; or the model to train has other options than that of the checkpoint
-            to begin with.
+            model does not have; or gates and a criterion that does not close them; or the model to
+            train has other options than that of the checkpoint to begin with.
         DataError: a checkpoint to be read does not exist.
     """
     text = getattr(args, "model_overrides", None)
@@ -65,6 +65,7 @@ def check(args: Namespace) -> None:
         for path in paths.split(os.pathsep):
             _require(path, flag="--path")
         _require_options(overrides, paths.split(os.pathsep))
+    _require_criterion_of_gates(args, getattr(args, "criterion", None))
     _require_start(args)
     _require_model_of_start(args, args)
 
@@ -75,9 +76,21 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
         _require_start(cfg.checkpoint)
         add_defaults(cfg)
         if isinstance(cfg.model, DictConfig):  # else checked with the options of the command
+            criterion = getattr(getattr(cfg, "criterion", None), "_name", None)
+            _require_criterion_of_gates(cfg.model, criterion)
             _require_model_of_start(cfg.checkpoint, _with_defaults(cfg.model))
 
     return check_and_add
+
+
+def _require_criterion_of_gates(model: Namespace | DictConfig, criterion: str | None) -> None:
+    """Raise a UsageError if a model has gates and a training has no penalty that closes them."""
+    gates = getattr(model, "gates", None)
+    if gates and not str(criterion).endswith(WITH_L0):
+        raise UsageError(
+            f"--gates {gates}: --criterion {criterion} does not close gates; give --criterion "
+            "label_smoothed_cross_entropy_with_l0"
+        )
 
 
 def _require_start(checkpoint: Namespace | DictConfig) -> None:

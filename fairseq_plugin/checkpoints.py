@@ -49,7 +49,7 @@ from headprune.surgery import uncut
 
 _ARCH = "transformer_headpruned"
 _OWN_OPTIONS = (*PLAN_OPTIONS, "head_seed", "head_form", "autocast")
-_WITH_L0 = "_with_l0"
+WITH_L0 = "_with_l0"
 """The end of the names of criteria that close gates, each of which fairseq has without it."""
 
 
@@ -299,7 +299,7 @@ class Checkpoint:
             del values[name]
         for name in ("_name", "criterion"):
             if isinstance(values.get(name), str):
-                values[name] = values[name].removesuffix(_WITH_L0)
+                values[name] = values[name].removesuffix(WITH_L0)
 
     def require_no_gates(self) -> None:
         """Raise a UsageError if the checkpoint has learned gates."""

@@ -52,6 +52,12 @@ def test_overrides_are_a_dictionary(text: str):
     arguments.check(Namespace(model_overrides="{'head_seed': 2}"))
 
 
+def test_gates_need_the_criterion_that_closes_them():
+    with pytest.raises(UsageError, match="--gates ES: --criterion cross_entropy does not close"):
+        arguments.check(Namespace(gates="ES", criterion="cross_entropy"))
+    arguments.check(Namespace(gates="ES", criterion="label_smoothed_cross_entropy_with_l0"))
+
+
 def test_a_resumed_fine_tuning_does_not_need_its_first_checkpoint(tmp_path: Path):
     args = Namespace(finetune_from_model=str(tmp_path / "gone.pt"), save_dir=str(tmp_path))
     with pytest.raises(DataError, match="--finetune-from-model: .*gone.pt: no such file"):
