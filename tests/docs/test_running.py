@@ -43,8 +43,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     BertForSequenceClassification(config).save_pretrained(tmp_path / PUBLISHED)
     config.id2label = {0: "bad", 1: "good"}
     BertForSequenceClassification(config).save_pretrained(tmp_path / CLASSIFIER)
-    for name in ("train.csv", "dev.csv"):
-        rows = ["A sentence,good", "sentence A,bad"] * 6
+    for name, size in (("train.csv", 6), ("dev.csv", 5)):
+        rows = ["A sentence,good", "sentence A,bad"] * size
         (tmp_path / name).write_text("".join(f"{row}\n" for row in ["review,mood", *rows]))
     vocabulary = {word: index for index, word in enumerate(("[PAD]", "[UNK]", "A", "sentence"))}
     words = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
