@@ -14,7 +14,7 @@ from headprune.task_model import TaskModel
 
 
 def measured_record(model: TaskModel, plan: PruningPlan | None = None) -> Record:
-    """Measure a model, or what is left of it right after pruning to ``plan``.
+    """Measure a model as it is, or right after pruning it to ``plan``.
 
     Raises:
         UsageError: the plan does not fit the model.

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Recovery(StrEnum):
-    """What is done to a model after pruning."""
+    """The treatment of a model after pruning."""
 
     NONE = "none"
     FINETUNE = "finetune"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """What to add to a linear layer.
+    """A change of the weights of a linear layer.
 
     Attributes:
         weight: O x I, float64.

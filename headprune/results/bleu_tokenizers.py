@@ -39,7 +39,7 @@ def tokenizer_for(language: str) -> str:
 
 
 def missing_package(tokenizer: str) -> str | None:
-    """What to install for a tokeniser; None if nothing is missing."""
+    """The package that a tokeniser needs and that is not installed; None if nothing is missing."""
     module, package = _PACKAGES.get(tokenizer, ("", ""))
     return package if module and find_spec(module) is None else None
 

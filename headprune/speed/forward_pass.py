@@ -13,7 +13,7 @@ WEIGHTS = (".safetensors", ".bin", ".onnx", ".data", ".pt")
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What all models are timed with.
+    """The conditions under which all models are timed.
 
     Attributes:
         batch: number of sentences, or of sentence pairs.

@@ -219,7 +219,7 @@ def _delimited(
 
 
 def _advice(names: Sequence[str], columns: Columns, delimiter: str) -> str:
-    """What to do about a header without a column: often the fields are separated otherwise."""
+    """The advice for a header without a column: the delimiter is often another one."""
     if {*columns.text, columns.label} & set(names):  # the other one is misspelled
         return ""
     for other, shown in _DELIMITERS.items():
