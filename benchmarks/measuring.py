@@ -24,6 +24,7 @@ from rich.table import Table
 from headprune.compare.turns import speedup, taking_turns
 from headprune.files import write_text_atomically
 from headprune.memory import KEEP_MEMORY
+from headprune.results.environment import device_name
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -151,7 +152,7 @@ def save(content: Mapping[str, Any], *, title: str, name: str, options: argparse
     described = {
         "title": title,
         "device": device(),
-        "processor": _processor(),
+        "processor": device_name(device()),
         "torch": torch.__version__,
         "options": {key: str(value) for key, value in vars(options).items()},
         **content,
@@ -162,16 +163,6 @@ def save(content: Mapping[str, Any], *, title: str, name: str, options: argparse
 def device() -> str:
     """Where things are computed."""
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _processor() -> str:
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
 
 
 def _draw(figures: Sequence[Figure], *, title: str, versus: str, place: Path) -> None:

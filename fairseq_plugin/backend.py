@@ -151,7 +151,15 @@ class FairseqBackend:
         """Load a checkpoint for `headprune speed`."""
         with needing("timing checkpoints needs fairseq"):
             from fairseq_plugin.forward_passes import fairseq_forward_pass
-        return fairseq_forward_pass(path, conditions)
+        return fairseq_forward_pass(self.open(path), conditions)
+
+    def forward_pass_of(self, model: Checkpoint, conditions: Conditions) -> ForwardPass:
+        """Draw a batch for a checkpoint or a pruned model; both run in the plugin's modules."""
+        with needing("timing checkpoints needs the fairseq plugin"):
+            from fairseq_plugin.forward_passes import fairseq_forward_pass
+        if model.form is None:
+            model = model.prune(model.plan)
+        return fairseq_forward_pass(model, conditions)
 
 
 def _split_flags(text: str) -> tuple[str, ...]:

@@ -1,29 +1,61 @@
-"""Forward passes of fairseq checkpoints."""
+"""Jobs of fairseq checkpoints that are timed: forward pass, encoder, decoder, beam search."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from fairseq.dataclass.configs import GenerationConfig
+from torch import Tensor
 
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, load_model, trained_on
 from headprune.cost import forward_flops
-from headprune.speed.forward_pass import Conditions, ForwardPass, bytes_of
+from headprune.speed.forward_pass import (
+    DECODER,
+    ENCODER,
+    FORWARD,
+    SEARCH,
+    Conditions,
+    ForwardPass,
+    bytes_of,
+)
 
 
-def fairseq_forward_pass(path: Path, conditions: Conditions) -> ForwardPass:
+def fairseq_forward_pass(checkpoint: Checkpoint, conditions: Conditions) -> ForwardPass:
     """Load a checkpoint, with the dictionaries of the data that it was trained on.
 
     Raises:
         UsageError: these data are not there.
         DataError: the checkpoint or the dictionaries cannot be read.
     """
-    checkpoint = Checkpoint.load(path)
     with fairseq_silent():
         model, task = load_model(checkpoint, trained_on(checkpoint))
     model.eval()
     model.to(conditions.device)
+    batch = _batch(task, conditions)
+    length = conditions.length
+    flops = forward_flops(
+        checkpoint.plan,
+        checkpoint.sizes,
+        source=length,
+        target=length,
+        beam=conditions.hypotheses,
+    )
+    is_whole = conditions.job in (FORWARD, SEARCH)
+    return ForwardPass(
+        run=torch.no_grad()(_job(model, task, batch, conditions)),
+        library="fairseq",
+        parameters=checkpoint.parameters,
+        flops=conditions.batch * flops if is_whole else None,
+        file_bytes=bytes_of(checkpoint.path),
+        dtype="float32",
+    )
+
+
+def _batch(task: Any, conditions: Conditions) -> dict[str, Tensor]:
+    """Random words, each sentence with its </s>: the inputs of a forward pass."""
     generator = torch.Generator().manual_seed(1)
     size = (conditions.batch, conditions.length - 1)
     sides = []
@@ -36,18 +68,37 @@ def fairseq_forward_pass(path: Path, conditions: Conditions) -> ForwardPass:
         "src_lengths": torch.full((conditions.batch,), conditions.length),
         "prev_output_tokens": torch.cat([target_end, target], dim=1),  # B x T
     }
-    batch = {name: tensor.to(conditions.device) for name, tensor in inputs.items()}
+    return {name: tensor.to(conditions.device) for name, tensor in inputs.items()}
 
-    @torch.inference_mode()
-    def run() -> object:
-        return model(**batch)
 
-    length = conditions.length
-    flops = forward_flops(checkpoint.plan, checkpoint.sizes, source=length, target=length)
-    return ForwardPass(
-        run=run,
-        library="fairseq",
-        parameters=checkpoint.parameters,
-        flops=conditions.batch * flops,
-        file_bytes=bytes_of(path),
-    )
+def _job(
+    model: Any, task: Any, batch: dict[str, Tensor], conditions: Conditions
+) -> Callable[[], object]:
+    source = {name: batch[name] for name in ("src_tokens", "src_lengths")}
+    beam, length = conditions.hypotheses, conditions.length
+    if conditions.job == ENCODER:
+        return lambda: model.encoder(**source)
+    if conditions.job == DECODER:
+        with torch.no_grad():
+            encoded = model.encoder(**source)
+        order = torch.arange(conditions.batch, device=conditions.device).repeat_interleave(beam)
+        targets = batch["prev_output_tokens"][order]  # beam*B x T
+
+        def decode() -> object:
+            copies = model.encoder.reorder_encoder_out(encoded, order)
+            caches: dict[str, Any] = {}
+            for step in range(1, length + 1):
+                output = model.decoder(
+                    targets[:, :step], encoder_out=copies, incremental_state=caches
+                )
+            return output
+
+        return decode
+    if conditions.job == SEARCH:
+        # Every translation has the same length, </s> included: bad models write longer ones.
+        settings = GenerationConfig(
+            beam=beam, max_len_a=0, max_len_b=length - 1, min_len=length - 1
+        )
+        search = task.build_generator([model], settings)
+        return lambda: search.generate([model], {"net_input": source})
+    return lambda: model(**batch)

@@ -178,5 +178,11 @@ class HuggingFaceBackend:
             return onnx_forward_pass(path, conditions)
         return torch_forward_pass(path, conditions)
 
+    def forward_pass_of(self, model: Folder, conditions: Conditions) -> ForwardPass:
+        """Draw a batch for a folder or a pruned model."""
+        with needing("timing Hugging Face models needs transformers"):
+            from hf_plugin.forward_passes import folder_forward_pass
+        return folder_forward_pass(model, conditions)
+
 
 backend: Backend = HuggingFaceBackend()

@@ -1,15 +1,25 @@
-"""Forward passes of Hugging Face models, run by torch or, where exported, by onnxruntime."""
+"""Jobs of Hugging Face models that are timed, run by torch or, where exported, by onnxruntime."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from headprune.cost import forward_flops
 from headprune.errors import DataError, UsageError, needing
-from headprune.speed.forward_pass import Conditions, ForwardPass, bytes_of
+from headprune.speed.forward_pass import (
+    ENCODER,
+    FORWARD,
+    SEARCH,
+    Conditions,
+    ForwardPass,
+    bytes_of,
+    require_forward,
+)
 from hf_plugin.folders import Folder, outline_of
 from hf_plugin.loading import read_config
 from hf_plugin.places import reporting
@@ -23,19 +33,67 @@ def torch_forward_pass(path: Path, conditions: Conditions) -> ForwardPass:
 
     Raises:
         DataError: no weights, or not those of the config.
-        UsageError: a family that cannot be pruned.
+        UsageError: a family that cannot be pruned, or a model that does not do the job.
     """
-    folder = Folder.load(path)
+    return folder_forward_pass(Folder.load(path), conditions)
+
+
+def folder_forward_pass(folder: Folder, conditions: Conditions) -> ForwardPass:
+    """Draw a batch for a folder's model, or for a pruned one.
+
+    Raises:
+        DataError, UsageError: as ``torch_forward_pass``.
+    """
     device = torch.device(conditions.device)
     model: Any = folder.load_model().eval().to(device)
     drawn = random_batch(model, conditions.batch, conditions.length, seed=_SEED)
     batch = {name: tensor.to(device) for name, tensor in drawn.items()}
+    run = torch.inference_mode()(_job(model, batch, conditions, path=folder.path))
+    return _of(
+        folder, conditions, run=run, library="torch", dtype=str(model.dtype).removeprefix("torch.")
+    )
 
-    @torch.inference_mode()
-    def run() -> object:
-        return model(**batch)
 
-    return _of(folder, conditions, run=run, library="torch")
+def _job(
+    model: Any, batch: dict[str, Tensor], conditions: Conditions, *, path: Path
+) -> Callable[[], object]:
+    job, beam, length = conditions.job, conditions.hypotheses, conditions.length
+    if job == FORWARD:
+        return lambda: model(**batch)
+    if not model.config.is_encoder_decoder:
+        raise UsageError(f"{path}: has no encoder with a decoder, so there is no job {job}")
+    source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    encoder = model.get_encoder()
+    if job == ENCODER:
+        return lambda: encoder(**source)
+    if job == SEARCH:
+        if not model.can_generate():
+            raise UsageError(f"{path}: {type(model).__name__} writes no text; give --job forward")
+        # All translations have the same length: bad models write longer ones.
+        lengths = {"min_new_tokens": length, "max_new_tokens": length}
+        return lambda: model.generate(**source, **lengths, num_beams=beam, do_sample=False)
+    decoder, output = model.get_decoder(), model.get_output_embeddings()
+    with torch.inference_mode():
+        encoded = encoder(**source)[0].repeat_interleave(beam, dim=0)  # beam*B x T x C
+    mask = source["attention_mask"].repeat_interleave(beam, dim=0)  # beam*B x T
+    targets = source["input_ids"].repeat_interleave(beam, dim=0)  # beam*B x T
+
+    def decode() -> object:
+        caches = None
+        for step in range(length):
+            outputs = decoder(
+                input_ids=targets[:, step : step + 1],
+                encoder_hidden_states=encoded,
+                encoder_attention_mask=mask,
+                past_key_values=caches,
+                use_cache=True,
+            )
+            caches = outputs.past_key_values
+            if output is not None:
+                output(outputs.last_hidden_state)  # beam*B x 1 x V
+        return outputs
+
+    return decode
 
 
 def onnx_forward_pass(path: Path, conditions: Conditions) -> ForwardPass:
@@ -43,8 +101,9 @@ def onnx_forward_pass(path: Path, conditions: Conditions) -> ForwardPass:
 
     Raises:
         DataError: no model that onnxruntime reads, or no config beside it.
-        UsageError: onnxruntime is not installed, or has no such device.
+        UsageError: onnxruntime is not installed, or has no such device; or another job.
     """
+    require_forward(conditions, path=path)
     with needing("timing ONNX models needs onnxruntime", install="pip install onnxruntime"):
         import onnxruntime
     provider = f"{conditions.device.upper()}ExecutionProvider"
@@ -67,13 +126,19 @@ def onnx_forward_pass(path: Path, conditions: Conditions) -> ForwardPass:
     return _of(folder, conditions, run=lambda: session.run(None, batch), library="onnxruntime")
 
 
-def _of(folder: Folder, conditions: Conditions, *, run: Any, library: str) -> ForwardPass:
+def _of(
+    folder: Folder, conditions: Conditions, *, run: Any, library: str, dtype: str | None = None
+) -> ForwardPass:
     length = conditions.length
-    flops = forward_flops(folder.plan, folder.sizes, source=length, target=length)
+    flops = forward_flops(
+        folder.plan, folder.sizes, source=length, target=length, beam=conditions.hypotheses
+    )
+    is_whole = conditions.job in (FORWARD, SEARCH)
     return ForwardPass(
         run=run,
         library=library,
         parameters=folder.parameters,
-        flops=conditions.batch * flops,
+        flops=conditions.batch * flops if is_whole else None,
         file_bytes=bytes_of(folder.path),
+        dtype=dtype,
     )

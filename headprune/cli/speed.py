@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headprune.cli.options import kinds_of_models
+from headprune.cli.timing import BEAM, JOB, Device, Job
 from headprune.files import require_standard_output, write_text_atomically
 
 if TYPE_CHECKING:
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from headprune.speed.measure import Speed
 
 app = typer.Typer(add_completion=False)
-
-
-class Device(StrEnum):
-    """The processor that models run on."""
-
-    cpu = "cpu"
-    cuda = "cuda"
 
 
 @app.command()
@@ -46,6 +39,8 @@ def speed(
         int | None, typer.Option(min=1, help="Number of CPU threads.", show_default="torch's")
     ] = None,
     device: Annotated[Device, typer.Option(help="The processor.")] = Device.cpu,
+    job: Annotated[Job, JOB] = Job.forward,
+    beam: Annotated[int, BEAM] = 5,
     rounds: Annotated[int, typer.Option(min=1, help="Number of times that a model is timed.")] = 20,
     output: Annotated[
         Path | None,
@@ -55,9 +50,10 @@ def speed(
     """Time models in turns, with their parameters, FLOPs and file sizes.
 
     What is timed is one forward pass over a batch of random tokens; a translation model reads both
-    sides at once, without a search. In each round every model runs once, one after the other, so
-    that other load on the machine affects all alike. The table shows the median time with the
-    quartiles, and how many times as fast as the first model each one is in the same round.
+    sides at once, without a search, unless --job names another part of its work. In each round
+    every model runs once, one after the other, so that other load on the machine affects all
+    alike. The table shows the median time with the quartiles, and how many times as fast as the
+    first model each one is in the same round.
 
     Example:
 
@@ -65,7 +61,7 @@ def speed(
     """
     import torch
 
-    from headprune.results.environment import processor_name, versions_of
+    from headprune.results.environment import device_name, versions_of
     from headprune.speed.forward_pass import Conditions
     from headprune.speed.measure import measure_speeds
 
@@ -75,23 +71,23 @@ def speed(
         length=length,
         threads=threads or torch.get_num_threads(),
         device=device.value,
+        job=job.value,
+        beam=beam,
     )
     speeds = measure_speeds(models, conditions, rounds=rounds, watch=_progress)
     if output is not None:
         content = {
             "conditions": asdict(conditions),
-            "device": processor_name(),
+            "device": device_name(device.value),
             "versions": versions_of("torch"),
             "models": [asdict(each) for each in speeds],
         }
         write_text_atomically(output, json.dumps(content, indent=1) + "\n")
     _show(speeds)
+    threads_used = f", {conditions.threads} threads" if device is Device.cpu else ""
     print(
-        f"one forward pass over {batch} x {length} tokens, {rounds} rounds, median [quartiles]; "
-        f"{processor_name()}, {conditions.threads} threads"
-        if device is Device.cpu
-        else f"one forward pass over {batch} x {length} tokens, {rounds} rounds, median "
-        f"[quartiles]; {torch.cuda.get_device_name()}"
+        f"{conditions}, {rounds} rounds, median [quartiles]; "
+        f"{device_name(device.value)}{threads_used}"
     )
 
 

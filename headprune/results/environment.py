@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass, field
 from importlib import metadata
+from pathlib import Path
 
 from headprune.version import __version__
 
@@ -28,6 +30,20 @@ def processor_name() -> str:
     import torch  # takes seconds, and scoring translations needs none
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def device_name(device: str) -> str:
+    """The model name of the processor: ``cpu``'s as the system gives it, or the GPU's."""
+    if device != "cpu":
+        import torch
+
+        return torch.cuda.get_device_name()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
 
 
 def versions_of(*packages: str) -> dict[str, str]:

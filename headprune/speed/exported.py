@@ -10,7 +10,7 @@ from headprune.cost import Sizes, forward_flops
 from headprune.errors import DataError, UsageError, needing
 from headprune.exported import ExportedModel
 from headprune.plan import PruningPlan
-from headprune.speed.forward_pass import Conditions, ForwardPass, bytes_of
+from headprune.speed.forward_pass import Conditions, ForwardPass, bytes_of, require_forward
 
 _FIRST_WORD = 4
 """Index of the first entry of a vocabulary that stands for text."""
@@ -25,9 +25,10 @@ def exported_forward_pass(folder: Path, conditions: Conditions) -> ForwardPass:
     """Load an exported model; it scores given translations, which is one pass over both sides.
 
     Raises:
-        UsageError: CTranslate2 is not installed, or finds no GPU.
+        UsageError: CTranslate2 is not installed, or finds no GPU; or another job.
         DataError: the folder's files cannot be read.
     """
+    require_forward(conditions, path=folder)
     with needing("timing CTranslate2 models needs ctranslate2", install="pip install ctranslate2"):
         import ctranslate2
     model = ExportedModel.load(folder)

@@ -1,11 +1,23 @@
-"""One forward pass of a model over random tokens, ready to be timed."""
+"""One job of a model on random tokens, ready to be timed: a forward pass, a beam search, ..."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+from headprune.errors import UsageError
+
+FORWARD, ENCODER, DECODER, SEARCH = "forward", "encoder", "decoder", "search"
+
+JOBS = {
+    FORWARD: "one forward pass; a translation model reads both sides at once",
+    ENCODER: "the encoder of a translation model",
+    DECODER: "its decoder, one step for each token, with caches",
+    SEARCH: "its beam search: encoder, decoder steps and the choice of hypotheses",
+}
+"""The jobs that can be timed, with a description for help texts."""
 
 WEIGHTS = (".safetensors", ".bin", ".onnx", ".data", ".pt")
 """Suffixes of the files that hold weights, in the folders of all libraries."""
@@ -17,15 +29,29 @@ class Conditions:
 
     Attributes:
         batch: number of sentences, or of sentence pairs.
-        length: number of tokens of each sentence, on both sides.
+        length: number of tokens of each sentence, on both sides. A search writes exactly as many.
         threads: number of CPU threads.
         device: ``cpu`` or ``cuda``.
+        job: one of ``JOBS``.
+        beam: number of hypotheses of each sentence, for the jobs ``decoder`` and ``search``.
     """
 
     batch: int
     length: int
     threads: int
     device: str
+    job: str = FORWARD
+    beam: int = 5
+
+    @property
+    def hypotheses(self) -> int:
+        """The number of targets of each source in this job."""
+        return self.beam if self.job in (DECODER, SEARCH) else 1
+
+    def __str__(self) -> str:
+        beam = f", beam {self.beam}" if self.job in (DECODER, SEARCH) else ""
+        name = "forward pass" if self.job == FORWARD else self.job
+        return f"{name} over {self.batch} x {self.length} tokens{beam}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +59,13 @@ class ForwardPass:
     """A loaded model with a batch.
 
     Attributes:
-        run: runs the model on the batch. An encoder-decoder model reads both sides at once.
+        run: does the job on the batch.
         library: the library that runs it.
         parameters: number of parameters; None where the files do not tell it.
-        flops: floating-point operations of one run, see ``forward_flops``; None as above.
+        flops: floating-point operations of one run, see ``forward_flops``; None as above, and for
+            the jobs of one side of a model.
         file_bytes: size of the files with the weights.
+        dtype: the type of the weights; None where it is not known.
     """
 
     run: Callable[[], object]
@@ -45,6 +73,7 @@ class ForwardPass:
     parameters: int | None
     flops: int | None
     file_bytes: int
+    dtype: str | None = None
 
 
 @runtime_checkable
@@ -55,9 +84,37 @@ class ForwardBackend(Protocol):
         """Load a model and draw a batch.
 
         Raises:
-            UsageError: the device or the library is missing.
+            UsageError: the device or the library is missing, or the model does not do the job.
             DataError: the model cannot be read.
         """
+
+
+@runtime_checkable
+class InMemoryBackend(ForwardBackend, Protocol):
+    """A backend whose models can be timed without being written to a file."""
+
+    def forward_pass_of(self, model: Any, conditions: Conditions) -> ForwardPass:
+        """Draw a batch for a model that the backend opened, pruned or not.
+
+        The model runs in the library's code for pruned models even where nothing is pruned, so that
+        times differ by the pruned units alone.
+
+        Raises:
+            UsageError: as above.
+        """
+
+
+def require_forward(conditions: Conditions, *, path: Path) -> None:
+    """Refuse other jobs than a forward pass.
+
+    Raises:
+        UsageError: another job.
+    """
+    if conditions.job != FORWARD:
+        raise UsageError(
+            f"{path}: the job {conditions.job} is timed for fairseq checkpoints and Hugging Face "
+            "folders, not for exported models"
+        )
 
 
 def bytes_of(path: Path) -> int:

@@ -47,7 +47,7 @@ def measure_speeds(
     rounds: int,
     watch: Callable[[range], Iterable[int]] = lambda numbers: numbers,
 ) -> list[Speed]:
-    """Time one forward pass of each model in turns, after one that is not timed.
+    """Time one job of each model in turns, after one run that is not timed.
 
     Args:
         paths: files or folders of models, of any library.
@@ -59,23 +59,10 @@ def measure_speeds(
         UsageError: a model that cannot be timed, or not on such a batch.
         DataError: a model that cannot be read.
     """
-    import torch
-
-    torch.set_num_threads(conditions.threads)
-    if conditions.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda: torch finds no GPU")
+    prepare_processor(conditions)
     passes = [forward_pass(path, conditions) for path in paths]
     for path, each in zip(paths, passes, strict=True):
-        try:
-            each.run()
-        except HeadpruneError:
-            raise
-        except Exception as problem:  # of any library, such as a sentence that is too long
-            reason = (str(problem).strip() or type(problem).__name__).partition("\n")[0]
-            raise UsageError(
-                f"{path}: does not run on {conditions.batch} x {conditions.length} tokens "
-                f"({reason})"
-            ) from None
+        warm_up(each, conditions, path=path)
     seconds = taking_turns([each.run for each in passes], rounds=rounds, warm_up=False, watch=watch)
     return [
         Speed(
@@ -89,6 +76,36 @@ def measure_speeds(
         )
         for path, each, times in zip(paths, passes, seconds, strict=True)
     ]
+
+
+def prepare_processor(conditions: Conditions) -> None:
+    """Set the number of threads, and check that the device exists.
+
+    Raises:
+        UsageError: there is no GPU.
+    """
+    import torch
+
+    torch.set_num_threads(conditions.threads)
+    if conditions.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda: torch finds no GPU")
+
+
+def warm_up(model: ForwardPass, conditions: Conditions, *, path: Path) -> None:
+    """Run a model once, untimed.
+
+    Raises:
+        UsageError: it does not run on such a batch.
+    """
+    try:
+        model.run()
+    except HeadpruneError:
+        raise
+    except Exception as problem:  # of any library, such as a sentence that is too long
+        reason = (str(problem).strip() or type(problem).__name__).partition("\n")[0]
+        raise UsageError(
+            f"{path}: does not run on {conditions.batch} x {conditions.length} tokens ({reason})"
+        ) from None
 
 
 def forward_pass(path: Path, conditions: Conditions) -> ForwardPass:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
+from transformers import AutoModelForSeq2SeqLM
 from typer.testing import CliRunner, Result
 
 from headprune import HeadPlan
@@ -18,7 +21,9 @@ from headprune.errors import HeadpruneError
 from headprune.speed.forward_pass import Conditions
 from headprune.speed.measure import forward_pass
 from hf_plugin.folders import Folder
+from hf_plugin.random_batches import random_batch
 from tests.hf_plugin.glue.made import SHAPE, write_model
+from tests.hf_plugin.models import build
 
 CONDITIONS = Conditions(batch=2, length=8, threads=1, device="cpu")
 SMALL = ("--batch", 2, "--length", 8, "--threads", 1, "--rounds", 3)
@@ -67,7 +72,7 @@ def exported(pruned: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_models_of_two_libraries_in_one_table(model, pruned, exported, tmp_path):
     out = speed(model, pruned, exported / "model.onnx", *SMALL, "-o", tmp_path / "speed.json")
     content = json.loads((tmp_path / "speed.json").read_text())
-    assert content["conditions"] == {"batch": 2, "length": 8, "threads": 1, "device": "cpu"}
+    assert content["conditions"] == asdict(CONDITIONS)
     whole, smaller, onnx_model = content["models"]
     assert [each["library"] for each in content["models"]] == ["torch", "torch", "onnxruntime"]
     assert whole["speedup"] == [1, 1, 1] and len(smaller["seconds"]) == 3
@@ -88,12 +93,43 @@ def test_the_pass_is_that_of_the_model_on_the_whole_batch(model, exported):
     assert output.shape == (2, 8)
 
 
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translator") / "model"
+    build("marian", AutoModelForSeq2SeqLM).save_pretrained(folder)
+    return folder
+
+
+def test_the_jobs_of_a_translation_model(translator):
+    job = {
+        name: forward_pass(translator, replace(CONDITIONS, job=name, beam=3))
+        for name in ("forward", "encoder", "decoder", "search")
+    }
+    assert job["search"].run().shape == (2, 1 + 8)  # with the token that a translation begins with
+    assert job["encoder"].run()[0].shape == (2, 8, 24)
+    # The decoder's inputs are those of the forward pass, three times each.
+    steps = job["decoder"].run().last_hidden_state  # 6 x 1 x C
+    whole = Folder.load(translator).load_model().eval()
+    batch = random_batch(whole, 2, 8, seed=1)
+    hidden = whole.base_model(**batch).last_hidden_state[:, -1:]  # 2 x 1 x C
+    torch.testing.assert_close(steps[:3], hidden[:1].expand(3, -1, -1))
+    assert job["search"].flops > job["forward"].flops and job["encoder"].flops is None
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("nowhere", *SMALL), "nowhere: no such file or folder"),
         (("MODEL", *SMALL, "--length", 400), "does not run on 2 x 400 tokens"),
         (("MODEL", *SMALL, "--device", "cuda"), "--device cuda: torch finds no GPU"),
+        (
+            ("MODEL", *SMALL, "--job", "search"),
+            "no encoder with a decoder",
+        ),
+        (
+            ("EXPORTED", *SMALL, "--job", "search"),
+            "not for exported models",
+        ),
         (("BROKEN", *SMALL), "cannot read the model"),
     ],
 )
@@ -101,7 +137,7 @@ def test_mistakes_are_one_line(options, message, model, exported, tmp_path, monk
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     shutil.copytree(exported, tmp_path / "BROKEN")
     (tmp_path / "BROKEN" / "model.onnx").write_text("no network")
-    places = {"MODEL": model, "BROKEN": tmp_path / "BROKEN"}
+    places = {"MODEL": model, "EXPORTED": exported, "BROKEN": tmp_path / "BROKEN"}
     with pytest.raises(HeadpruneError, match=message) as caught:
         speed(*(places.get(str(each), each) for each in options))
     assert "\n" not in str(caught.value)

@@ -1,0 +1,40 @@
+"""The jobs of checkpoints that `headprune speed` and `headprune latency` time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fairseq_plugin.backend import backend
+from fairseq_plugin.checkpoints import Checkpoint
+from headprune import select
+from headprune.cost import forward_flops
+from headprune.speed.forward_pass import Conditions
+
+CONDITIONS = Conditions(batch=2, length=6, threads=1, device="cpu", job="search", beam=3)
+
+
+def test_a_search_writes_translations_of_the_given_length(full: Path):
+    checkpoint = Checkpoint.load(full)
+    plan = select.at_random(checkpoint.shape, percent=50, seed=1)
+    for model in (checkpoint, checkpoint.prune(plan)):
+        search = backend.forward_pass_of(model, CONDITIONS)
+        hypotheses = search.run()
+        assert [len(each) for each in hypotheses] == [3, 3]
+        assert all(len(one["tokens"]) == 6 for each in hypotheses for one in each)
+        flops = forward_flops(model.plan, model.sizes, source=6, target=6, beam=3)
+        assert search.flops == 2 * flops and search.parameters == model.parameters
+
+
+def test_the_decoder_with_caches_computes_the_forward_pass(full: Path, stock: Path):
+    for path in (full, stock):
+        model = Checkpoint.load(path)
+        decoder = backend.forward_pass_of(model, replace(CONDITIONS, job="decoder"))
+        last = decoder.run()[0]  # beam*B x 1 x V
+        whole = backend.forward_pass_of(model, replace(CONDITIONS, job="forward")).run()[0]
+        torch.testing.assert_close(last.view(2, 3, -1), whole[:, -1:].expand(2, 3, -1))
+        encoder = backend.forward_pass_of(model, replace(CONDITIONS, job="encoder"))
+        assert encoder.run()["encoder_out"][0].shape[:2] == (6, 2)
+        assert encoder.flops is decoder.flops is None
