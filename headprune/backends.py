@@ -130,6 +130,8 @@ class Backend(Protocol):
             output: the folder that they write to, if any.
             finetune: whether pruned models are fine-tuned where the options do not say it.
             max_examples: compute scores on a random subset of this size.
+            given: besides options, ``distillation`` may be a ``Distillation``: pruned models are
+                then fine-tuned towards the model.
         """
 
 

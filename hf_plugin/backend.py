@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,7 +150,7 @@ class HuggingFaceBackend:
             from hf_plugin.scores.classifier import Classifier
             from hf_plugin.tasks.given import DATA, data_given
             from hf_plugin.tasks.own import OwnData
-        refuse_other_options(given, *DATA, *_TRAINING, model=path, kind=_MODEL)
+        refuse_other_options(given, *DATA, *_TRAINING, "distillation", model=path, kind=_MODEL)
         quieten()
         data = data_given(given, model=str(path), metric=given.get("metric"))
         max_train_examples = given.get("max_train_examples")
@@ -167,6 +168,8 @@ class HuggingFaceBackend:
             hold_out=default_hold_out(output, max_train_examples) if hold_out is None else hold_out,
             bf16=given.get("bf16", False),
         )
+        if "distillation" in given:
+            settings = replace(settings, distill_from=str(path), distillation=given["distillation"])
         settings.check()
         return Classifier(path=path, finetuning=settings, max_examples=max_examples, watch=watch)
 

@@ -13,6 +13,7 @@ from headprune.backends import backend_of
 from headprune.budget import Budget
 from headprune.cli.options import (
     BUDGET,
+    DistillationOptions,
     PruningOptions,
     TaskModelOptions,
     budgets_given,
@@ -102,7 +103,8 @@ def compare(
         typer.Option(
             help="What is done after pruning: finetune (with --epochs or --finetune); refit: the "
             "remaining weights are re-fitted by least squares on training examples (2000, or "
-            "--max-examples), without training; none.",
+            "--max-examples), without training; distill: fine-tuned as with finetune, and towards "
+            "the outputs of MODEL; none.",
             rich_help_panel=_CHOICE,
         ),
     ] = Recovery.FINETUNE,
@@ -115,13 +117,14 @@ def compare(
     title: Annotated[str | None, typer.Option(help="Title of the tables and figures.")] = None,
     *,
     pruning: PruningOptions,
+    distillation: DistillationOptions,
     options: TaskModelOptions,
 ) -> None:
     """Compare scores with random choice: does a score say which heads can be pruned?
 
     The model is pruned by every score to every percentage, and by drawing heads at random. Each
-    pruned model is measured right after pruning, and again after fine-tuning with several seeds, or
-    after re-fitting (--recovery refit).
+    pruned model is measured right after pruning, and again after fine-tuning with several seeds
+    (towards the unpruned model with --recovery distill), or after re-fitting (--recovery refit).
     Each score is also correlated with the ablation of single heads (of neurons, where --score
     ablation is given). Scores are computed on one half of the examples held out from training (of
     the valid set for checkpoints), ablation on the other half, and the metric on the development or
@@ -145,6 +148,8 @@ def compare(
     from headprune.compare.report import Report
     from headprune.compare.run import compare as run
 
+    distills = recovery == Recovery.DISTILL
+    weights = distillation.distillation(chosen=distills, where="--recovery distill")
     if component is not None and pruning.components is not None:
         raise UsageError("give --components alone; --component is its older name")
     components = pruning.component_names() if component is None else parse_components(component)
@@ -153,10 +158,10 @@ def compare(
         task_model = backend_of(model).task_model(
             model,
             output=output,
-            finetune=recovery == Recovery.FINETUNE,
+            finetune=recovery.trains,
             max_examples=pruning.max_examples,
             watch=progress,
-            given=options.given(),
+            given=options.given() | ({"distillation": weights} if distills else {}),
         )
         comparison = run(
             task_model,

@@ -15,6 +15,7 @@ from headprune.backends import all_backends
 from headprune.budget import Budget
 from headprune.components import COMPONENTS
 from headprune.errors import UsageError
+from headprune.recovery.distillation import Distillation
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -299,6 +300,60 @@ class TaskModelOptions(LabelledDataOptions):
         ),
     ] = None
     beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None
+
+
+DISTILLATION = "Distillation"
+"""The panel of options of fine-tuning towards the unpruned model."""
+
+DISTILL_FROM = typer.Option(
+    help="Fine-tune towards the outputs of this model too, with the same labels and the same "
+    "tokenizer: usually the unpruned one, fine-tuned.",
+    rich_help_panel=DISTILLATION,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillationOptions(ModelOptions):
+    """The weights of distillation's loss."""
+
+    distill_weight: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the loss, from 0 to 1, that compares the model's outputs with the "
+            "teacher's; the loss on the labels has the rest. Default: 0.5.",
+            rich_help_panel=DISTILLATION,
+        ),
+    ] = None
+    distill_temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="Temperature of the softened outputs, above 0. Default: 2.",
+            rich_help_panel=DISTILLATION,
+        ),
+    ] = None
+    distill_hidden: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the mean squared difference of hidden states after each layer that "
+            "both models have. Default: 0.",
+            rich_help_panel=DISTILLATION,
+        ),
+    ] = None
+
+    def distillation(self, *, chosen: bool, where: str) -> Distillation:
+        """The weights that the user gave, with defaults.
+
+        Args:
+            chosen: whether there is a teacher.
+            where: the option that gives one, for the message.
+
+        Raises:
+            UsageError: a weight without a teacher, or a number out of its range.
+        """
+        given = self.given()
+        if given and not chosen:
+            raise UsageError(f"--{next(iter(given)).replace('_', '-')} goes with {where}")
+        return Distillation.of_settings(given) or Distillation()
 
 
 def parse_components(text: str) -> list[str]:

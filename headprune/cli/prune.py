@@ -60,8 +60,8 @@ def prune(
 ) -> None:
     """Prune heads, neurons and layers of a trained model, without training."""
     given = options.given()
-    if recovery == Recovery.FINETUNE:
-        raise UsageError("--recovery finetune: prune trains nothing; see `headprune compare`")
+    if recovery.trains:
+        raise UsageError(f"--recovery {recovery}: prune trains nothing; see `headprune compare`")
     if recovery == Recovery.NONE and (given or max_examples is not None):
         raise UsageError("options for calibration data go with --recovery refit")
     if recovery == Recovery.REFIT and form != Form.remove:

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from headprune.compare.run import Comparison
 
 MOMENTS = ("before", "after")
-"""Right after pruning, and after the recovery: fine-tuning, or re-fitting."""
+"""Right after pruning, and after the recovery: fine-tuning, distillation, or re-fitting."""
 
-_KINDS = {Recovery.FINETUNE: "pruned", Recovery.REFIT: "refitted"}
+_KINDS = {
+    Recovery.FINETUNE: "pruned",
+    Recovery.REFIT: "refitted",
+    Recovery.DISTILL: "pruned",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +190,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         environment=row.environment_before if when == "before" else row.environment_after,
         metric_signature=comparison.metric_signature,
         fingerprint=row.fingerprint_before if when == "before" else row.fingerprint_after,
+        recovery=comparison.recovery_name,
         training={
             "parameters": row.parameters,
             "flops": row.flops,
@@ -223,6 +228,7 @@ def record_of(
     metric_signature: str | None,
     fingerprint: str | None,
     training: Mapping[str, Any],
+    recovery: str | None = None,
 ) -> Record:
     """The record of one measurement.
 
@@ -230,9 +236,11 @@ def record_of(
         plan: the units of the measured model.
         method: the method that chose them; ``none`` where nothing is pruned.
         training: facts that are None are left out.
+        recovery: what trained models were recovered with besides fine-tuning; see ``signature``.
         model, value, ...: see ``Record``.
     """
-    finetune = task.finetune_name if kind in ("control", "pruned") else "none"
+    is_trained = kind in ("control", "pruned")
+    finetune = task.finetune_name if is_trained else "none"
     form = "none" if plan.is_full else "remove"
     where = environment or Environment()
     metric = task.metric.lower()  # signatures and titles write BLEU, records bleu
@@ -254,7 +262,7 @@ def record_of(
             form=form,
             finetune=finetune,
             data=task.data_name,
-            recovery="refit" if kind == "refitted" else None,
+            recovery="refit" if kind == "refitted" else recovery if is_trained else None,
         ),
         model=model,
         fingerprint=fingerprint,

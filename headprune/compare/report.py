@@ -258,8 +258,9 @@ class Report:
                 f"example: its figure does not say how well the {units} were chosen."
             )
         fair = ""
-        if self._outcomes.has_recovered and self.comparison.recovery == Recovery.FINETUNE:
-            fair = "; after fine-tuning, what is fine-tuned for as long as the pruned ones"
+        if self._outcomes.has_recovered and self.comparison.recovery.trains:
+            moment = self.comparison.recovery.moment
+            fair = f"; {moment}, what is fine-tuned for as long as the pruned ones"
         return [
             *notes,
             f"Mean ± sample standard deviation over {seeds} seeds"
@@ -280,6 +281,11 @@ class Report:
         ]
 
     def _recovery_note(self) -> list[str]:
+        if self.comparison.recovery == Recovery.DISTILL:
+            return [
+                "after distillation: fine-tuned towards the outputs of the model as it was given "
+                "too; so is the model that is not pruned."
+            ]
         if self.comparison.recovery != Recovery.REFIT:
             return []
         return [

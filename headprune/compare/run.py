@@ -31,6 +31,7 @@ from headprune.json_files import json_object, known_values
 from headprune.methods.method import Method, Request
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
+from headprune.recovery.distillation import Distillation
 from headprune.recovery.kinds import Recovery
 from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
@@ -64,7 +65,8 @@ class Comparison:
             where it is not known.
         metric_signature, fingerprint: of the model as it was given; see ``Measurement``.
         at_least: units that every layer keeps; None where it is not known.
-        recovery: what was done after pruning.
+        recovery: what was done after pruning; the weights of a distillation are in ``settings``,
+            its teacher is the model as it was given.
     """
 
     metric: str
@@ -91,6 +93,13 @@ class Comparison:
     def unit_names(self) -> str:
         """The plural of the name of the units that compete: ``heads``, ``neurons``, ..."""
         return unit_names(self.components or HEADS)
+
+    @property
+    def recovery_name(self) -> str | None:
+        """The recovery of trained models besides fine-tuning, in signatures; None without one."""
+        if self.recovery != Recovery.DISTILL:
+            return None
+        return (Distillation.of_settings(self.settings) or Distillation()).name(self.fingerprint)
 
     @property
     def quantity(self) -> str:
@@ -134,6 +143,7 @@ def compare(
         measure: the quantity that percentages are shares of; see ``Budget``.
         rounds: the number of times that each model is timed; 0 disables timing.
         recovery: what is done after pruning; a fine-tuning only where ``model`` can be fine-tuned.
+            ``model`` knows the weights of a distillation.
         say: function that is called with a message on each step.
 
     Raises:
@@ -142,8 +152,10 @@ def compare(
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     require_high_is_good(model)
-    if recovery != Recovery.FINETUNE and model.can_finetune:
+    if not recovery.trains and model.can_finetune:
         raise UsageError(f"--recovery {recovery}: give no epochs or flags for fine-tuning with it")
+    if recovery == Recovery.DISTILL and not model.can_finetune:
+        raise UsageError(f"--recovery {recovery}: give --epochs, or --finetune for a checkpoint")
     methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
     for name in tuned or ():
         if name not in (*scores, "random"):
@@ -156,7 +168,8 @@ def compare(
     names = list(dict.fromkeys([*needed, *judges, "random"]))
     competition.require_possible(needed, percents)
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
-    claim(folder, settings | ({"recovery": "refit"} if recovery == Recovery.REFIT else {}))
+    named = recovery in (Recovery.REFIT, Recovery.DISTILL)
+    claim(folder, settings | ({"recovery": str(recovery)} if named else {}))
     store = _Store(folder, model, competition)
     base = store.before(full)  # first, as it shows whether there are data to measure on
     scores_by_name = store.scores(names)

@@ -11,6 +11,12 @@ class Recovery(StrEnum):
     NONE = "none"
     FINETUNE = "finetune"
     REFIT = "refit"
+    DISTILL = "distill"
+
+    @property
+    def trains(self) -> bool:
+        """True if it is a training: fine-tuning, with or without a teacher."""
+        return self in (Recovery.FINETUNE, Recovery.DISTILL)
 
     @property
     def moment(self) -> str:
@@ -19,6 +25,7 @@ class Recovery(StrEnum):
             Recovery.NONE: "right after pruning",
             Recovery.FINETUNE: "after fine-tuning",
             Recovery.REFIT: "after re-fitting",
+            Recovery.DISTILL: "after distillation",
         }[self]
 
     def words(self, when: str) -> str:

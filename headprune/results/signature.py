@@ -26,7 +26,9 @@ def signature(
         finetune: the length of the fine-tuning after pruning: `30ep` (epochs), `200up` (updates),
             or `none`.
         data: the training and test data, such as `wmt14.en-ru`.
-        recovery: what was done after pruning besides fine-tuning: `refit`; None without it.
+        recovery: what was done after pruning besides fine-tuning: `refit`, or
+            `distill[weight=0.5,temperature=2,from=0123456789ab]` (see ``Distillation.name``); None
+            without it.
     """
     fields = {
         "plan": plan.signature,

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from headprune.cli.options import (
+    DISTILL_FROM,
     HOLD_OUT,
     MAX_TRAIN_EXAMPLES,
     METRIC,
+    DistillationOptions,
     LabelledDataOptions,
     in_panel,
     with_option_groups,
@@ -80,7 +82,9 @@ def finetune(
     bf16: Annotated[
         bool, typer.Option("--bf16", help="Compute in bfloat16.", rich_help_panel=_TRAINING)
     ] = False,
+    distill_from: Annotated[str | None, DISTILL_FROM] = None,
     *,
+    distillation: DistillationOptions,
     options: LabelledDataOptions,
 ) -> None:
     """Fine-tune a classifier on labelled examples of your own, pruned first if there is a plan.
@@ -104,6 +108,7 @@ def finetune(
     from headprune.plan import PruningPlan
 
     kept = None if plan is None else PruningPlan.load(plan)
+    weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):
         from hf_plugin.cli.glue import show_result
         from hf_plugin.glue.held_out import default_hold_out
@@ -133,6 +138,8 @@ def finetune(
         max_train_examples=max_train_examples,
         hold_out=default_hold_out(output, max_train_examples) if hold_out is None else hold_out,
         bf16=bf16,
+        distill_from=distill_from,
+        distillation=weights,
     )
     with locked_folder(output):
         result = run(settings, Labels(), output)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune.cli.options import DATA_DIR, HOLD_OUT, MAX_LENGTH, MAX_TRAIN_EXAMPLES, in_panel
+from headprune.cli.options import (
+    DATA_DIR,
+    DISTILL_FROM,
+    HOLD_OUT,
+    MAX_LENGTH,
+    MAX_TRAIN_EXAMPLES,
+    DistillationOptions,
+    in_panel,
+    with_option_groups,
+)
 from headprune.errors import UsageError, needing
 from headprune.form import Form
 from headprune.locks import locked_folder
@@ -39,6 +48,7 @@ _GRID, _STUDY, _MACHINE = "Grid", "Labels, for a study", "Machine"
 
 
 @app.command()
+@with_option_groups
 def glue(
     task: Annotated[
         str,
@@ -211,6 +221,9 @@ def glue(
             rich_help_panel=_STUDY,
         ),
     ] = None,
+    distill_from: Annotated[str | None, DISTILL_FROM] = None,
+    *,
+    distillation: DistillationOptions,
 ) -> None:
     """Prune a pretrained encoder, fine-tune it on a task of GLUE, and measure it.
 
@@ -240,6 +253,7 @@ def glue(
     )
     if grid and pooling is not Pooling.first:
         raise UsageError("--grid keeps the best model, --pooling mean saves none; leave one out")
+    weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     heads = None if plan is None else HeadPlan.load(plan)
     with needing(
         "headprune glue needs transformers and what goes with it",
@@ -276,6 +290,8 @@ def glue(
         bf16=bf16,
         weight_decay=weight_decay,
         adam_epsilon=adam_epsilon,
+        distill_from=distill_from,
+        distillation=weights,
     )
     labels = Labels(
         study=study, kind=kind, row=row, requested_percent=requested_percent, select=select

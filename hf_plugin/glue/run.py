@@ -20,12 +20,14 @@ from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.plan import HeadPlan
+from headprune.recovery.distillation import DISTILL_SETTINGS, Distillation
 from headprune.results.curves import CURVE
 from headprune.results.environment import processor_name, versions_of
 from headprune.results.labels import method_of, requested_percent_of, row_of
 from headprune.results.marks import CONSTANT, RESUMED, is_constant
 from headprune.results.record import Record
 from headprune.results.signature import signature
+from hf_plugin.distillation import Teacher, load_teacher
 from hf_plugin.families import form_of
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue import entailment
@@ -44,6 +46,9 @@ from hf_plugin.tokenizers import load_tokenizer
 
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
 """Values of settings that are missing from the results of older versions."""
+
+_TEACHER = "teacher_fingerprint"
+"""The fact about a training that names the weights of its teacher."""
 
 
 def run(settings: Settings, labels: Labels, output: Path) -> Record:
@@ -95,6 +100,15 @@ def _measure(settings: Settings, output: Path) -> Record:
     if settings.pooling == "mean":
         pool_by_mean(model)
     plan_after(model, settings.plan or hf_plugin.plan(model))  # before hours of training
+    teacher = None
+    if settings.distill_from is not None:
+        teacher = load_teacher(
+            settings.distill_from,
+            task,
+            settings.distillation,
+            tokenizer=tokenizer,
+            max_length=settings.max_length,
+        )
     data = {
         split: encode(part, tokenizer, max_length=settings.max_length)
         for split, part in examples.items()
@@ -102,13 +116,18 @@ def _measure(settings: Settings, output: Path) -> Record:
 
     trainings: list[Training] = []
 
-    def train(name: str) -> None:
+    def train(name: str, teacher: Teacher | None = None) -> None:
         if not settings.epochs:
             return
         write_text_atomically(claim, json.dumps(settings.as_json()))
         trainings.append(
             fine_tune(
-                model, tokenizer, data["train"], schedule=settings.schedule, folder=folder / name
+                model,
+                tokenizer,
+                data["train"],
+                schedule=settings.schedule,
+                folder=folder / name,
+                teacher=teacher,
             )
         )
 
@@ -133,7 +152,7 @@ def _measure(settings: Settings, output: Path) -> Record:
         plan, form = _prune(model, settings, stack)
         if settings.protocol == "finetune-prune-finetune":
             facts["metrics_before_finetune"] = _metrics(task, examples, predictions())
-        train("after")
+        train("after", teacher)
         predicted = predictions()
     for split, values in predicted.items():
         _write_predictions(output / _prediction_file(split), task, values, examples[split].labels)
@@ -145,6 +164,8 @@ def _measure(settings: Settings, output: Path) -> Record:
         "rate": f"linear, {WARM_UP:.0%} warm-up",
         "settings": settings.as_json(),
     }
+    if teacher is not None:
+        facts[_TEACHER] = teacher.fingerprint
     if trainings and trainings[-1].curve:
         facts[CURVE] = trainings[-1].curve.as_json()
     if any(is_constant(values, examples[split].labels) for split, values in predicted.items()):
@@ -214,8 +235,15 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
             form=record.form,
             finetune=settings.finetune,
             data=settings.data_name,
+            recovery=_recovery(record),
         ),
     )
+
+
+def _recovery(record: Record) -> str | None:
+    """The distillation that a record's model was trained with, as in signatures; None without."""
+    distillation = Distillation.of_settings(record.settings)
+    return None if distillation is None else distillation.name(record.training.get(_TEACHER))
 
 
 def _data(settings: Settings, output: Path) -> LabelledData:
@@ -274,9 +302,12 @@ def require_same(
     values = settings.as_json()
     differing = [
         name
-        for name in values
+        for name in dict.fromkeys([*values, "distill_from", *DISTILL_SETTINGS])
         if name not in but
-        and (not isinstance(recorded, dict) or recorded.get(name, _OLDER.get(name)) != values[name])
+        and (
+            not isinstance(recorded, dict)
+            or recorded.get(name, _OLDER.get(name)) != values.get(name)
+        )
     ]
     if not differing:
         return

@@ -11,6 +11,7 @@ from typing import Any
 from headprune.errors import UsageError
 from headprune.form import Form
 from headprune.plan import HeadPlan
+from headprune.recovery.distillation import Distillation
 from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import TrainingPart
 from hf_plugin.glue.pooling import POOLINGS
@@ -48,6 +49,9 @@ class Settings:
         bf16: whether to compute in bfloat16 where it is precise enough (autocast).
         weight_decay, adam_epsilon: see ``training.Schedule``.
         own: the user's data; None for a task of GLUE.
+        distill_from: the teacher of the fine-tuning after pruning, a folder or a name on the hub;
+            None for none.
+        distillation: the weights of the loss with a teacher.
     """
 
     task: str
@@ -68,6 +72,8 @@ class Settings:
     weight_decay: float = 0.0
     adam_epsilon: float = 1e-8
     own: OwnData | None = None
+    distill_from: str | None = None
+    distillation: Distillation = Distillation()
 
     @property
     def schedule(self) -> Schedule:
@@ -112,9 +118,11 @@ class Settings:
         """Convert the settings to JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plan, data_dir, own = self.plan, self.data_dir, values.pop("own")
+        teacher, distillation = values.pop("distill_from"), values.pop("distillation")
         return (
             values
             | ({} if own is None else {"own": own.as_json()})
+            | ({} if teacher is None else {"distill_from": teacher} | distillation.as_settings())
             | {
                 "plan": None if plan is None else json.loads(plan.to_json(with_origin=False)),
                 "data_dir": None if data_dir is None else str(data_dir),
@@ -144,6 +152,8 @@ class Settings:
             raise UsageError(f"pooling {self.pooling}: the classifier must be trained for it")
         if not 0 <= self.hold_out < 100:
             raise UsageError(f"hold-out {self.hold_out:g}%: give a percentage from 0, below 100")
+        if self.distill_from is not None and not self.epochs:
+            raise UsageError(f"--distill-from {self.distill_from}: give one epoch or more")
         if self.batch_size < 1:
             raise UsageError(f"batch size {self.batch_size}: give one from 1")
         if not 0 <= self.seed < 2**32:

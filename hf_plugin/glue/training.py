@@ -36,6 +36,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from headprune.errors import DataError
 from headprune.results.curves import Curve
 from headprune.weights import is_finite
+from hf_plugin.distillation import DistillationTrainer, Teacher
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import predicted
 from hf_plugin.tasks.task import TaskType
@@ -135,6 +136,7 @@ def fine_tune(
     *,
     schedule: Schedule,
     folder: Path,
+    teacher: Teacher | None = None,
 ) -> Training:
     """Fine-tune ``model`` in place.
 
@@ -146,11 +148,15 @@ def fine_tune(
         data: encoded examples, from ``encode``.
         schedule: the schedule.
         folder: receives a checkpoint after each epoch; training resumes from the last one.
+        teacher: the model that ``model`` learns from besides the labels, if any.
 
     Raises:
+        UsageError: a teacher whose hidden states cannot be compared.
         DataError: the loss or a weight is no longer finite.
     """
-    trainer = _trainer(model, tokenizer, schedule=schedule, folder=folder, data=data)
+    trainer = _trainer(
+        model, tokenizer, schedule=schedule, folder=folder, data=data, teacher=teacher
+    )
     checkpoint = _last_checkpoint(folder)
     output = trainer.train(resume_from_checkpoint=checkpoint)
     if not all(is_finite(weight) for weight in model.parameters()):
@@ -198,6 +204,7 @@ def _trainer(
     schedule: Schedule,
     folder: Path,
     data: Dataset | None = None,
+    teacher: Teacher | None = None,
 ) -> Trainer:
     arguments = TrainingArguments(
         output_dir=str(folder),
@@ -226,13 +233,17 @@ def _trainer(
     if arguments.n_gpu > 1:
         # With several GPUs the Trainer would give each one its own batch.
         arguments._n_gpu = 1
-    return Trainer(
-        model=model,
+    common: dict[str, Any] = dict(
         args=arguments,
         train_dataset=data,
         data_collator=DataCollatorWithPadding(tokenizer),
         processing_class=tokenizer,
         callbacks=[_StopWhereItDiverges()],
+    )
+    if teacher is None:
+        return Trainer(model, **common)
+    return DistillationTrainer(
+        model, teacher=teacher.model, distillation=teacher.distillation, **common
     )
 
 

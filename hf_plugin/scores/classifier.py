@@ -107,6 +107,7 @@ class Classifier:
         chosen = self.finetuning.as_json()
         for name in ("plan", "seed", "model"):
             del chosen[name]
+        chosen.pop("distill_from", None)  # the model itself, which its fingerprint names
         for name, value in _LATER.items():
             if chosen[name] == value:
                 del chosen[name]

@@ -10,6 +10,7 @@ from headprune.budget import percent_text
 from headprune.compare.rows import CONTROL
 from headprune.components import HEADS
 from headprune.plan import PruningPlan
+from headprune.recovery.distillation import DISTILL_SETTINGS
 from headprune.recovery.kinds import Recovery
 from headprune.report.document import (
     Block,
@@ -32,8 +33,11 @@ _FOLDERS = {"finetuned": 3, "before-finetune": 3, "scratch": 3, "baseline": 1, "
 _OF_COMPARISONS = (
     *("task", "metric_of_ablation", "data", "data_dir", "max_length", "epochs", "batch_size"),
     *("learning_rate", "max_train_examples", "hold_out", "bf16", "max_examples", "beam"),
+    *DISTILL_SETTINGS,
 )
 """Settings of a comparison that are flags of its command."""
+_NAMED = (Recovery.REFIT, Recovery.DISTILL)
+"""Recoveries that are flags of a comparison's command."""
 _FLAG_NAMES = {"metric_of_ablation": "metric"}
 """Names of flags that are not those of their settings."""
 _PLACES = {
@@ -88,7 +92,7 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
         *([f"--components={','.join(measured.components)}"] if measured.components else []),
         *([] if measured.at_least in (None, 1) else [f"--at-least={measured.at_least}"]),
         *([] if measured.speedups else ["--rounds=0"]),
-        *([f"--recovery={measured.recovery}"] if measured.recovery == Recovery.REFIT else []),
+        *([f"--recovery={measured.recovery}"] if measured.recovery in _NAMED else []),
         *("-o", "OUT"),
     ]
     lines = [block for block in document.blocks if isinstance(block, Signatures)]
