@@ -89,12 +89,13 @@ class FairseqBackend:
             scores=request.scores,
             components=request.components,
             split=scoring_split(request.split, default="valid", reported_on="test"),
-            metric=request.metric or "loss",
+            metric=request.metric_or("loss"),
             max_examples=request.max_examples,
             batch_size=request.batch_size,
             seed=request.seed,
             weights=request.weights,
             watch=request.watch,
+            without_labels=request.without_labels,
             **given,
         )
 

@@ -56,6 +56,7 @@ class ScoreRequest:
         seed: the seed of the score ``random``.
         weights: the weights of the score ``combination``.
         watch: wraps the batches of a pass, for a progress bar.
+        without_labels: score by the model's own outputs in the place of labels.
     """
 
     scores: Sequence[str]
@@ -67,6 +68,21 @@ class ScoreRequest:
     seed: int
     weights: Mapping[str, float]
     watch: Watch
+    without_labels: bool = False
+
+    def metric_or(self, default: str) -> str:
+        """The metric of ablation, which is the divergence without labels.
+
+        Raises:
+            UsageError: another metric without labels.
+        """
+        if not self.without_labels:
+            return self.metric or default
+        if self.metric not in (None, "divergence"):
+            raise UsageError(
+                f"--metric {self.metric}: needs labels; --without-labels measures the divergence"
+            )
+        return "divergence"
 
 
 class Backend(Protocol):
@@ -245,6 +261,7 @@ def score(
     batch_size: int = 32,
     seed: int = 1,
     weights: Mapping[str, float] | None = None,
+    without_labels: bool = False,
     **given: Any,
 ) -> dict[str, HeadScores]:
     """Compute scores of a model; scores of the weights alone need no data.
@@ -254,6 +271,7 @@ def score(
         names: the names of the scores; see `headprune scores --help`.
         components, split, metric, max_examples, batch_size, seed: see ``ScoreRequest``.
         weights: the weights of the score ``combination``; None for the default ones.
+        without_labels: score by the model's own outputs in the place of labels.
         given: the other options of `headprune scores` by name.
 
     Raises:
@@ -273,6 +291,7 @@ def score(
         seed=seed,
         weights=ATTENTION_GUIDED if weights is None else weights,
         watch=_unwatched,
+        without_labels=without_labels,
     )
     return backend_of_name(str(model)).score(str(model), request, given=given)
 

@@ -92,14 +92,16 @@ class HuggingFaceBackend:
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.run import score_heads, score_weights
             from hf_plugin.tasks.given import DATA, data_given
+            from hf_plugin.tasks.plain_text import text_given
         refuse_other_options(given, *DATA, "max_length", model=model, kind=_MODEL)
         quieten()
         require_known(request.scores)
+        metric = request.metric_or("")
         if not any(map(needs_data, request.scores)) and not set(given) & {"task", "train", "dev"}:
             return score_weights(
                 model, scores=request.scores, components=request.components, seed=request.seed
             )
-        data = data_given(given, model=model)
+        data = (text_given if request.without_labels else data_given)(given, model=model)
         if request.metric == "accuracy" and data.task.is_regression:
             raise UsageError(
                 f"--metric accuracy: {data.task.name} is to predict a number; give loss"
@@ -110,13 +112,14 @@ class HuggingFaceBackend:
             components=request.components,
             data=data,
             split=scoring_split(request.split, default="train", reported_on="dev"),
-            metric=request.metric or data.task.metric_of_ablation,
+            metric=metric or data.task.metric_of_ablation,
             max_examples=request.max_examples,
             batch_size=request.batch_size,
             max_length=given.get("max_length", 128),
             seed=request.seed,
             weights=request.weights,
             watch=request.watch,
+            without_labels=request.without_labels,
         )
 
     def score_syntax(

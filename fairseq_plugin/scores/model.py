@@ -17,9 +17,13 @@ from fairseq_plugin.shape import ATTENTIONS, complete_plan, layers_present, unit
 from headprune import model as protocols
 from headprune.components import HEADS, LAYERS, side_of
 from headprune.model import Outcome, See, evaluating
+from headprune.scores.own_outputs import divergence, drawn, mean_over_tokens
 
 Batch = Mapping[str, Any]
 """A sample of fairseq's LanguagePairDataset."""
+
+_OWN = "own_logits"
+"""The entry of a batch with the model's logits, in place of its targets."""
 
 
 @dataclass(frozen=True)
@@ -172,9 +176,15 @@ class FairseqModel:
         self.model(**batch["net_input"])
 
     def outcome(self, batch: Batch) -> Outcome:
-        """The loss of each sentence's reference translation."""
+        """The loss of each sentence's reference translation.
+
+        With the outputs of ``with_own_outputs``, the divergence from these.
+        """
         logits = self.model(**batch["net_input"])[0]  # B x T x V
         target = batch["target"]  # B x T
+        if _OWN in batch:
+            counted = target.ne(self._padding)
+            return Outcome(mean_over_tokens(divergence(batch[_OWN], logits), counted))
         losses = nn.functional.cross_entropy(
             logits.flatten(0, 1).float(),
             target.flatten(),
@@ -182,6 +192,22 @@ class FairseqModel:
             ignore_index=self._padding,
         ).view_as(target)
         return Outcome(losses.sum(1) / target.ne(self._padding).sum(1))
+
+    def own_labels(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+        """The batch with target tokens drawn from the model's distribution at each position."""
+        counted = batch["target"].ne(self._padding)  # B x T
+        target = batch["target"].clone()
+        target[counted] = drawn(self._own_logits(batch)[counted], generator).to(target.dtype)
+        yield {**batch, "target": target}
+
+    def with_own_outputs(self, batch: Batch) -> Batch:
+        """The batch with the model's logits."""
+        return {**batch, _OWN: self._own_logits(batch)}
+
+    def _own_logits(self, batch: Batch) -> Tensor:
+        with self.evaluating(), torch.no_grad():
+            logits: Tensor = self.model(**batch["net_input"])[0]
+        return logits
 
     @contextmanager
     def attending(self) -> Iterator[None]:
@@ -251,7 +277,10 @@ class FairseqModel:
             name: tensor.repeat(times, *[1] * (tensor.dim() - 1))
             for name, tensor in batch["net_input"].items()
         }
-        return {"net_input": net_input, "target": batch["target"].repeat(times, 1)}
+        repeated = {"net_input": net_input, "target": batch["target"].repeat(times, 1)}
+        if _OWN in batch:
+            repeated[_OWN] = batch[_OWN].repeat(times, 1, 1)
+        return repeated
 
     def repeat_output(self, module: nn.Module, output: Any, times: int) -> Any:
         """The same for the output of an encoder, layer or attention, without attention weights."""

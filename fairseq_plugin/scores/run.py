@@ -20,6 +20,7 @@ from fairseq_plugin.loading import fairseq_silent, load_model, load_split, train
 from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from headprune.errors import DataError, UsageError
+from headprune.model import evaluating
 from headprune.plan import HeadPlan
 from headprune.results.bleu_tokenizers import tokenizer_of_reference
 from headprune.scores.ablation import Ablation
@@ -37,6 +38,8 @@ from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
 
 METRICS = ("loss", "bleu")
+"""Metrics of ablation with references."""
+
 SUBSET_SEED = 1
 
 
@@ -54,6 +57,7 @@ def score_heads(
     components: Sequence[str] | None = None,
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
+    without_labels: bool = False,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``scores`` of a checkpoint, stock fairseq's or head-pruned.
 
@@ -71,13 +75,15 @@ def score_heads(
         components: those whose units are scored (default: all attention).
         weights: the weights of the combination.
         watch: function that wraps iterators, for a progress bar.
+        without_labels: score by the model's own outputs along its own greedy translations, in the
+            place of references; the metric is then ``divergence``.
 
     Raises:
         UsageError: no such score or metric, or a model of another task.
         DataError: a checkpoint or data that cannot be read, or numbers that are not finite.
     """
     require_known(scores)
-    if metric not in METRICS:
+    if metric not in METRICS and not without_labels:
         raise UsageError(f"metric {metric}: of translations it is one of {', '.join(METRICS)}")
     checkpoint = Checkpoint.load(path)
     folder = data or trained_on(checkpoint)
@@ -97,6 +103,8 @@ def score_heads(
                     max_examples=max_examples,
                     part=part if divided else None,
                 )
+                if without_labels:
+                    items = _with_own_translations(items, model, task, size=batch_size)
                 batches[part] = batches_of(items, model, size=batch_size)
                 origins[part] = Origin(
                     model=str(path),
@@ -129,7 +137,26 @@ def score_heads(
             components=components,
             weights=weights,
             ablate=ablate if metric == "bleu" else None,
+            own_outputs=without_labels,
         )
+
+
+@torch.no_grad()
+def _with_own_translations(
+    items: Sequence[dict[str, Any]], model: TransformerModel, task: Any, *, size: int
+) -> list[dict[str, Any]]:
+    """The source sentences with the model's own greedy translations as their targets."""
+    by_id = {item["id"]: item for item in items}
+    # A translation may be as long as the model allows, </s> included.
+    longest = min(200, model.max_decoder_positions() - 1)
+    generator = task.build_generator([model], GenerationConfig(beam=1, max_len_b=longest))
+    translated = []
+    with evaluating(model):
+        for batch in batches_of(items, model, size=size):
+            numbers = batch["id"].tolist()
+            for number, found in zip(numbers, generator.generate([model], batch), strict=True):
+                translated.append({**by_id[number], "target": found[0]["tokens"].cpu()})
+    return translated
 
 
 def score_syntax(

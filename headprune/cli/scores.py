@@ -100,7 +100,19 @@ def scores(
             help="Divide each layer's scores by their l2 norm, as gradient does (Michel et al.).",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the score random.")] = 1,
+    without_labels: Annotated[
+        bool,
+        typer.Option(
+            "--without-labels",
+            help="Score by the model's own outputs in the place of labels, so that text is enough: "
+            "--train takes a file .txt with one text a line, for classifiers, masked language "
+            "models and Hugging Face's translation models. Ablation is then the divergence of the "
+            "outputs (KL); gradients are those of labels that the model itself gives.",
+        ),
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the score random, and of labels that are drawn.")
+    ] = 1,
     *,
     options: ScoringOptions,
 ) -> None:
@@ -124,6 +136,9 @@ def scores(
     significance; alone, the drop of the metric with no other head in the layer.
 
     Scores without data: magnitude, the norm of the head's weights; random, the baseline.
+
+    With --without-labels, scores by gradients are expectations over the model's own labels (fisher:
+    the Fisher information itself), and those from masking are divergences from its own outputs.
 
     Scores from other scores: combination, the weighted sum of standardised scores (--combine).
 
@@ -156,6 +171,7 @@ def scores(
             seed=seed,
             weights=weights,
             watch=progress,
+            without_labels=without_labels,
         )
         computed = backend.score(model, request, given=options.given())
         saved = _save(computed, output, normalise=normalise)
@@ -202,7 +218,7 @@ def _print_ablations(saved: Mapping[str, HeadScores]) -> None:
     for name, scores in saved.items():
         if scores.p_values:
             print(f"{name}: {significance(scores)}")
-        if name == "alone":
+        if name == "alone" and scores.p_values:
             print(f"{name}: {one_is_enough(scores)}")
 
 

@@ -5,7 +5,8 @@
 
 Each drop has its p-value: of McNemar's exact test for accuracy, of a paired t-test over examples
 for the loss, of paired approximate randomisation for BLEU. There is a test for every head, so the
-p-values must be corrected for their number (``HeadScores.adjusted_p_values``).
+p-values must be corrected for their number (``HeadScores.adjusted_p_values``). A divergence is
+never below 0, so that a test of it against 0 says nothing; it has no p-values.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from headprune.model import Batch, Batches, Outcome, RunnableModel
 from headprune.results.predictions import mcnemar
 from headprune.scores.head_scores import Values
 from headprune.scores.names import ABLATIONS
-from headprune.scores.registry import ABLATION, Computed, Scoring
+from headprune.scores.own_outputs import DIVERGENCE
+from headprune.scores.registry import ABLATION, Computed, Scoring, score_named
 from headprune.scores.reuse import AT_ONCE, Cases, masked_outcomes
 from headprune.scores.units import parts_of
 
 _FEWEST = 2
 _ROUNDING = 1e-6  # what computing a loss in float32 otherwise may change in it
 
-METRICS = ("accuracy", "loss")
-"""accuracy: in points of a percent. loss: the mean over examples."""
+METRICS = ("accuracy", "loss", DIVERGENCE)
+"""accuracy: in points of a percent. loss: the mean over examples. divergence: the mean over
+examples of the divergence from the unmasked model's outputs, for batches that have these.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +46,8 @@ class Ablation:
     Attributes:
         base: the metric without masks.
         drops: the drop of the metric, or the rise of a loss; positive if masking makes it worse.
-        p_values: the p-value of each drop, under the null hypothesis that masking has no effect.
+        p_values: the p-value of each drop, under the null hypothesis that masking has no effect;
+            empty for divergences.
     """
 
     base: float
@@ -113,10 +118,14 @@ def ablation(
         DataError: no data, or no labels in them.
     """
     require_possible(metric, kinds)
-    by_kind = {kind: cases_of(scored, kind, components) for kind in kinds}
+    scorable = {
+        kind: [name for name in components if name in score_named(kind).components]
+        for kind in kinds
+    }
+    by_kind = {kind: cases_of(scored, kind, scorable[kind]) for kind in kinds}
     cases: Cases = {
-        place: [mask for each in by_kind.values() for mask in each[place]]
-        for place in next(iter(by_kind.values()))
+        place: [mask for each in by_kind.values() for mask in each.get(place, ())]
+        for place in dict.fromkeys(place for each in by_kind.values() for place in each)
     }
     of_sublayers: Cases = {place: masks for place, masks in cases.items() if place[0] not in LAYERS}
     base: list[Tensor] = []
@@ -151,8 +160,8 @@ def ablation(
             p_values[place] = [p for _, p in pairs]
         result[kind] = Ablation(
             base=_mean(full_values, metric),
-            drops=in_place(scored, drops, components),
-            p_values=in_place(scored, p_values, components),
+            drops=in_place(scored, drops, scorable[kind]),
+            p_values={} if metric == DIVERGENCE else in_place(scored, p_values, scorable[kind]),
         )
     return result
 
@@ -169,7 +178,7 @@ def require_possible(metric: str, kinds: Sequence[str]) -> None:
     """Raise a UsageError if the metric is unknown, or the package for tests is not installed."""
     if metric not in METRICS:
         raise UsageError(f"metric {metric}: it is one of {', '.join(METRICS)}")
-    if kinds:
+    if kinds and metric != DIVERGENCE:
         with needing("testing the drops of ablation needs scipy", install="pip install scipy"):
             import_module("scipy.stats")
 
@@ -197,7 +206,7 @@ def _measured(outcome: Outcome, metric: str) -> Tensor:
     """The loss of each example, or 1 for a correct prediction: B."""
     if not outcome.losses.isfinite().all():
         raise DataError("the loss of an example is not finite")
-    if metric == "loss":
+    if metric != "accuracy":
         return outcome.losses.double().cpu()
     if outcome.correct is None:
         raise UsageError("accuracy is of models that predict a class; give metric loss")
@@ -214,6 +223,8 @@ def _compare(base: Tensor, masked: Tensor, metric: str) -> tuple[float, float]:
     drop = _mean(base, metric) - _mean(masked, metric)
     if metric == "accuracy":
         return drop, mcnemar(base.tolist(), masked.tolist())
+    if metric == DIVERGENCE:
+        return -drop, 1.0
     from scipy.stats import ttest_1samp
 
     differences = masked - base

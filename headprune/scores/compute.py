@@ -13,6 +13,7 @@ from headprune.scores.ablation import Ablation, require_possible
 from headprune.scores.combination import ATTENTION_GUIDED, combined
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import COMBINATION, require_known
+from headprune.scores.own_outputs import without_labels
 from headprune.scores.registry import (
     ABLATION,
     Compute,
@@ -58,6 +59,7 @@ def compute_scores(
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     ablate: Ablate | None = None,
     ablation_origin: Origin | None = None,
+    own_outputs: bool = False,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``names``.
 
@@ -73,6 +75,8 @@ def compute_scores(
         weights: the weights of the score ``COMBINATION``.
         ablate: ablation by a metric that needs more than a pass over the batches.
         ablation_origin: the origin of the ablations, if computed on other data.
+        own_outputs: score by the model's own outputs in the place of labels, which the batches do
+            not have (see ``headprune.scores.own_outputs``); the metric is then ``divergence``.
 
     Raises:
         UsageError: no such score or metric, a score that does not score these components, or a
@@ -99,7 +103,7 @@ def compute_scores(
     scoring = Scoring(
         model=model,
         components=components,
-        batches=batches,
+        batches=without_labels(model, batches, seed=seed) if own_outputs else batches,
         seed=seed,
         metric=metric,
         ablate=ablate,
@@ -117,13 +121,18 @@ def compute_scores(
             source = ablation_origin
         has_data = Need.DATA in score.needs
         outcome = computed[score.name]
+        labels = {"labels": "own", "label_seed": seed}
         complete[score.name] = HeadScores(
             name=score.name,
             values=outcome.values,
             model=origin.model,
             fingerprint=origin.fingerprint,
             data=source.data if has_data else "",
-            settings={**(source.settings if has_data else {}), **outcome.settings},
+            settings={
+                **(source.settings if has_data else {}),
+                **(labels if own_outputs and Need.LABELS in score.needs else {}),
+                **outcome.settings,
+            },
             p_values=outcome.p_values,
         )
     if COMBINATION in names:

@@ -40,12 +40,12 @@ def fisher_blocks(
         DataError: no data, no labels in them, or a gradient that is not finite.
     """
     sums: dict[Place, Tensor] = {}
-    examples = 0
-    for _, dots in gate_gradients(scored, batches, parts_of(scored, components)):
+    examples = 0.0
+    for _, weights, dots in gate_gradients(scored, batches, parts_of(scored, components)):
         for place, dot in dots:  # B x T x U'
-            by_example = dot.sum(1).float()  # B x U'
+            by_example = (weights.sqrt()[:, None] * dot.sum(1)).float()  # B x U'
             if place not in sums:
                 sums[place] = torch.zeros(by_example.size(1), by_example.size(1))
             sums[place].addmm_(by_example.T, by_example)
-        examples += len(by_example)
+        examples += float(weights.sum())
     return {place: total / examples for place, total in sums.items()}

@@ -20,6 +20,7 @@ from headprune.errors import DataError, UsageError
 from headprune.gates import Factors, gated, gated_layers
 from headprune.model import Batch, Batches, PrunableLayer, PrunableSublayer, RunnableModel
 from headprune.scores.head_scores import NORMALISED, Values, normalised_by_layer
+from headprune.scores.own_outputs import GRADIENTS
 from headprune.scores.registry import Computed, Scoring
 from headprune.scores.units import Parts, WholeLayer, parts_of
 from headprune.scores.values import means, no_sums
@@ -58,7 +59,7 @@ class GradientScores:
 def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
     """Compute the requested gradient scores in one pass over the data."""
     scores = gradient_scores(
-        scoring.model, scoring.batches("gradients"), components=scoring.components
+        scoring.model, scoring.batches(GRADIENTS), components=scoring.components
     )
     computed = {
         "gradient": Computed(values=scores.gradient, settings={"normalised": NORMALISED}),
@@ -86,26 +87,26 @@ def gradient_scores(
     """
     parts = parts_of(scored, components)
     gradient, taylor, molchanov, fisher = (no_sums(parts) for _ in range(4))
-    tokens = dict.fromkeys(parts, 0)
-    examples = 0
-    for batch, dots in gate_gradients(scored, batches, parts):
+    tokens = dict.fromkeys(parts, 0.0)
+    examples = 0.0
+    for batch, weights, dots in gate_gradients(scored, batches, parts):
         lengths = {name: scored.queries(name, batch).sum(1).cpu() for name in parts}  # B
         for (name, layer), dot in dots:  # B x T x H'
             by_example = dot.sum(1)  # B x H'
-            gradient[name][layer] += by_example.abs().sum(0)
-            fisher[name][layer] += by_example.square().sum(0)
-            taylor[name][layer] += dot.abs().sum((0, 1))
-            molchanov[name][layer] += (by_example.abs() / lengths[name].unsqueeze(1)).sum(0)
+            gradient[name][layer] += weights @ by_example.abs()
+            fisher[name][layer] += weights @ by_example.square()
+            taylor[name][layer] += weights @ dot.abs().sum(1)
+            molchanov[name][layer] += (weights / lengths[name]) @ by_example.abs()
         for name in parts:
-            tokens[name] += int(lengths[name].sum())
-        examples += len(next(iter(lengths.values())))
+            tokens[name] += float(weights @ lengths[name].double())
+        examples += float(weights.sum())
     of_examples = dict.fromkeys(parts, examples)
     return GradientScores(
         gradient_raw=means(parts, gradient, counted=of_examples),
         taylor=means(parts, taylor, counted=tokens),
         taylor_molchanov=means(parts, molchanov, counted=of_examples),
         fisher=means(parts, fisher, counted=of_examples),
-        examples=examples,
+        examples=round(examples),
     )
 
 
@@ -115,12 +116,12 @@ Place = tuple[str, int]
 
 def gate_gradients(
     scored: RunnableModel, batches: Batches, parts: Parts
-) -> Iterator[tuple[Batch, Iterator[tuple[Place, Tensor]]]]:
+) -> Iterator[tuple[Batch, Tensor, Iterator[tuple[Place, Tensor]]]]:
     """For each batch, the gradients of its examples' losses with respect to gates of their own.
 
     Yields:
-        The batch, and for each place the gradients, B x T x H', in float64: their sum over an
-        example's tokens is d loss / d xi.
+        The batch, the weights of its examples (B,), and for each place the gradients, B x T x H',
+        both in float64: the sum of gradients over an example's tokens is d loss / d xi.
 
     Raises:
         UsageError: a model without outputs for labels, or without units to gate.
@@ -134,15 +135,18 @@ def gate_gradients(
         for batch in batches:
             gates.clear()
             with torch.enable_grad():
-                losses = scored.outcome(batch).losses  # B
+                outcome = scored.outcome(batch)
+                losses = outcome.losses  # B
                 places = list(gates)
                 dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
             examples += len(losses)
             for (component, layer), dot in zip(places, dots, strict=True):
                 if not dot.isfinite().all():
                     raise DataError(f"{component}: layer {layer}: a gradient is not finite")
+            weights = torch.ones_like(losses) if outcome.weights is None else outcome.weights
             yield (
                 batch,
+                weights.detach().double().cpu(),
                 (
                     (place, dot.movedim(scored.batch_dim, 0).double().cpu())
                     for place, dot in zip(places, dots, strict=True)

@@ -47,7 +47,7 @@ def layer_similarities(
 
     Args:
         scored: the model; it is evaluated without dropout.
-        batches: with labels, which the model needs to run.
+        batches: with labels where the model needs them to run.
         components: components of layers; others are not scored.
 
     Raises:
@@ -63,7 +63,7 @@ def layer_similarities(
     with scored.evaluating(), _hidden_states(parts) as states:
         for batch in batches:
             states.clear()
-            scored.outcome(batch)
+            scored.run(batch)
             masks = {name: scored.queries(name, batch) for name in parts}  # B x T
             for (name, layer), (before, after) in states.items():
                 x, y = (h.movedim(scored.batch_dim, 0).double() for h in (before, after))

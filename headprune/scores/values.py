@@ -22,10 +22,10 @@ def no_sums(parts: Parts) -> Sums:
     }
 
 
-def means(parts: Parts, sums: Sums, *, counted: Mapping[str, int]) -> Values:
+def means(parts: Parts, sums: Sums, *, counted: Mapping[str, float]) -> Values:
     """The sums, each divided by the number counted for its component."""
     divided = {
-        name: [total / max(counted[name], 1) for total in layers] for name, layers in sums.items()
+        name: [total / (counted[name] or 1) for total in layers] for name, layers in sums.items()
     }
     return as_values({name: parts[name] for name in sums}, divided)
 

@@ -23,9 +23,15 @@ from hf_plugin.scores.losses import (
     example_losses,
     has_several_labels,
 )
+from hf_plugin.scores.own_outputs import are_weighted, divergences, logits_of, own_labels
 from hf_plugin.sublayers import Attention, FeedForward
 
 Batch = Mapping[str, Tensor]
+
+_OWN, _WEIGHTED = "own_logits", "weighted_labels"
+"""Entries of a batch that are no inputs: the model's logits, and a mark of labels that count by
+their probability.
+"""
 
 _ON_REQUEST = ("deberta-v2",)
 """Families whose attention modules return their weights only when the model is asked for them."""
@@ -108,18 +114,47 @@ class HuggingFaceModel:
 
     def run(self, batch: Batch) -> None:
         """Run the model on the inputs of its forward pass."""
-        self.model(**on_device_of(self.model, batch), **self._options)
+        self._outputs(batch)
+
+    def _outputs(self, batch: Batch, **options: Any) -> Any:
+        inputs = {name: value for name, value in batch.items() if name not in (_OWN, _WEIGHTED)}
+        return self.model(**on_device_of(self.model, inputs), **options, **self._options)
 
     def outcome(self, batch: Batch) -> Outcome:
-        """Run the model on inputs with ``labels``."""
+        """Run the model on inputs with ``labels``, or with the outputs of ``with_own_outputs``."""
+        batch = on_device_of(self.model, batch)
+        if _OWN in batch:
+            logits = logits_of(self._outputs(batch))
+            return Outcome(divergences(self.model, batch[_OWN], logits, self._counted(batch)))
         if "labels" not in batch:
             raise DataError("the score needs labels, the batches have none")
-        batch = on_device_of(self.model, batch)
-        outputs = self.model(**batch, **self._options)
+        outputs = self._outputs(batch)
+        losses = example_losses(outputs, batch["labels"])
         return Outcome(
-            losses=example_losses(outputs, batch["labels"]),
+            losses=losses,
             correct=correct_predictions(outputs, batch["labels"]),
+            # The probability of each label, as the loss is its negative logarithm.
+            weights=torch.exp(-losses.detach()) if _WEIGHTED in batch else None,
         )
+
+    def own_labels(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+        """The batch with each class as the label, or with labels drawn from the outputs."""
+        logits = self._own_logits(batch)
+        weighted = {_WEIGHTED: torch.ones(len(logits))} if are_weighted(self.model, logits) else {}
+        for labels in own_labels(self.model, logits, self._counted(batch), generator):
+            yield {**batch, **weighted, "labels": labels}
+
+    def with_own_outputs(self, batch: Batch) -> Batch:
+        """The batch with the model's logits."""
+        return {**batch, _OWN: self._own_logits(batch)}
+
+    def _own_logits(self, batch: Batch) -> Tensor:
+        with self.evaluating(), torch.no_grad():
+            return logits_of(self._outputs(batch))
+
+    def _counted(self, batch: Batch) -> Tensor:
+        """The tokens that a language model's outputs are for: B x T, bool."""
+        return self.queries("DS" if "DS" in self.sublayers else "ES", batch)
 
     @contextmanager
     def attending(self) -> Iterator[None]:
@@ -144,7 +179,7 @@ class HuggingFaceModel:
                     if attention.present:
                         watch = _watch(name, layer, see)
                         hooks.callback(attention.module.register_forward_hook(watch).remove)
-            self.model(**on_device_of(self.model, batch), **options, **self._options)
+            self._outputs(batch, **options)
 
     def queries(self, component: str, batch: Batch) -> Tensor:
         """Mask of the component's queries: B x T, bool; true for real tokens, false for padding."""
@@ -166,10 +201,10 @@ class HuggingFaceModel:
             if mask is None and "labels" in batch and batch["labels"].shape == tokens.shape:
                 mask = batch["labels"].ne(IGNORED)
             return tokens if mask is None else tokens.masked_fill(~mask.bool(), -1)
-        is_classifier = batch["labels"].dim() == 1 or has_several_labels(batch["labels"])
-        if is_classifier:  # its decoder reads the input once more
+        labels = batch.get("labels")
+        if labels is None or labels.dim() == 1 or has_several_labels(labels):
+            # A classifier's decoder reads the input once more.
             return self._shifted(self._tokens(decoder=False, batch=batch))
-        labels = batch["labels"]
         return self._shifted(labels).masked_fill(labels.eq(IGNORED), -1)
 
     def _shifted(self, tokens: Tensor) -> Tensor:

@@ -38,7 +38,8 @@ from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.training import encode
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device, place
-from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.scores.model import HuggingFaceModel, on_device_of
+from hf_plugin.scores.own_outputs import with_translations
 from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.task import LabelledData
 from hf_plugin.tokenizers import load_tokenizer, require_vocabulary
@@ -67,6 +68,7 @@ def score_heads(
     components: Sequence[str] | None = None,
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
+    without_labels: bool = False,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``scores`` of a fine-tuned classifier.
 
@@ -85,6 +87,7 @@ def score_heads(
         components: those whose units are scored (default: all attention).
         weights: the weights of the combination.
         watch: function that wraps iterators, for a progress bar.
+        without_labels: score by the model's own outputs; any model with outputs for text will do.
 
     Raises:
         UsageError: no such score, task or split, or a model that cannot be pruned.
@@ -94,8 +97,11 @@ def score_heads(
     needed = parts_of(scores, weights)
     if needed:
         data.require(split)
-    model = load_classifier(model_name, data.task, untrained=False)
-    model.to(device())  # type: ignore[arg-type]
+    if without_labels:
+        model = _whole_model(model_name)
+    else:
+        model = load_classifier(model_name, data.task, untrained=False)
+        model.to(device())  # type: ignore[arg-type]
     special: frozenset[int] = frozenset()
     encoded: dict[str, Dataset] = {}
     fingerprint = model_fingerprint(model)
@@ -118,6 +124,8 @@ def score_heads(
             # Now, so that text which the tokenizer does not know is refused before the first pass.
             if split_in_two is not None or not encoded:
                 encoded[part] = encode(examples, tokenizer, max_length=max_length)
+                if without_labels:
+                    encoded[part] = encoded[part].remove_columns("label")
             else:
                 encoded[part] = next(iter(encoded.values()))  # the same examples
             origins[part] = Origin(
@@ -126,7 +134,8 @@ def score_heads(
                 data=f"{data.name_of(split)}[{len(examples)}]",
                 settings=settings,
             )
-        if split_in_two is not None and split_in_two.trained_on != "no":
+        unseen = ("no", "unknown") if without_labels else ("no",)
+        if split_in_two is not None and split_in_two.trained_on not in unseen:
             warning = _SEEN[split_in_two.trained_on]
             command = "glue" if isinstance(data, GlueData) else "finetune"
             print(warning.format(model=model_name, command=command), file=sys.stderr)
@@ -137,12 +146,20 @@ def score_heads(
         examples = encoded.get(ABLATION if purpose == ABLATION else SCORING)
         if not examples:
             raise DataError("no example to compute scores on")
-        return batches_of(
+        found = batches_of(
             examples, tokenizer, size=batch_size, watch=lambda b, n: watch(b, n, purpose)
         )
+        return map(translated, found) if translates else found
+
+    scored = HuggingFaceModel(model, special_tokens=special)
+    translates = without_labels and model.config.is_encoder_decoder and model.can_generate()
+
+    def translated(batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        with scored.evaluating():
+            return with_translations(model, on_device_of(model, batch))
 
     return compute_scores(
-        HuggingFaceModel(model, special_tokens=special),
+        scored,
         scores,
         batches=batches,
         origin=origins[SCORING],
@@ -151,6 +168,7 @@ def score_heads(
         seed=seed,
         components=components,
         weights=weights,
+        own_outputs=without_labels,
     )
 
 

@@ -56,7 +56,6 @@ def data_given(
 
 
 def _description(given: Given, metric: str | None) -> Description:
-    text = (str(given.get("text", "text")), *([given["text2"]] if "text2" in given else []))
     type_ = given.get("task_type")
     known = [each.value for each in TaskType]
     if type_ is not None and type_ not in known:
@@ -65,15 +64,21 @@ def _description(given: Given, metric: str | None) -> Description:
     return Description(
         train=given.get("train"),
         dev=given.get("dev"),
-        columns=Columns(
-            text=text,
-            label=given.get("label", "label"),
-            delimiter=_delimiter(given),
-        ),
+        columns=columns_given(given),
         type=None if type_ is None else TaskType(type_),
         metric=metric,
         labels=tuple(label.strip() for label in labels.split(",")) if labels else (),
     )
+
+
+def columns_given(given: Given) -> Columns:
+    """The columns that the options name.
+
+    Raises:
+        UsageError: a delimiter of several characters.
+    """
+    text = (str(given.get("text", "text")), *([given["text2"]] if "text2" in given else []))
+    return Columns(text=text, label=given.get("label", "label"), delimiter=_delimiter(given))
 
 
 def _delimiter(given: Given) -> str | None:

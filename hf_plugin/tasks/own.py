@@ -29,7 +29,7 @@ METRICS: Mapping[TaskType, tuple[str, ...]] = {
 }
 """The metrics of each type of task; the first two are always measured, the first by default."""
 
-_FINGERPRINT = 12
+FINGERPRINT_LENGTH = 12
 """Number of characters of a fingerprint in signatures."""
 
 
@@ -170,7 +170,7 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
     measured = tables["dev" if "dev" in tables else "train"]
     return OwnData(
         task=Task(
-            name=_plain(f"{Path(measured.source).name.partition('.')[0]}.{columns.label}"),
+            name=plain_name(f"{Path(measured.source).name.partition('.')[0]}.{columns.label}"),
             type=type_,
             text=columns.text,
             label=columns.label,
@@ -178,7 +178,7 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
             metrics=metrics,
         ),
         names={
-            split: f"{_plain(Path(table.source).name)}@{table.fingerprint[:_FINGERPRINT]}"
+            split: f"{plain_name(Path(table.source).name)}@{table.fingerprint[:FINGERPRINT_LENGTH]}"
             for split, table in tables.items()
         },
         examples={split: Examples(table.texts, values[split]) for split, table in tables.items()},
@@ -247,6 +247,6 @@ def _number(label: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name without the characters that separate the fields of a signature."""
     return re.sub(r"[^\w.-]", "_", name)

@@ -191,7 +191,7 @@ def _delimited(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     csv.field_size_limit(_LONGEST)
     reader = csv.reader(
-        _lines(path),
+        lines_of(path),
         delimiter=delimiter,
         strict=True,
         quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
@@ -233,7 +233,7 @@ def _jsonl(path: Path, columns: Columns) -> _Rows:
 
 
 def _objects(path: Path, columns: Columns) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(lines_of(path), start=1):
         if line.isspace():
             continue
         try:
@@ -308,7 +308,7 @@ def _data_set(source: str, split: str) -> datasets.Dataset:
     raise DataError(f"{name}: no split {wanted[0]!r}; it has {listed}: give {name}:SPLIT")
 
 
-def _lines(path: Path) -> Iterator[str]:
+def lines_of(path: Path) -> Iterator[str]:
     """The lines of a text file with their ends; a byte-order mark is left out."""
     opened = gzip.open if path.suffix == ".gz" else open
     number = 0

@@ -30,6 +30,7 @@ from headprune.scores.attention_statistics import attention_statistics
 from headprune.scores.gradients import gradient_scores
 from headprune.scores.magnitude import magnitude
 from headprune.scores.names import STATISTICS, scores_by_default
+from headprune.scores.own_outputs import without_labels
 from headprune.scores.registry import registered
 from headprune.scores.reuse import masked_outcomes
 from headprune.scores.roles import rarity_of
@@ -412,5 +413,32 @@ def test_neurons_and_layers_are_scored_from_the_command_line(
     assert set(scores.values) == {"EL", "DL"} and scores.p_values
     contribution = HeadScores.load(tmp_path / "layers" / "layer-contribution.json")
     assert all(-1 <= row[0] <= 1 for layers in contribution.values.values() for row in layers)
+    options = ("--without-labels", "--score", "fisher", "--components", "DF", "--max-examples", 5)
+    headprune("scores", full, *data, *options, "-o", tmp_path / "own")
+    own = HeadScores.load(tmp_path / "own" / "fisher.json")
+    assert own.settings["labels"] == "own" and own.data.endswith("[5]")
+    with pytest.raises(UsageError, match="--metric bleu: needs labels"):
+        headprune("scores", full, *data, "--without-labels", "--metric", "bleu", "-o", tmp_path)
     with pytest.raises(UsageError, match="entropy scores ES, ED, DS, not EL"):
         headprune("scores", full, *data, "--components", "EL", "--score", "entropy", "-o", tmp_path)
+
+
+def test_without_labels_the_losses_are_divergences_along_own_translations():
+    scored = FairseqModel(model())
+    batches = samples(4, 3)
+    own = without_labels(scored, lambda _: batches, seed=1)
+    found = ablation(scored, list(own("ablation")), metric="divergence")["ablation"]
+    assert found.base == pytest.approx(0, abs=1e-6)
+    attention = scored.sublayers["ED"][1]
+    total = 0.0
+    with torch.no_grad():
+        for batch in batches:
+            p = scored.model(**batch["net_input"])[0].log_softmax(-1)
+            with gated_units([(attention, torch.tensor([1.0, 1.0, 0.0, 1.0]))]):
+                q = scored.model(**batch["net_input"])[0].log_softmax(-1)
+            real = batch["target"].ne(dictionary().pad())
+            by_token = (p.exp() * (p - q)).sum(-1) * real
+            total += float((by_token.sum(1) / real.sum(1)).sum()) / 7
+    assert found.drops["ED"][1][2] == pytest.approx(total, rel=1e-3)
+    gradients = gradient_scores(scored, own("gradients"))
+    assert gradients.examples == 7 and max(gradients.fisher["ES"][0]) > 0
