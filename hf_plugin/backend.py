@@ -93,7 +93,10 @@ class HuggingFaceBackend:
             from hf_plugin.scores.run import score_heads, score_weights
             from hf_plugin.tasks.given import DATA, data_given
             from hf_plugin.tasks.plain_text import text_given
-        refuse_other_options(given, *DATA, "max_length", model=model, kind=_MODEL)
+        training = {name: given[name] for name in ("epochs", "learning_rate") if name in given}
+        refuse_other_options(given, *DATA, "max_length", *training, model=model, kind=_MODEL)
+        if training and "movement" not in request.scores:
+            raise UsageError("--epochs and --learning-rate are those of --score movement")
         quieten()
         require_known(request.scores)
         metric = request.metric_or("")
@@ -120,6 +123,7 @@ class HuggingFaceBackend:
             weights=request.weights,
             watch=request.watch,
             without_labels=request.without_labels,
+            **training,
         )
 
     def score_syntax(

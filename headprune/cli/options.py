@@ -238,6 +238,20 @@ class LabelledDataOptions(ModelOptions):
 class ScoringOptions(LabelledDataOptions):
     """The data that scores are computed on."""
 
+    epochs: Annotated[
+        float | None,
+        typer.Option(
+            help="Epochs of the fine-tuning of the score movement. Default: 1.",
+            rich_help_panel=CLASSIFIERS,
+        ),
+    ] = None
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Its peak learning rate. Default: 2e-5.",
+            rich_help_panel=CLASSIFIERS,
+        ),
+    ] = None
     data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
     beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None
 

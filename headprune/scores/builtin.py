@@ -39,6 +39,17 @@ register(
     )
 )
 
+register(
+    Score(
+        name="movement",
+        meaning="minus weight times gradient, summed over the steps of a fine-tuning (Sanh et al. "
+        "2020)",
+        compute="headprune.scores.movement:compute",
+        needs=_LABELS | {Need.GRADIENTS},
+        components=_SUBLAYERS,
+    )
+)
+
 for _name, _meaning in {
     "confidence": "the largest weight on a token that is no separator (Voita et al. 2019)",
     "entropy": "of the attention weights, in nats; low numbers are focused heads",

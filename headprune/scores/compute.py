@@ -12,6 +12,7 @@ from headprune.model import Batch, RunnableModel
 from headprune.scores.ablation import Ablation, require_possible
 from headprune.scores.combination import ATTENTION_GUIDED, combined
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.movement import FineTune
 from headprune.scores.names import COMBINATION, require_known
 from headprune.scores.own_outputs import without_labels
 from headprune.scores.registry import (
@@ -60,6 +61,7 @@ def compute_scores(
     ablate: Ablate | None = None,
     ablation_origin: Origin | None = None,
     own_outputs: bool = False,
+    fine_tune: FineTune | None = None,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``names``.
 
@@ -77,6 +79,7 @@ def compute_scores(
         ablation_origin: the origin of the ablations, if computed on other data.
         own_outputs: score by the model's own outputs in the place of labels, which the batches do
             not have (see ``headprune.scores.own_outputs``); the metric is then ``divergence``.
+        fine_tune: fine-tunes a copy of the model, for the score ``movement``.
 
     Raises:
         UsageError: no such score or metric, a score that does not score these components, or a
@@ -107,6 +110,7 @@ def compute_scores(
         seed=seed,
         metric=metric,
         ablate=ablate,
+        fine_tune=fine_tune,
     )
     by_function: dict[Compute, list[str]] = {}
     for score in scores:
@@ -127,7 +131,7 @@ def compute_scores(
             values=outcome.values,
             model=origin.model,
             fingerprint=origin.fingerprint,
-            data=source.data if has_data else "",
+            data=(outcome.data or source.data) if has_data else "",
             settings={
                 **(source.settings if has_data else {}),
                 **(labels if own_outputs and Need.LABELS in score.needs else {}),

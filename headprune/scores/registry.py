@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # they import torch, and the names of scores are needed witho
     from headprune.model import Batch, RunnableModel
     from headprune.scores.ablation import Ablation
     from headprune.scores.head_scores import Values
+    from headprune.scores.movement import FineTune
 
 GROUP = "headprune.scores"
 
@@ -49,6 +50,7 @@ class Scoring:
         seed: the seed of random scores.
         metric: the metric of ablation.
         ablate: ablation by a metric that needs more than a pass over the batches.
+        fine_tune: fine-tunes a copy of the model; None where that is not possible.
     """
 
     model: RunnableModel
@@ -57,6 +59,7 @@ class Scoring:
     seed: int = 1
     metric: str = "loss"
     ablate: Callable[[Sequence[str]], Mapping[str, Ablation]] | None = None
+    fine_tune: FineTune | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +70,13 @@ class Computed:
         values: for each component and layer, a number for each unit; None for pruned units.
         p_values: the p-value of each number, if the numbers are tested differences.
         settings: all else that the numbers depend on.
+        data: the name of the data, where they are others than those of ``Scoring.batches``.
     """
 
     values: Values
     p_values: Values = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    data: str | None = None
 
 
 Compute = Callable[[Scoring, Sequence[str]], Mapping[str, Computed]]

@@ -61,6 +61,19 @@ class HeldOut:
     ablation: Sequence[int]
     trained_on: str
 
+    def training(self, examples: int, *, most: int | None = None) -> list[int]:
+        """Select at most ``most`` indices of examples outside of both parts, in ascending order.
+
+        Where there are none, they are those of ``scoring``.
+
+        Args:
+            examples: the size of the training set.
+        """
+        others = sorted(set(range(examples)).difference(self.scoring, self.ablation))
+        if most is not None and most < len(others):
+            others = random.Random(SUBSET_SEED).sample(others, most)
+        return sorted(others) or self.part(SCORING, most=most)
+
     def part(self, name: str, *, most: int | None = None) -> list[int]:
         """Select at most ``most`` indices of ``scoring`` or ``ablation``, in ascending order."""
         chosen = self.scoring if name == SCORING else self.ablation

@@ -12,7 +12,7 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,7 @@ def fine_tune(
     schedule: Schedule,
     folder: Path,
     teacher: Teacher | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> Training:
     """Fine-tune ``model`` in place.
 
@@ -149,6 +150,7 @@ def fine_tune(
         schedule: the schedule.
         folder: receives a checkpoint after each epoch; training resumes from the last one.
         teacher: the model that ``model`` learns from besides the labels, if any.
+        callbacks: further callbacks of the Trainer.
 
     Raises:
         UsageError: a teacher whose hidden states cannot be compared.
@@ -157,6 +159,8 @@ def fine_tune(
     trainer = _trainer(
         model, tokenizer, schedule=schedule, folder=folder, data=data, teacher=teacher
     )
+    for callback in callbacks:
+        trainer.add_callback(callback)
     checkpoint = _last_checkpoint(folder)
     output = trainer.train(resume_from_checkpoint=checkpoint)
     if not all(is_finite(weight) for weight in model.parameters()):

@@ -18,6 +18,7 @@ from transformers import (
 )
 
 from headprune.errors import DataError, UsageError
+from headprune.model import RunnableModel
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
     Origin,
@@ -26,6 +27,7 @@ from headprune.scores.compute import (
     syntactic_scores,
 )
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.movement import FineTuned, Step
 from headprune.scores.names import require_known
 from headprune.scores.parts import PARTS, parts_of
 from headprune.scores.registry import ABLATION, SCORING
@@ -35,10 +37,11 @@ from hf_plugin.folder_check import require_finite
 from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.glue.training import encode
+from hf_plugin.glue.training import Schedule, encode
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device, place
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
+from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.scores.own_outputs import with_translations
 from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.task import LabelledData
@@ -69,6 +72,8 @@ def score_heads(
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
     without_labels: bool = False,
+    epochs: float = 1.0,
+    learning_rate: float = 2e-5,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``scores`` of a fine-tuned classifier.
 
@@ -88,6 +93,7 @@ def score_heads(
         weights: the weights of the combination.
         watch: function that wraps iterators, for a progress bar.
         without_labels: score by the model's own outputs; any model with outputs for text will do.
+        epochs, learning_rate: of the fine-tuning of the score ``movement``.
 
     Raises:
         UsageError: no such score, task or split, or a model that cannot be pruned.
@@ -158,6 +164,21 @@ def score_heads(
         with scored.evaluating():
             return with_translations(model, on_device_of(model, batch))
 
+    def fine_tune(start: Callable[[RunnableModel], Step]) -> FineTuned:
+        train = data.load("train")
+        divided = held_out(train, model=Path(model_name), parts=parts)
+        return fine_tuned(
+            model,
+            tokenizer,
+            train.select(divided.training(len(train), most=max_examples)),
+            start=start,
+            name=data.name_of("train"),
+            max_length=max_length,
+            schedule=Schedule(
+                epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed
+            ),
+        )
+
     return compute_scores(
         scored,
         scores,
@@ -169,6 +190,7 @@ def score_heads(
         components=components,
         weights=weights,
         own_outputs=without_labels,
+        fine_tune=None if without_labels else fine_tune,
     )
 
 

@@ -1,0 +1,108 @@
+"""The score movement: weight times gradient, summed over the steps of a fine-tuning, by unit.
+
+Movement pruning (Sanh et al. 2020, section 4) scores a weight W by
+
+    S = - sum over steps t of W_t . dL_t / dW_t,
+
+which is high for weights that the fine-tuning moves away from 0. A unit's score is the sum over its
+columns of the output projection, which is minus the sum of the gradients of the loss with respect
+to the unit's gate: out = b + sum over u of xi_u h_u W^u, so at xi_u = 1
+
+    dL / d xi_u = <h_u W^u, dL / d out> = <W^u, dL / dW^u>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headprune.components import HEADS, NEURONS
+from headprune.errors import DataError, UsageError
+from headprune.model import PrunableSublayer, RunnableModel
+from headprune.scores.head_scores import Values
+from headprune.scores.registry import Computed, Scoring
+from headprune.scores.values import as_values, no_sums
+
+
+class Movement:
+    """Sums of minus weight times gradient, to which each step of a training adds.
+
+    Args:
+        model: the model in training.
+        components: those of heads or neurons to score.
+    """
+
+    def __init__(self, model: RunnableModel, components: Sequence[str]) -> None:
+        self._sublayers: Mapping[str, Sequence[PrunableSublayer]] = {
+            name: sublayers for name, sublayers in model.sublayers.items() if name in components
+        }
+        self._sums = no_sums(self._sublayers)
+        self.steps = 0
+
+    def add(self) -> None:
+        """Add a step, between the computation of gradients and the update of the weights.
+
+        Raises:
+            DataError: weights without gradients, or gradients that are not finite.
+        """
+        for name, layers in self._sublayers.items():
+            for layer, sublayer in enumerate(layers):
+                if not sublayer.present:
+                    continue
+                weight = sublayer.output.weight  # C x U'd
+                if weight.grad is None:
+                    raise DataError(f"{name}: layer {layer}: its output projection is not trained")
+                by_column = (weight.detach() * weight.grad).double().sum(0)  # U'd
+                by_unit = by_column.unflatten(0, (-1, sublayer.unit_size)).sum(1)  # U'
+                if not by_unit.isfinite().all():
+                    raise DataError(f"{name}: layer {layer}: a gradient is not finite")
+                self._sums[name][layer] -= by_unit.cpu()
+        self.steps += 1
+
+    @property
+    def values(self) -> Values:
+        """The score of each unit."""
+        return as_values(self._sublayers, self._sums)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuned:
+    """A fine-tuning that has ended.
+
+    Attributes:
+        data: the name of its data, as in signatures.
+        settings: what its outcome depends on.
+    """
+
+    data: str
+    settings: Mapping[str, Any]
+
+
+Step = Callable[[], None]
+"""Called at each step, between the computation of gradients and the update of the weights."""
+
+FineTune = Callable[[Callable[[RunnableModel], Step]], FineTuned]
+"""Fine-tunes a copy of the model, which it gives to its argument to get the ``Step``."""
+
+
+def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
+    """Compute ``movement`` during a fine-tuning."""
+    if scoring.fine_tune is None:
+        raise UsageError(
+            "movement is computed during a fine-tuning with labels, which only Hugging Face "
+            "classifiers have here; give taylor or fisher"
+        )
+    sums: list[Movement] = []
+
+    def start(model: RunnableModel) -> Step:
+        components = [name for name in scoring.components if name in (*HEADS, *NEURONS)]
+        sums.append(Movement(model, components))
+        return sums[0].add
+
+    training = scoring.fine_tune(start)
+    settings = {**training.settings, "steps": sums[0].steps}
+    return {
+        name: Computed(values=sums[0].values, settings=settings, data=training.data)
+        for name in names
+    }

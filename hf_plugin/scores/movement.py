@@ -1,0 +1,96 @@
+"""The fine-tuning during which the score movement of a classifier is computed."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from headprune.errors import UsageError
+from headprune.model import RunnableModel
+from headprune.scores.movement import FineTuned, Step
+from hf_plugin.glue.training import Schedule, encode, fine_tune
+from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.tasks.examples import Examples
+
+
+class StepCallback(TrainerCallback):
+    """Calls a function before each update of the weights; gradients are clipped then."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Call the function."""
+        self.step()
+
+
+def fine_tuned(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Examples,
+    *,
+    start: Callable[[RunnableModel], Step],
+    name: str,
+    max_length: int,
+    schedule: Schedule,
+) -> FineTuned:
+    """Fine-tune a copy of a classifier, and forget the copy.
+
+    Args:
+        model: the classifier; it is left as it was, and so is torch's random state.
+        tokenizer: its tokenizer.
+        examples: the training examples.
+        start: function that is given the copy and returns the function to call at each step.
+        name: the name of the examples in signatures.
+        max_length: the longest example, in tokens.
+        schedule: the schedule of the fine-tuning.
+
+    Raises:
+        UsageError: a number of epochs or a learning rate that is not above 0.
+        DataError: the fine-tuning diverges.
+    """
+    if not schedule.epochs > 0 or not schedule.learning_rate > 0:
+        raise UsageError("movement: give --epochs and --learning-rate above 0")
+    trained = copy.deepcopy(model)
+    callback = StepCallback(start(HuggingFaceModel(trained)))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        redirect_stdout(sys.stderr),  # the Trainer's words on its progress
+        torch.random.fork_rng(),
+    ):
+        fine_tune(
+            trained,
+            tokenizer,
+            encode(examples, tokenizer, max_length=max_length),
+            schedule=schedule,
+            folder=Path(folder),
+            callbacks=[callback],
+        )
+    return FineTuned(
+        data=f"{name}[{len(examples)}]",
+        settings={
+            "part": "training",
+            "trained-on": "yes",
+            "finetune": f"{schedule.epochs:g}ep",
+            "batch_size": schedule.batch_size,
+            "learning_rate": schedule.learning_rate,
+            "seed": schedule.seed,
+        },
+    )
