@@ -99,15 +99,16 @@ def compare(
         ),
     ] = None,
     recovery: Annotated[
-        Recovery,
+        list[Recovery] | None,
         typer.Option(
-            help="What is done after pruning: finetune (with --epochs or --finetune); refit: the "
-            "remaining weights are re-fitted by least squares on training examples (2000, or "
-            "--max-examples), without training; distill: fine-tuned as with finetune, and towards "
-            "the outputs of MODEL; none.",
+            help="What is done after pruning, repeatable: finetune (with --epochs or --finetune); "
+            "refit: the remaining weights are re-fitted by least squares on training examples "
+            "(2000, or --max-examples), without training; distill: fine-tuned as with finetune, "
+            "and towards the outputs of MODEL; none.",
+            show_default="finetune",
             rich_help_panel=_CHOICE,
         ),
-    ] = Recovery.FINETUNE,
+    ] = None,
     component: Annotated[
         str | None, typer.Option(help="The older name of --components.", hidden=True)
     ] = None,
@@ -130,8 +131,9 @@ def compare(
     the valid set for checkpoints), ablation on the other half, and the metric on the development or
     the test set.
 
-    Writes compare.md, .csv and .json, curves.png and correlations.png, and a record of each
-    measurement in records/. A run that was interrupted resumes where it stopped.
+    Writes compare.md, .csv and .json, curves.png, speed.png (with --rounds) and correlations.png,
+    and a record of each measurement in records/. A run that was interrupted resumes where it
+    stopped.
 
     Examples:
 
@@ -148,7 +150,8 @@ def compare(
     from headprune.compare.report import Report
     from headprune.compare.run import compare as run
 
-    distills = recovery == Recovery.DISTILL
+    recoveries = recovery or [Recovery.FINETUNE]
+    distills = Recovery.DISTILL in recoveries
     weights = distillation.distillation(chosen=distills, where="--recovery distill")
     if component is not None and pruning.components is not None:
         raise UsageError("give --components alone; --component is its older name")
@@ -158,7 +161,7 @@ def compare(
         task_model = backend_of(model).task_model(
             model,
             output=output,
-            finetune=recovery.trains,
+            finetune=any(each.trains for each in recoveries),
             max_examples=pruning.max_examples,
             watch=progress,
             given=options.given() | ({"distillation": weights} if distills else {}),
@@ -175,14 +178,15 @@ def compare(
             at_least=pruning.at_least,
             components=components,
             rounds=rounds,
-            recovery=recovery,
+            recoveries=recoveries,
             say=_print_step,
         )
         report = Report.of(comparison)
         report.save(output, title=title or f"Scores compared on {model}")
         for sentence in report.findings:
             print(sentence)
-        names = ["compare.md", "curves.png"] + ["correlations.png"] * bool(report.correlations)
+        names = ["compare.md", "curves.png", *(["speed.png"] if rounds else [])]
+        names += ["correlations.png"] if report.correlations else []
         print(", ".join(str(output / name) for name in names))
 
 

@@ -9,7 +9,7 @@ from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
-from headprune.recovery.kinds import Recovery
+from headprune.recovery.kinds import BEFORE, Recovery, words_for
 from headprune.report.drawing import BLUE, DARK, draw_level
 from headprune.results.stats import Spread
 
@@ -24,15 +24,13 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     """Plot the metric against the percentage, one line per score, before and after the recovery."""
     from matplotlib import pyplot
 
-    panels = [("right after pruning", "before")]
-    if outcomes.has_recovered:
-        panels.insert(0, (comparison.recovery.moment, "after"))
+    panels = [*outcomes.recoveries, BEFORE]
     figure, places = pyplot.subplots(
         1, len(panels), figsize=(1.5 + 5.5 * len(panels), 6), squeeze=False, layout="constrained"
     )
-    for axes, (heading, when) in zip(places.flat, panels, strict=True):
+    for axes, when in zip(places.flat, panels, strict=True):
         _panel(axes, comparison, outcomes, when)
-        axes.set_title(heading)
+        axes.set_title(words_for(when))
         axes.set_xlabel(f"{_pruned_quantity(comparison)} pruned (%)")
     places.flat[0].set_ylabel(comparison.metric)
     handles, labels = places.flat[-1].get_legend_handles_labels()
@@ -54,7 +52,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
 
     percents = sorted(outcomes.percents)
     axes.set_xticks(percents, [f"{percent:g}" for percent in percents])
-    if when == "before" or comparison.recovery == Recovery.REFIT:
+    if when in (BEFORE, Recovery.REFIT):
         level: Spread | None = Spread(comparison.base, None, 1)
     else:
         control = outcomes.cell(CONTROL, 0.0, when)

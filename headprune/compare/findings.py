@@ -9,7 +9,7 @@ from headprune.budget import Budget
 from headprune.compare.against_random import LEVEL, CellTest, ScoreTest, compare_with_random
 from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
-from headprune.recovery.kinds import Recovery
+from headprune.recovery.kinds import words_for
 from headprune.report.table import Cell
 from headprune.results.stats import Spread
 
@@ -20,13 +20,10 @@ def findings(
     *,
     metric: str,
     measure: str = "units",
-    recovery: Recovery = Recovery.FINETUNE,
 ) -> list[str]:
-    """One sentence for each percentage before and after the recovery, and one on correlations."""
+    """One sentence for each percentage before and after a recovery, and one on correlations."""
     sentences = (
-        against_random(
-            cells, when=recovery.words(when), percent=percent, metric=metric, measure=measure
-        )
+        against_random(cells, when=words_for(when), percent=percent, metric=metric, measure=measure)
         for when, percent, cells in outcomes.cells()
     )
     return [*filter(None, sentences), *_on_correlations(correlations)]

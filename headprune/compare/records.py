@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headprune.budget import Budget, percent_text
 from headprune.compare.rows import CONTROL, Row
 from headprune.plan import PruningPlan
-from headprune.recovery.kinds import Recovery
+from headprune.recovery.kinds import BEFORE, Recovery
 from headprune.report.table import Cell, cell_of
 from headprune.results.environment import Environment
 from headprune.results.marks import CONSTANT, RESUMED
@@ -20,9 +20,6 @@ from headprune.results.signature import signature
 
 if TYPE_CHECKING:
     from headprune.compare.run import Comparison
-
-MOMENTS = ("before", "after")
-"""Right after pruning, and after the recovery: fine-tuning, distillation, or re-fitting."""
 
 _KINDS = {
     Recovery.FINETUNE: "pruned",
@@ -38,7 +35,7 @@ class Outcome:
     Attributes:
         score: the score that ranked the units, ``random`` or ``control``.
         percent: the requested percentage.
-        when: one of ``MOMENTS``.
+        when: ``BEFORE``, or the name of the recovery that had ended.
         measure: the quantity that it is a percentage of; see ``Budget``.
     """
 
@@ -52,7 +49,8 @@ class Outcome:
     def file(self) -> Path:
         """The record's file, relative to the folder of records."""
         if self.record.kind in ("baseline", "control"):
-            folder = Path(self.record.kind)
+            is_first = self.when in (BEFORE, Recovery.FINETUNE)
+            folder = Path(self.record.kind if is_first else f"{self.record.kind}-{self.when}")
         else:
             measure = "" if self.measure == "units" else f"-{self.measure}"
             folder = Path(self.record.kind, self.score, f"{percent_text(self.percent)}pct{measure}")
@@ -81,7 +79,7 @@ class Outcomes:
                         measure=comparison.measure,
                     )
                     for row in comparison.rows
-                    for when in MOMENTS
+                    for when in (BEFORE, *([] if row.recovery is None else [row.recovery]))
                     if (record := _record(comparison, row, when)) is not None
                 ),
             ]
@@ -98,9 +96,14 @@ class Outcomes:
         return list(dict.fromkeys(each.percent for each in self.all if each.score != CONTROL))
 
     @property
-    def has_recovered(self) -> bool:
-        """True if any model was fine-tuned or re-fitted."""
-        return any(each.when == "after" for each in self.all)
+    def recoveries(self) -> list[Recovery]:
+        """The recoveries after which models were measured, in the order of the comparison."""
+        return [Recovery(when) for when in self._moments if when != BEFORE]
+
+    @property
+    def _moments(self) -> list[str]:
+        """The moments of all measurements, right after pruning first."""
+        return list(dict.fromkeys([BEFORE, *(each.when for each in self.all)]))
 
     @cached_property
     def distinct(self) -> list[Outcome]:
@@ -126,7 +129,7 @@ class Outcomes:
 
     def cells(self) -> Iterator[tuple[str, float, dict[str, Cell]]]:
         """The cells of all scores by name, for each moment and percentage."""
-        for when in MOMENTS:
+        for when in self._moments:
             for percent in self.percents:
                 cells = {name: self.cell(name, percent, when) for name in self.scores}
                 yield when, percent, {name: cell for name, cell in cells.items() if cell}
@@ -170,13 +173,14 @@ def _baseline(comparison: Comparison) -> Outcome | None:
 
 def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
     """The record of a row and moment; None if there is no measurement."""
-    value = row.before if when == "before" else row.after
+    value = row.before if when == BEFORE else row.after
     is_control = row.score == CONTROL
-    if value is None or (is_control and when == "before"):
+    if value is None or (is_control and when == BEFORE):
         return None
-    is_last = when == "after" or row.after is None
+    is_last = when != BEFORE or row.after is None
     budget = Budget(row.percent, comparison.measure)
-    kind = "before-finetune" if when == "before" else _KINDS[comparison.recovery]
+    recovery = Recovery.NONE if when == BEFORE else Recovery(when)
+    kind = _KINDS.get(recovery, "before-finetune")
     return record_of(
         comparison,
         row.head_plan,
@@ -187,14 +191,14 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         method="none" if is_control else row.score,
         requested_percent=row.percent if budget.of == "units" else None,
         seed=row.seed,
-        environment=row.environment_before if when == "before" else row.environment_after,
+        recovery=comparison.name_of(recovery),
+        environment=row.environment_before if when == BEFORE else row.environment_after,
         metric_signature=comparison.metric_signature,
-        fingerprint=row.fingerprint_before if when == "before" else row.fingerprint_after,
-        recovery=comparison.recovery_name,
+        fingerprint=row.fingerprint_before if when == BEFORE else row.fingerprint_after,
         training={
             "parameters": row.parameters,
             "flops": row.flops,
-            RESUMED: row.resumed if when == "after" else None,
+            RESUMED: None if when == BEFORE else row.resumed,
             CONSTANT: row.constant if is_last else row.constant_before,
         },
     )
@@ -236,7 +240,7 @@ def record_of(
         plan: the units of the measured model.
         method: the method that chose them; ``none`` where nothing is pruned.
         training: facts that are None are left out.
-        recovery: what trained models were recovered with besides fine-tuning; see ``signature``.
+        recovery: the name of what was done besides fine-tuning; see ``signature``.
         model, value, ...: see ``Record``.
     """
     is_trained = kind in ("control", "pruned")
@@ -262,7 +266,7 @@ def record_of(
             form=form,
             finetune=finetune,
             data=task.data_name,
-            recovery="refit" if kind == "refitted" else recovery if is_trained else None,
+            recovery=recovery,
         ),
         model=model,
         fingerprint=fingerprint,

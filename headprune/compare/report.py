@@ -17,7 +17,9 @@ from headprune.compare.findings import findings, tested
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
-from headprune.recovery.kinds import Recovery
+from headprune.compare.speed_figure import draw_speed
+from headprune.compare.turns import Quartiles
+from headprune.recovery.kinds import BEFORE, Recovery, words_for
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.render import markdown, save
 from headprune.report.shown import Decimals, Marked, millions, percentage, signed
@@ -69,12 +71,11 @@ class Report:
                 correlations,
                 metric=comparison.metric,
                 measure=comparison.measure,
-                recovery=comparison.recovery,
             ),
         )
 
     def save(self, folder: Path, *, title: str) -> None:
-        """Write compare.md, .csv and .json, curves.png and .svg, correlations.png and .svg."""
+        """Write compare.md, .csv and .json, and the figures as PNG and SVG."""
         save(self.document(title=title), folder, name="compare")
 
     def markdown(self, *, title: str) -> str:
@@ -84,12 +85,12 @@ class Report:
     def document(self, *, title: str) -> Document:
         """Sentences, tables, notes and figures."""
         blocks: list[Block] = [Notes(self.findings)]
-        if self._outcomes.has_recovered:
-            blocks.append(self._values_table("after"))
-        blocks.append(self._values_table("before"))
+        blocks += [self._values_table(when) for when in (*self._outcomes.recoveries, BEFORE)]
         if self._tests:
             blocks.append(self._tests_table())
         blocks.append(self._costs_table())
+        if self.comparison.costs:
+            blocks.append(self._methods_table())
         if self.correlations:
             blocks.append(self._correlations_table())
         blocks.append(Notes(self._notes()))
@@ -113,6 +114,15 @@ class Report:
                 f"score: {', '.join(self._outcomes.scores)}. The tables have the values.",
             )
         ]
+        if self.comparison.speedups:
+            figures.append(
+                Figure(
+                    name="speed",
+                    draw=lambda: draw_speed(self.comparison, self._outcomes),
+                    alt=f"{self.comparison.metric} against the speed, one line a score: "
+                    f"{', '.join(self._outcomes.scores)}. The tables have the values.",
+                )
+            )
         if self.correlations:
             figures.append(
                 Figure(
@@ -159,7 +169,7 @@ class Report:
             if any(cells):
                 rows.append([name, *map(_marked, cells)])
         return Table(
-            caption=f"{self.comparison.metric} {self.comparison.recovery.words(when)}:",
+            caption=f"{self.comparison.metric} {words_for(when)}:",
             columns=[Column("score"), *(Column(percentage(percent)) for percent in percents)],
             rows=rows,
         )
@@ -170,7 +180,7 @@ class Report:
         return f"{self.comparison.quantity} pruned"
 
     def _unpruned(self, when: str) -> Marked | None:
-        if when == "before" or self.comparison.recovery == Recovery.REFIT:
+        if when in (BEFORE, Recovery.REFIT):
             base = Spread(self.comparison.base, None, 1)
             return Marked(base, bool(self.comparison.constant))
         return _marked(self._outcomes.cell(CONTROL, 0.0, when))
@@ -185,7 +195,7 @@ class Report:
             ],
             rows=[
                 [
-                    *(self.comparison.recovery.words(when), percent, name),
+                    *(words_for(when), percent, name),
                     *(each.difference, each.p_value, each.adjusted, test.random.n),
                 ]
                 for when, percent, test in self._tests
@@ -194,25 +204,39 @@ class Report:
         )
 
     def _costs_table(self) -> Table:
+        """Size and speed, of random plans alone where the other methods were not timed."""
+        speedups = self.comparison.speedups
+        names = self._outcomes.scores if set(speedups) - {"random"} else ["random"]
         rows = []
         for percent in self._outcomes.percents:
-            first = next(
-                row
-                for row in self.comparison.rows
-                if row.percent == percent and row.score == "random"
-            )
-            speed = self.comparison.speedups.get(percent)
-            rows.append([percent, first.parameters, first.flops, speed])
+            for name in names:
+                first = next(
+                    row
+                    for row in self.comparison.rows
+                    if row.percent == percent and row.score == name
+                )
+                speed = speedups.get(name, {}).get(percent)
+                rows.append([percent, name, first.parameters, first.flops, speed])
+        is_single = len(names) == 1
         return Table(
             caption="What pruning saves:",
             columns=[
-                *(Column(self._pruned, percentage), Column("parameters", millions)),
+                *(Column(self._pruned, percentage), *([] if is_single else [Column("score")])),
+                Column("parameters", millions),
                 Column("FLOPs", lambda value: f"{value / 1e6:.1f}M"),
                 Column(
                     "speed, x unpruned (quartiles)", "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})".format
                 ),
             ],
-            rows=rows,
+            rows=[[row[0], *row[2:]] for row in rows] if is_single else rows,
+        )
+
+    def _methods_table(self) -> Table:
+        """The cost of the methods themselves."""
+        return Table(
+            caption="Seconds to choose the units, scores included:",
+            columns=[Column("score"), Column("seconds", Decimals(1))],
+            rows=[[name, seconds] for name, seconds in self.comparison.costs.items()],
         )
 
     def _correlations_table(self) -> Table:
@@ -258,9 +282,10 @@ class Report:
                 f"example: its figure does not say how well the {units} were chosen."
             )
         fair = ""
-        if self._outcomes.has_recovered and self.comparison.recovery.trains:
-            moment = self.comparison.recovery.moment
-            fair = f"; {moment}, what is fine-tuned for as long as the pruned ones"
+        if trained := [each for each in self._outcomes.recoveries if each.trains]:
+            moments = " and ".join(each.moment for each in trained)
+            fair = f"; {moments}, what is fine-tuned for as long as the pruned ones"
+        timed = "plans" if set(self.comparison.speedups) - {"random"} else f"random {units}"
         return [
             *notes,
             f"Mean ± sample standard deviation over {seeds} seeds"
@@ -276,22 +301,28 @@ class Report:
             f"score differed from random, any would be called different in at most {LEVEL:.0%} of "
             "such cells.",
             *self._ablation_note(),
-            f"FLOPs: of a forward pass over 30 tokens, random {units} of the first seed; speed: "
+            f"FLOPs: of a forward pass over 30 tokens, {timed} of the first seed; speed: "
             "medians of rounds in which the models take turns.",
+            *self._seconds_note(),
+        ]
+
+    def _seconds_note(self) -> list[str]:
+        if not self.comparison.costs:
+            return []
+        return [
+            "Seconds: the mean of a method's plans, on the machine of the comparison. Scores that "
+            "are computed in one pass over the data have the time of this pass."
         ]
 
     def _recovery_note(self) -> list[str]:
-        if self.comparison.recovery == Recovery.DISTILL:
-            return [
-                "after distillation: fine-tuned towards the outputs of the model as it was given "
-                "too; so is the model that is not pruned."
-            ]
-        if self.comparison.recovery != Recovery.REFIT:
-            return []
-        return [
-            "after re-fitting: the output projections of pruned sub-layers are solved by least "
-            "squares on calibration examples, which are training examples; nothing is trained."
-        ]
+        notes = {
+            Recovery.DISTILL: "after distillation: fine-tuned towards the outputs of the model as "
+            "it was given too; so is the model that is not pruned.",
+            Recovery.REFIT: "after re-fitting: the output projections of pruned sub-layers are "
+            "solved by least squares on calibration examples, which are training examples; nothing "
+            "is trained.",
+        }
+        return [notes[each] for each in self._outcomes.recoveries if each in notes]
 
     def _task_values(self) -> dict[str, Any]:
         """The task, the model and the names in signatures; None where they are not known."""
@@ -310,15 +341,27 @@ class Report:
         }
 
     def _pruned_values(self) -> dict[str, Any]:
-        """The components, measure and recovery; ``component`` is the only one, or null."""
+        """The components, measure and recoveries; ``component`` is the only one, or null."""
         components = self.comparison.components or ()
         values: dict[str, Any] = {"component": components[0] if len(components) == 1 else None}
         if len(components) > 1:
             values["components"] = list(components)
         if self.comparison.measure != "units":
             values["measure"] = self.comparison.measure
-        if self.comparison.recovery != Recovery.FINETUNE:
-            values["recovery"] = str(self.comparison.recovery)
+        if self.comparison.recoveries != (Recovery.FINETUNE,):
+            values["recoveries"] = [str(each) for each in self.comparison.recoveries]
+        return values
+
+    def _method_values(self) -> dict[str, Any]:
+        """The speed-ups and costs of all methods; older versions have neither."""
+        speedups, costs = self.comparison.speedups, self.comparison.costs
+        values: dict[str, Any] = {}
+        if set(speedups) - {"random"}:
+            values["speedups_by_method"] = {
+                method: _speedups(by_percent) for method, by_percent in speedups.items()
+            }
+        if costs:
+            values["costs"] = {name: round(cost, 2) for name, cost in costs.items()}
         return values
 
     def _ablation_note(self) -> list[str]:
@@ -345,7 +388,8 @@ class Report:
             "claims": self.findings,
             "tests": [_test_values(when, percent, test) for when, percent, test in self._tests],
             "rows": [row.as_json() for row in self.comparison.rows],
-            "speedups": {percent_text(p): list(v) for p, v in self.comparison.speedups.items()},
+            "speedups": _speedups(self.comparison.speedups.get("random", {})),
+            **self._method_values(),
             "correlations": {
                 name: {
                     "spearman": _number(each.value),
@@ -361,13 +405,19 @@ class Report:
         }
 
 
+def _speedups(by_percent: Mapping[float, Quartiles]) -> dict[str, list[float]]:
+    """Speed-ups as JSON values."""
+    return {percent_text(percent): list(each) for percent, each in by_percent.items()}
+
+
 def _marked(cell: Cell | None) -> Marked | None:
     return None if cell is None else Marked(cell.value, cell.constant > 0)
 
 
 def _test_values(when: str, percent: float, test: CellTest) -> dict[str, Any]:
     return {
-        "when": when,
+        "when": BEFORE if when == BEFORE else "after",
+        **({} if when == BEFORE else {"recovery": when}),
         "percent": percent,
         "random": asdict(test.random),
         "level": LEVEL,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+from headprune.compare.measured import Measured
 from headprune.plan import PruningPlan
+from headprune.recovery.kinds import Recovery
 from headprune.results.environment import Environment
 
 CONTROL = "control"
@@ -25,7 +27,8 @@ class Row:
         seed: of the fine-tuning, and of the draw where the score is ``random``.
         plan: the units kept, as JSON.
         before: the metric right after pruning.
-        after: the metric after fine-tuning, or after re-fitting; None without one.
+        after: the metric after the recovery; None without one.
+        recovery: the name of the recovery of ``after``; None without one.
         parameters, flops: of the pruned model.
         resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
         constant: whether the model of the last figure (``after``, or ``before`` without one)
@@ -46,6 +49,7 @@ class Row:
     after: float | None
     parameters: int
     flops: int
+    recovery: str | None = None
     resumed: bool | None = None
     constant: bool | None = None
     constant_before: bool | None = None
@@ -58,6 +62,18 @@ class Row:
     def head_plan(self) -> PruningPlan:
         """The plan, read."""
         return PruningPlan.from_json(json.dumps(self.plan), source=f"plan of {self.score}")
+
+    def recovered(self, recovery: Recovery, measured: Measured) -> Row:
+        """The row with the figures after a recovery."""
+        return replace(
+            self,
+            recovery=str(recovery),
+            after=measured.value,
+            resumed=measured.resumed,
+            constant=measured.constant,
+            environment_after=measured.environment,
+            fingerprint_after=measured.fingerprint,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The figures as JSON values; all else is in the records alone."""

@@ -9,19 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headprune.budget import Budget, percent_text
 from headprune.compare.claimed_folder import claim
 from headprune.compare.competition import Competition, component_settings
+from headprune.compare.costs import Costs
 from headprune.compare.interruptions import is_resumed
 from headprune.compare.measured import Measured, timed
 from headprune.compare.records import save_records
 from headprune.compare.rows import CONTROL, Row
-from headprune.compare.turns import speedup
+from headprune.compare.turns import Quartiles, speedup
 from headprune.components import HEADS, NEURONS, unit_names
 from headprune.cost import forward_flops
 from headprune.errors import DataError, UsageError
@@ -58,15 +60,19 @@ class Comparison:
         measure: the quantity that percentages are shares of; see ``Budget``.
         scores: by name.
         rows: see ``Row``.
-        speedups: for each percentage, the median of the unpruned model's time over that of the
-            model with random heads, and the quartiles; empty where time was not taken.
+        speedups: for each method and percentage, the median of the unpruned model's time over that
+            of the model with the plan of the first seed, and the quartiles; empty where time was
+            not taken. Older comparisons have those of ``random`` alone.
+        costs: the mean seconds that each method took to choose its units, its scores included;
+            scores that were computed together have the time of their pass. Empty where it is not
+            known.
         settings: see ``TaskModel``.
         constant: whether the model as it was given gives the same output for every example; None
             where it is not known.
         metric_signature, fingerprint: of the model as it was given; see ``Measurement``.
         at_least: units that every layer keeps; None where it is not known.
-        recovery: what was done after pruning; the weights of a distillation are in ``settings``,
-            its teacher is the model as it was given.
+        recoveries: the treatments after pruning. The weights of a distillation are in
+            ``settings``, its teacher is the model as it was given.
     """
 
     metric: str
@@ -76,7 +82,7 @@ class Comparison:
     base: float
     scores: dict[str, HeadScores]
     rows: tuple[Row, ...]
-    speedups: dict[float, tuple[float, float, float]]
+    speedups: Mapping[str, Mapping[float, Quartiles]]
     settings: dict[str, Any]
     constant: bool | None = None
     task: str = ""
@@ -87,19 +93,22 @@ class Comparison:
     fingerprint: str | None = None
     measure: str = "units"
     at_least: int | None = None
-    recovery: Recovery = Recovery.FINETUNE
+    recoveries: tuple[Recovery, ...] = (Recovery.FINETUNE,)
+    costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def unit_names(self) -> str:
         """The plural of the name of the units that compete: ``heads``, ``neurons``, ..."""
         return unit_names(self.components or HEADS)
 
-    @property
-    def recovery_name(self) -> str | None:
-        """The recovery of trained models besides fine-tuning, in signatures; None without one."""
-        if self.recovery != Recovery.DISTILL:
+    def name_of(self, recovery: Recovery) -> str | None:
+        """The name of a recovery in signatures; None for fine-tuning and for none."""
+        if recovery in (Recovery.NONE, Recovery.FINETUNE):
             return None
-        return (Distillation.of_settings(self.settings) or Distillation()).name(self.fingerprint)
+        if recovery == Recovery.DISTILL:
+            distillation = Distillation.of_settings(self.settings) or Distillation()
+            return distillation.name(self.fingerprint)
+        return str(recovery)
 
     @property
     def quantity(self) -> str:
@@ -120,7 +129,7 @@ def compare(
     components: Sequence[str] | None = None,
     measure: str = "units",
     rounds: int = ROUNDS,
-    recovery: Recovery = Recovery.FINETUNE,
+    recoveries: Sequence[Recovery] = (Recovery.FINETUNE,),
     say: Say = lambda *_: None,
 ) -> Comparison:
     """Compare scores on one model.
@@ -142,8 +151,8 @@ def compare(
             They are required for scores that other components do not have. Default: all attention.
         measure: the quantity that percentages are shares of; see ``Budget``.
         rounds: the number of times that each model is timed; 0 disables timing.
-        recovery: what is done after pruning; a fine-tuning only where ``model`` can be fine-tuned.
-            ``model`` knows the weights of a distillation.
+        recoveries: the treatments after pruning, each of the pruned model itself; fine-tuning only
+            where ``model`` can be fine-tuned. ``model`` knows the weights of a distillation.
         say: function that is called with a message on each step.
 
     Raises:
@@ -152,10 +161,7 @@ def compare(
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     require_high_is_good(model)
-    if not recovery.trains and model.can_finetune:
-        raise UsageError(f"--recovery {recovery}: give no epochs or flags for fine-tuning with it")
-    if recovery == Recovery.DISTILL and not model.can_finetune:
-        raise UsageError(f"--recovery {recovery}: give --epochs, or --finetune for a checkpoint")
+    possible = _possible(model, recoveries)
     methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
     for name in tuned or ():
         if name not in (*scores, "random"):
@@ -168,8 +174,8 @@ def compare(
     names = list(dict.fromkeys([*needed, *judges, "random"]))
     competition.require_possible(needed, percents)
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
-    named = recovery in (Recovery.REFIT, Recovery.DISTILL)
-    claim(folder, settings | ({"recovery": str(recovery)} if named else {}))
+    is_named = possible in ([Recovery.REFIT], [Recovery.DISTILL])
+    claim(folder, settings | ({"recovery": str(possible[0])} if is_named else {}))
     store = _Store(folder, model, competition)
     base = store.before(full)  # first, as it shows whether there are data to measure on
     scores_by_name = store.scores(names)
@@ -179,7 +185,7 @@ def compare(
         budget = Budget(percent, measure)
         return store.chosen(methods[name], scores_by_name, budget=budget, seed=seed)
 
-    if model.can_finetune:
+    if any(each.trains for each in possible):
         plans += [(CONTROL, 0.0, seed, full) for seed in seeds]
     for percent in percents:
         for name in methods:
@@ -191,36 +197,32 @@ def compare(
     for number, (name, percent, seed, plan) in enumerate(plans):
         say(f"{name} {percent:g}% seed {seed}", number, len(plans))
         before = store.before(plan)
-        after = None
-        if recovery == Recovery.REFIT and name in tuned:
-            after = store.refitted(plan)
-        elif model.can_finetune and name in tuned:
-            after = store.after(plan, seed)
-        rows.append(
-            Row(
-                score=name,
-                percent=percent,
-                pruned=competition.percent_pruned(plan),
-                seed=seed,
-                plan=json.loads(plan.to_json()),
-                before=before.value,
-                after=None if after is None else after.value,
-                resumed=None if after is None else after.resumed,
-                constant=(after or before).constant,
-                constant_before=before.constant,
-                parameters=model.model.parameters_with(plan),
-                flops=forward_flops(plan, sizes),
-                environment_before=before.environment,
-                environment_after=None if after is None else after.environment,
-                fingerprint_before=before.fingerprint,
-                fingerprint_after=None if after is None else after.fingerprint,
-            )
+        row = Row(
+            score=name,
+            percent=percent,
+            pruned=competition.percent_pruned(plan),
+            seed=seed,
+            plan=json.loads(plan.to_json()),
+            before=before.value,
+            after=None,
+            constant=before.constant,
+            constant_before=before.constant,
+            parameters=model.model.parameters_with(plan),
+            flops=forward_flops(plan, sizes),
+            environment_before=before.environment,
+            fingerprint_before=before.fingerprint,
         )
+        wanted = [each for each in possible if name in tuned and (each.trains or name != CONTROL)]
+        rows += [
+            row.recovered(recovery, store.recovered(plan, recovery, seed)) for recovery in wanted
+        ] or [row]
     say("time", len(plans), len(plans))
-    speedups = {}
+    speedups: dict[str, dict[float, Quartiles]] = {}
     if rounds:
-        pruned = [choose("random", percent, seeds[0]) for percent in percents]
-        speedups = dict(zip(percents, store.speedups([full, *pruned], rounds), strict=True))
+        chosen = {(name, percent): plan for name, percent, _, plan in reversed(plans)}
+        of_plans = store.speedups(full, list(chosen.values()), rounds)
+        for name in methods:
+            speedups[name] = {percent: of_plans[chosen[name, percent]] for percent in percents}
     comparison = Comparison(
         task=model.task,
         model=str(model.model.path),
@@ -240,10 +242,37 @@ def compare(
         fingerprint=base.fingerprint,
         measure=measure,
         at_least=at_least,
-        recovery=recovery,
+        recoveries=tuple(dict.fromkeys(recoveries)),
+        costs={
+            name: cost
+            for name, method in methods.items()
+            if (cost := store.cost(method)) is not None
+        },
     )
     save_records(comparison, folder / "records")
     return comparison
+
+
+def _possible(model: TaskModel, recoveries: Sequence[Recovery]) -> list[Recovery]:
+    """The recoveries that can be done with ``model``, each once.
+
+    Raises:
+        UsageError: settings of a fine-tuning without one, or the other way round.
+    """
+    asked = list(dict.fromkeys(recoveries))
+    trained = [each for each in asked if each.trains]
+    if model.can_finetune and not trained:
+        names = ", ".join(asked)
+        raise UsageError(f"--recovery {names}: give no epochs or flags for fine-tuning with it")
+    if Recovery.DISTILL in asked and not model.can_finetune:
+        raise UsageError("--recovery distill: give --epochs, or --finetune for a checkpoint")
+    if len(trained) > 1:
+        raise UsageError(
+            f"--recovery {' and '.join(trained)}: compare them in two folders; "
+            "`headprune report` takes both"
+        )
+    untrained = [each for each in asked if each not in (*trained, Recovery.NONE)]
+    return [each for each in asked if each in untrained or model.can_finetune and each in trained]
 
 
 class _Store:
@@ -253,6 +282,7 @@ class _Store:
         self.folder = folder
         self.model = model
         self.competition = competition
+        self.costs = Costs(folder / "costs.json")
 
     def scores(self, names: Sequence[str]) -> dict[str, HeadScores]:
         """Scores by name; those that need no data are computed again, as that is fast."""
@@ -262,9 +292,12 @@ class _Store:
         quick = [name for name in missing if name not in ABLATIONS]
         for group in (quick, *([name] for name in missing if name in ABLATIONS)):
             components = self.competition.scored_components
+            started = time.monotonic()
             computed = self.model.scores(group, seed=1, components=components)
+            seconds = time.monotonic() - started
             for name, scores in computed.items():
                 scores.save(paths[name])
+                self.costs.add(name, "scores", seconds)
         return {name: HeadScores.load(path) for name, path in paths.items()}
 
     def chosen(
@@ -296,7 +329,10 @@ class _Store:
             label = f"{method.name}-{percent_text(budget.percent)}{measure}{draw}"
             path = self.folder / "plans" / f"{label}.json"
             if not path.exists():
-                method.run(request).plan.save(path)
+                started = time.monotonic()
+                chosen = method.run(request).plan
+                self.costs.add(method.name, label, time.monotonic() - started)
+                chosen.save(path)
             plan = PruningPlan.load(path)
         else:
             plan = method.run(request).plan
@@ -311,7 +347,13 @@ class _Store:
 
         return self._measured(self.folder / "before" / f"{_name(plan)}.json", measure)
 
-    def after(self, plan: PruningPlan, seed: int) -> Measured:
+    def recovered(self, plan: PruningPlan, recovery: Recovery, seed: int) -> Measured:
+        """The metric after a recovery."""
+        if recovery is Recovery.REFIT:
+            return self._refitted(plan)
+        return self._finetuned(plan, seed)
+
+    def _finetuned(self, plan: PruningPlan, seed: int) -> Measured:
         """The metric after fine-tuning."""
         folder = self.folder / "after" / f"{_name(plan)}-seed{seed}"
 
@@ -324,7 +366,7 @@ class _Store:
         shutil.rmtree(folder, ignore_errors=True)  # after the number is safe
         return number
 
-    def refitted(self, plan: PruningPlan) -> Measured:
+    def _refitted(self, plan: PruningPlan) -> Measured:
         """The metric after re-fitting."""
 
         def measure() -> Measured:
@@ -335,19 +377,27 @@ class _Store:
 
         return self._measured(self.folder / "refitted" / f"{_name(plan)}.json", measure)
 
+    def cost(self, method: Method) -> float | None:
+        """The mean seconds of a method and its scores; None where they are not known."""
+        parts = [self.costs.mean(name) for name in (method.name, *method.needs_scores)]
+        known = [part for part in dict.fromkeys(parts) if part is not None]
+        return sum(known) if known else None
+
     def speedups(
-        self, plans: Sequence[PruningPlan], rounds: int
-    ) -> list[tuple[float, float, float]]:
-        """The speed-up of each further plan over the first one: median and quartiles."""
+        self, full: PruningPlan, plans: Sequence[PruningPlan], rounds: int
+    ) -> dict[PruningPlan, Quartiles]:
+        """The speed-up of each plan over ``full``; equal plans are timed once."""
         path = self.folder / "seconds.json"
+        plans = list(dict.fromkeys([full, *plans]))
         wanted = [_name(plan) for plan in plans]
         seconds = _seconds(path, plans=wanted, rounds=rounds) if path.exists() else None
         if seconds is None:
             seconds = self.model.seconds(plans, rounds=rounds)
             content = {"plans": wanted, "seconds": seconds}
             write_text_atomically(path, json.dumps(content) + "\n")
-        first, *others = seconds
-        return [speedup(first, other) for other in others]
+        return {
+            plan: speedup(seconds[0], times) for plan, times in zip(plans, seconds, strict=True)
+        }
 
     def _measured(self, path: Path, measure: Callable[[], Measured]) -> Measured:
         if not path.exists():

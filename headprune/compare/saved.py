@@ -15,6 +15,7 @@ from headprune.compare.records import Outcomes
 from headprune.compare.report import Report
 from headprune.compare.rows import Row
 from headprune.compare.run import Comparison
+from headprune.compare.turns import Quartiles
 from headprune.errors import DataError
 from headprune.json_files import json_object, known_values, read_limited
 from headprune.plan import PruningPlan
@@ -45,6 +46,9 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
     values = content if "score_signatures" in content else _older_values(folder, content)
     signatures = map(fields_of, values["score_signatures"])
     plan = values.get("plan")
+    # Older versions had one recovery in a comparison.
+    names = content.get("recoveries") or [content.get("recovery", Recovery.FINETUNE)]
+    recoveries = tuple(map(Recovery, names))
     comparison = Comparison(
         task=values["task"],
         model=values.get("model"),
@@ -59,14 +63,12 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
         measure=content.get("measure", "units"),
         base=content["base"],
         scores={fields["score"]: _score(folder, fields) for fields in signatures},
-        rows=tuple(
-            Row(**known_values(Row, row, source=f"{folder / 'compare.json'}: rows"))
-            for row in content["rows"]
-        ),
-        speedups={float(p): tuple(v) for p, v in content["speedups"].items()},
+        rows=tuple(_row(row, folder=folder, recovery=recoveries[0]) for row in content["rows"]),
+        speedups=_speedups(content),
+        costs=content.get("costs", {}),
         settings=content["settings"],
         constant=content.get("constant"),
-        recovery=Recovery(content.get("recovery", Recovery.FINETUNE)),
+        recoveries=recoveries,
     )
     correlations = {
         name: Correlation(
@@ -87,9 +89,25 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
             correlations,
             metric=comparison.metric,
             measure=comparison.measure,
-            recovery=comparison.recovery,
         ),
     )
+
+
+def _speedups(content: Mapping[str, Any]) -> dict[str, dict[float, Quartiles]]:
+    """The speed-ups by method; older versions took the time of random plans alone."""
+    of_random = content["speedups"]
+    by_method = content.get("speedups_by_method") or ({"random": of_random} if of_random else {})
+    return {
+        method: {float(percent): (v[0], v[1], v[2]) for percent, v in speedups.items()}
+        for method, speedups in by_method.items()
+    }
+
+
+def _row(values: Mapping[str, Any], *, folder: Path, recovery: Recovery) -> Row:
+    """A row; those of older versions do not name their recovery."""
+    row = Row(**known_values(Row, values, source=f"{folder / 'compare.json'}: rows"))
+    is_older = row.after is not None and row.recovery is None
+    return replace(row, recovery=str(recovery)) if is_older else row
 
 
 def _components(content: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
+Quartiles = tuple[float, float, float]
+"""A median, the lower and the upper quartile."""
+
 
 def taking_turns(
     jobs: Sequence[Callable[[], object]],
@@ -40,7 +43,7 @@ def taking_turns(
     return seconds
 
 
-def speedup(alternative: Sequence[float], own: Sequence[float]) -> tuple[float, float, float]:
+def speedup(alternative: Sequence[float], own: Sequence[float]) -> Quartiles:
     """The speed relative to the alternative's in the same round: median and quartiles.
 
     Args:

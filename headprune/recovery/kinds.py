@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+BEFORE = "before"
+"""The moment of measurements right after pruning, before any recovery."""
+
 
 class Recovery(StrEnum):
     """The treatment of a model after pruning."""
@@ -28,10 +31,11 @@ class Recovery(StrEnum):
             Recovery.DISTILL: "after distillation",
         }[self]
 
-    def words(self, when: str) -> str:
-        """The moment of a measurement ``before`` or ``after`` it.
 
-        >>> Recovery.REFIT.words("before"), Recovery.REFIT.words("after")
-        ('right after pruning', 'after re-fitting')
-        """
-        return (Recovery.NONE if when == "before" else self).moment
+def words_for(moment: str) -> str:
+    """A moment in words: ``BEFORE``, or the name of the recovery that has ended.
+
+    >>> words_for("before"), words_for("refit")
+    ('right after pruning', 'after re-fitting')
+    """
+    return (Recovery.NONE if moment == BEFORE else Recovery(moment)).moment

@@ -263,7 +263,7 @@ def test_refitting_from_the_command_line(tmp_path: Path) -> None:
     more = ("--percent", 50, "--seeds", 2, "--rounds", 0, "-o", tmp_path / "compared")
     first = headprune(*compared, *more).stdout
     found = json.loads((tmp_path / "compared" / "compare.json").read_text())
-    assert found["recovery"] == "refit" and all(row["after"] for row in found["rows"])
+    assert found["recoveries"] == ["refit"] and all(row["after"] for row in found["rows"])
     assert headprune(*compared, *more).stdout == first
     with pytest.raises(UsageError, match="give no epochs"):
         headprune(*compared, "--epochs", 1, *more[:-1], tmp_path / "other")

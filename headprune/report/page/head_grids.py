@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headprune.compare.rows import Row
 from headprune.components import HEADS
 from headprune.plan import PruningPlan
+from headprune.recovery.kinds import BEFORE, words_for
 from headprune.report.document import Block, HeadGrid, KeptHeads, Notes, ScoredHeads, Section
 from headprune.report.page.material import ComparisonResult, StudyResult
 from headprune.results.labels import UNTRAINED
@@ -42,20 +44,31 @@ def grid_of_comparison(comparison: ComparisonResult, scores: Sequence[HeadScores
     weights = {each.fingerprint for each in measured.scores.values() if each.fingerprint}
     others = [each for each in scores if each.fingerprint in weights]
     shape = _shape([row.head_plan for row in measured.rows])
-    models: dict[tuple[str, int], KeptHeads] = {}
+    rows_of_models: dict[tuple[str, int], list[Row]] = {}
     for row in measured.rows:
-        if not row.head_plan.heads:
-            continue
-        label = row.score if row.head_plan.is_full else f"{row.score} {row.percent:g}%"
-        after = [] if row.after is None else [f"{row.after:.2f} {measured.recovery.moment}"]
-        values = [f"{row.before:.2f} right after pruning", *after]
-        models[label, row.seed] = KeptHeads(
+        if row.head_plan.heads:
+            label = row.score if row.head_plan.is_full else f"{row.score} {row.percent:g}%"
+            rows_of_models.setdefault((label, row.seed), []).append(row)
+    models = [
+        KeptHeads(
             row=label,
-            seed=row.seed,
-            kept=_heads(row.head_plan, shape),
-            value=f"{measured.metric} {', '.join(values)}",
+            seed=seed,
+            kept=_heads(rows[0].head_plan, shape),
+            value=f"{measured.metric} {', '.join(_values(rows))}",
         )
-    return _section(shape, list(models.values()), [*measured.scores.values(), *others])
+        for (label, seed), rows in rows_of_models.items()
+    ]
+    return _section(shape, models, [*measured.scores.values(), *others])
+
+
+def _values(rows: Sequence[Row]) -> list[str]:
+    """The figures of one model right after pruning and after each recovery."""
+    recovered = (
+        f"{row.after:.2f} {words_for(row.recovery)}"
+        for row in rows
+        if row.after is not None and row.recovery is not None
+    )
+    return [f"{rows[0].before:.2f} {words_for(BEFORE)}", *recovered]
 
 
 def _section(

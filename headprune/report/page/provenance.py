@@ -92,7 +92,11 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
         *([f"--components={','.join(measured.components)}"] if measured.components else []),
         *([] if measured.at_least in (None, 1) else [f"--at-least={measured.at_least}"]),
         *([] if measured.speedups else ["--rounds=0"]),
-        *([f"--recovery={measured.recovery}"] if measured.recovery in _NAMED else []),
+        *(
+            f"--recovery={each}"
+            for each in measured.recoveries
+            if measured.recoveries != (Recovery.FINETUNE,) and each != Recovery.NONE
+        ),
         *("-o", "OUT"),
     ]
     lines = [block for block in document.blocks if isinstance(block, Signatures)]

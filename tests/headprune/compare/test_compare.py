@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from headprune import HeadPlan, PruningPlan, UsageError
+from headprune import DataError, HeadPlan, PruningPlan, UsageError
 from headprune.compare.against_random import compare_with_random
 from headprune.compare.claimed_folder import claim
 from headprune.compare.correlations import Correlation, correlation
+from headprune.compare.costs import Costs
 from headprune.compare.findings import against_random, findings
 from headprune.compare.iterate import iterate
 from headprune.compare.records import Outcomes
@@ -79,7 +80,7 @@ class Made:
 
     def scores(self, names, *, seed, components=None):
         def values(name):
-            if components not in (None, ("ES",)):
+            if components is not None and [*components] != ["ES"]:
                 return {
                     part: [[10.0 - layer] * units for layer, units in enumerate(self.shape[part])]
                     for part in components
@@ -166,7 +167,7 @@ def test_every_score_percentage_and_seed_is_measured(tmp_path):
         assert half[0].plan["kept"]["ES"] == [[0, 1, 2], [0]]
         assert half[0].parameters == 1004
     assert len({str(row.plan) for row in by_score["random"] if row.percent == 50}) == 3
-    assert result.speedups[50.0] == (2.0, 2.0, 2.0)
+    assert result.speedups["random"][50.0] == (2.0, 2.0, 2.0)
 
 
 def test_the_same_plan_is_measured_once_and_a_finished_comparison_never_again(tmp_path):
@@ -254,7 +255,7 @@ def test_without_fine_tuning_there_is_neither_control_nor_after(tmp_path):
 
 def test_models_are_refitted_instead_of_fine_tuned(tmp_path):
     made = subject(can_finetune=False, finetune_name="none")
-    options = {"recovery": Recovery.REFIT, "rounds": 0}
+    options = {"recoveries": [Recovery.REFIT], "rounds": 0}
     found = compared(made, tmp_path, **options)
     assert all(row.after == row.before + 0.5 for row in found.rows)
     assert {row.score for row in found.rows} == {"gradient", "entropy", "random"}
@@ -281,6 +282,58 @@ def test_models_are_refitted_instead_of_fine_tuned(tmp_path):
     assert "--recovery=refit" in report_of([tmp_path], test=False).markdown
     with pytest.raises(UsageError, match="give no epochs or flags"):
         compared(subject(), tmp_path / "other", **options)
+
+
+def test_several_recoveries_have_rows_and_records_of_their_own(tmp_path):
+    made = subject()
+    found = compared(made, tmp_path, recoveries=[Recovery.REFIT, Recovery.FINETUNE], rounds=0)
+    first, second = (
+        next(row for row in found.rows if (row.score, row.recovery) == ("gradient", name))
+        for name in ("refit", "finetune")
+    )
+    assert first.plan == second.plan and first.before == second.before
+    assert first.after == first.before + 0.5 and second.after == second.before + 1.1
+    # What is not pruned is fine-tuned, as a control, but there is nothing to re-fit.
+    assert {row.recovery for row in found.rows if row.score == "control"} == {"finetune"}
+    assert len([*(tmp_path / "records/refitted").rglob("*.json")])
+    assert len([*(tmp_path / "records/pruned").rglob("*.json")])
+    report = Report.of(found)
+    text = report.markdown(title="T")
+    for caption in ("after re-fitting", "after fine-tuning", "right after pruning"):
+        assert f"points {caption}:" in text
+    report.save(tmp_path, title="T")
+    title, read = load_report(tmp_path)
+    assert read.markdown(title=title) == text
+    page = report_of([tmp_path], test=False).markdown
+    assert "--recovery=refit --recovery=finetune" in page
+
+
+def test_every_method_has_its_own_speed_and_cost(tmp_path):
+    found = compared(
+        subject(), tmp_path, percents=[50.0], scores=["gradient", "adversarial", "iterate"]
+    )
+    assert {*found.speedups} == {"gradient", "adversarial", "iterate", "random"}
+    assert all(each == {50.0: (2.0, 2.0, 2.0)} for each in found.speedups.values())
+    assert {*found.costs} >= {"gradient", "adversarial", "iterate"}
+    kept = {row.score: row.plan["kept"]["ES"] for row in found.rows}
+    assert kept["gradient"] == [[0, 1, 2], [0]] and kept["adversarial"] == [[3], [1, 2, 3]]
+    report = Report.of(found)
+    text = report.markdown(title="T")
+    assert text.count("2.00 (2.00 to 2.00)") == 4
+    assert "Seconds to choose the units" in text
+    report.save(tmp_path, title="T")
+    assert (tmp_path / "speed.png").is_file()
+    # Costs are of the first run, and stay when a comparison is run again.
+    again = compared(
+        subject(), tmp_path, percents=[50.0], scores=["gradient", "adversarial", "iterate"]
+    )
+    assert again.costs == found.costs
+
+
+def test_a_broken_file_of_costs_is_named(tmp_path):
+    (tmp_path / "costs.json").write_text('{"gradient": [1]}')
+    with pytest.raises(DataError, match=r"costs\.json: not a file of costs"):
+        Costs(tmp_path / "costs.json")
 
 
 def test_one_component_alone_is_pruned(tmp_path):
@@ -333,7 +386,9 @@ def test_a_comparison_is_read_as_it_was_written(tmp_path):
     for name in ("task", "model", "plan", "metric_signature", "fingerprint", "at_least", "base"):
         assert getattr(read, name) == getattr(comparison, name), name
     assert read.metric_signature == BLEU_SIGNATURE and read.at_least == 0
-    assert read.speedups == comparison.speedups and set(read.speedups) == {33.333333, 50.0}
+    assert read.speedups == comparison.speedups and read.costs == comparison.costs
+    assert {*read.speedups} == {"gradient", "entropy", "random"}
+    assert {*read.speedups["random"]} == {33.333333, 50.0}
     assert read.scores == comparison.scores
     records = [each.record for each in Outcomes.of(read).all]
     assert [(each.kind, each.task, each.metrics) for each in records] == [
@@ -538,6 +593,7 @@ def outcomes(values: dict[str, list[float]], *, percent: float = 50) -> Outcomes
             plan=json.loads(one_head(seed if name == "random" else 0).to_json()),
             before=before,
             after=before + 10,
+            recovery="finetune",
             parameters=1,
             flops=1,
         )
@@ -566,7 +622,7 @@ def one_head(head: int) -> HeadPlan:
 def test_cells_are_means_over_seeds_and_one_plan_has_no_spread_before():
     found = outcomes({"gradient": [5.0, 5.0, 5.0], "random": [1.0, 2.0, 3.0]})
     assert found.cell("gradient", 50, "before").value == Spread(5.0, None, 1)
-    assert found.cell("gradient", 50, "after").value == spread([15.0, 15, 15])
+    assert found.cell("gradient", 50, "finetune").value == spread([15.0, 15, 15])
     assert found.cell("random", 50, "before").value == spread([1.0, 2, 3])
     assert found.cell("taylor", 50, "before") is None
 

@@ -225,7 +225,7 @@ def test_compare_with_the_unpruned_model_as_the_teacher(glue, teacher, tmp_path)
     distill = ("--recovery", "distill", "--distill-hidden", 0.5)
     compare(teacher, *options, *more, *distill, "-o", out)
     found = json.loads((out / "compare.json").read_text())
-    assert found["recovery"] == "distill" and found["settings"]["distill_hidden"] == 0.5
+    assert found["recoveries"] == ["distill"] and found["settings"]["distill_hidden"] == 0.5
     name = f"distill[weight=0.5,temperature=2,hidden=0.5,from={found['fingerprint'][:12]}]"
     text = (out / "compare.md").read_text()
     assert "accuracy after distillation:" in text and f"|recovery:{name}|" in text
