@@ -12,6 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
+from hf_plugin.cutting import PLAIN
 from hf_plugin.head_names import (
     FAMILIES,
     FEED_FORWARD,
@@ -25,6 +26,7 @@ from hf_plugin.sublayers import Attention, FeedForward, Layer, Sublayer
 
 _SHARED_BIAS = "its layers share one relative position bias, which has a value for every head"
 _INEXACT = {
+    "lilt": "its heads attend to text and layout at once, and have two output projections",
     "albert": "its layers share one set of weights, so no layer has heads of its own",
     "mpnet": _SHARED_BIAS,
     "t5": _SHARED_BIAS,
@@ -105,7 +107,7 @@ def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
             for number, layer in enumerate(stack)
         )
         for component, names in FAMILIES[family].items()
-        if (stack := _stack(model, names.layers))
+        if (stack := _stack(model, names.layers)) and _has(stack[0], names.attention)
     }
     if not layers_by_component:
         raise UsageError(f"{type(model).__name__} is a part of a {family} model; give all of it")
@@ -163,7 +165,7 @@ def require_plain(linear: nn.Module, *, where: str) -> None:
     # Quantised linears are subclasses of nn.Linear; torch's own pruning makes the weight something
     # that is worked out anew before each pass.
     plain = isinstance(linear, Weightless) or (
-        type(linear) is nn.Linear and "weight" in linear._parameters
+        type(linear) in PLAIN and "weight" in linear._parameters
     )
     if not plain:
         kind = f"{type(linear).__module__}.{type(linear).__name__}"
@@ -178,8 +180,17 @@ def _stack(model: PreTrainedModel, name: str) -> tuple[nn.Module, ...]:
         return ()
 
 
+def _has(layer: nn.Module, name: str) -> bool:
+    """Check if a layer has a sub-module of this name; decoders alone attend to an encoder."""
+    return name in dict(layer.named_modules())
+
+
 def _feed_forward(layer: nn.Module, names: FeedForwardNames) -> FeedForward:
-    inputs: list[Any] = [layer.get_submodule(name) for name in names.inputs]
+    modules = dict(layer.named_modules())
+    inputs: list[Any] = [
+        *(layer.get_submodule(name) for name in names.inputs),
+        *(modules[name] for name in names.optional if name in modules),
+    ]
     output: Any = layer.get_submodule(names.output)
     return FeedForward(
         module=layer.get_submodule(names.feed_forward),

@@ -241,7 +241,9 @@ class Folder:
             )
         model: PreTrainedModel
         model, info = loaded
-        lost = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
+        computed = {name for name, _ in model.named_buffers()}  # such as rotary frequencies
+        missing = set(info["missing_keys"]) - computed
+        lost = [*missing, *(key for key, *_ in info["mismatched_keys"])]
         if lost:
             raise DataError(f"{self.path}: its files do not hold {min(lost)} as its config says")
         return model

@@ -30,6 +30,10 @@ class Names:
         norm: the module after ``output`` and the residual connection, after which a layer treats
             each token by itself; None if there is no such module.
         blocks: the number of projections in one of ``inputs``, one below the other.
+        group: the attribute of ``attention`` with the number of query heads that share one head of
+            keys and values; the unit is then this group, and all that is said of heads holds for
+            groups. None where every head has its own.
+        returns: what ``attention`` returns after its output, see ``headless``.
     """
 
     layers: str
@@ -43,6 +47,8 @@ class Names:
     width: str | None = None
     norm: str | None = None
     blocks: int = 1
+    group: str | None = None
+    returns: str = "weights"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +60,10 @@ class FeedForwardNames:
         feed_forward: the module that computes the sub-layer, and that the kept neurons are noted
             on; the empty name stands for the layer itself.
         inputs: the projection whose rows belong to neurons.
+        optional: further projections like ``inputs``, which not every configuration has.
         output: the projection whose columns belong to neurons.
         depth: the config's entry with the number of layers.
-        width: the config's entry with the number of neurons.
+        width: the config's entry with the number of neurons; None if none has it.
         blocks: the number of projections in ``inputs``, one below the other: 2 if it is gated.
     """
 
@@ -64,24 +71,27 @@ class FeedForwardNames:
     feed_forward: str
     inputs: tuple[str, ...]
     output: str
+    optional: tuple[str, ...] = ()
     depth: str = "num_hidden_layers"
-    width: str = "intermediate_size"
+    width: str | None = "intermediate_size"
     blocks: int = 1
 
 
-_BERT = {
-    "ES": Names(
-        layers="encoder.layer",
-        attention="attention.self",
-        inputs=("attention.self.query", "attention.self.key", "attention.self.value"),
-        queries=("attention.self.query",),
-        output="attention.output.dense",
-        size="attention_head_size",
-        count="num_attention_heads",
-        width="all_head_size",
-        norm="attention.output",
-    )
-}
+def _bert(*, norm: str | None = "attention.output", returns: str = "weights") -> dict[str, Names]:
+    return {
+        "ES": Names(
+            layers="encoder.layer",
+            attention="attention.self",
+            inputs=("attention.self.query", "attention.self.key", "attention.self.value"),
+            queries=("attention.self.query",),
+            output="attention.output.dense",
+            size="attention_head_size",
+            count="num_attention_heads",
+            width="all_head_size",
+            norm=norm,
+            returns=returns,
+        )
+    }
 
 
 def _bart(layers: str, attention: str) -> Names:
@@ -101,13 +111,21 @@ _BART = {
     "ED": _bart("decoder.layers", "encoder_attn"),
     "DS": _bart("decoder.layers", "self_attn"),
 }
+_LIKE_BERT = (
+    *("bert", "roberta", "xlm-roberta", "camembert", "electra", "ernie", "data2vec-text"),
+    *("rembert", "roformer", "megatron-bert", "bert-generation", "roberta-prelayernorm"),
+    *("xlm-roberta-xl", "xmod", "esm", "layoutlm", "markuplm"),
+)
+# Beyond the top layer's attention, tokens interact in these: in a head, or in further layers.
+_LIKE_BERT_MIXING_LATER = ("splinter", "bros", "mobilebert")
+_LIKE_BERT_ON_REQUEST = ("tapas", "visual_bert", "canine")
+_LIKE_BART = (
+    *("bart", "marian", "mbart", "pegasus", "m2m_100", "plbart", "blenderbot"),
+    *("blenderbot-small", "whisper"),
+)
 
 FAMILIES: Mapping[str, Mapping[str, Names]] = {
-    "bert": _BERT,
-    "roberta": _BERT,
-    "xlm-roberta": _BERT,
-    "camembert": _BERT,
-    "electra": _BERT,
+    **dict.fromkeys(_LIKE_BERT, _bert()),
     "distilbert": {
         "ES": Names(
             layers="transformer.layer",
@@ -145,8 +163,9 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
             blocks=3,
         )
     },
-    "bart": _BART,
-    "marian": _BART,
+    **dict.fromkeys(_LIKE_BERT_MIXING_LATER, _bert(norm=None)),
+    **dict.fromkeys(_LIKE_BERT_ON_REQUEST, _bert(norm=None, returns="weights on request")),
+    **dict.fromkeys(_LIKE_BART, _BART),
 }
 """For each model type, and each of its components, the names of the parts."""
 
@@ -172,7 +191,7 @@ _BART_FEED_FORWARD = {
 
 FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
     **dict.fromkeys(
-        ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta-v2"),
+        (*_LIKE_BERT, *_LIKE_BERT_MIXING_LATER, *_LIKE_BERT_ON_REQUEST, "deberta-v2"),
         _BERT_FEED_FORWARD,
     ),
     "distilbert": {
@@ -190,8 +209,7 @@ FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
             layers="layers", feed_forward="mlp", inputs=("mlp.Wi",), output="mlp.Wo", blocks=2
         )
     },
-    "bart": _BART_FEED_FORWARD,
-    "marian": _BART_FEED_FORWARD,
+    **dict.fromkeys(_LIKE_BART, _BART_FEED_FORWARD),
 }
 """For each model type, and each of its components of neurons, the names of the parts."""
 

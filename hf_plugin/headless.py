@@ -18,16 +18,9 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from transformers.cache_utils import Cache, EncoderDecoderCache
-from transformers.models.bart.modeling_bart import BartAttention
-from transformers.models.bert.modeling_bert import BertSelfAttention
-from transformers.models.camembert.modeling_camembert import CamembertSelfAttention
-from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
-from transformers.models.distilbert.modeling_distilbert import DistilBertSelfAttention
-from transformers.models.electra.modeling_electra import ElectraSelfAttention
-from transformers.models.marian.modeling_marian import MarianAttention
-from transformers.models.modernbert.modeling_modernbert import ModernBertAttention
-from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
-from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaSelfAttention
+
+from .cutting import rows_of
+from .subclasses import StandIn, is_stock, stand_in
 
 
 class Weightless(NonDynamicallyQuantizableLinear):  # which torchao and torch do not quantise
@@ -63,36 +56,42 @@ class BiasAlone(Weightless):
         return zeros if self.bias is None else zeros + self.bias
 
 
-class HeadlessAttention:
+WEIGHTS, ON_REQUEST = "weights", "weights on request"
+"""What attentions return after their output: attention weights or None; or nothing, unless they
+are called with ``output_attentions=True``."""
+
+
+class HeadlessAttention(StandIn):
     """Forward pass of an attention without heads; a mixin for transformers' attention classes.
 
     Attributes:
         projection: name of the output projection's attribute; None if it belongs to another module.
+        returns: what is returned after the output: ``WEIGHTS`` or ``ON_REQUEST``.
     """
 
     projection: str | None
+    returns: str
 
-    def forward(
-        self,
-        hidden_states: Tensor,
-        *inputs: Any,
-        query_states: Tensor | None = None,
-        key_value_states: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, ...]:
         """Return the results of an attention with zero heads for hidden states B x T x C."""
-        queries = hidden_states if query_states is None else query_states
+        given = self.named(inputs, options)
+        hidden_states: Tensor = given["hidden_states"]
+        asked: Tensor | None = given.get("query_states")  # DeBERTa-v2 has them apart
+        queries = hidden_states if asked is None else asked
+        memory = given.get("key_value_states")
+        memory = given.get("encoder_hidden_states") if memory is None else memory
+        cache = given.get("past_key_values")
         batch, length = queries.shape[:2]
-        memory = hidden_states if key_value_states is None else key_value_states
-        attended = memory.size(1)
-        if past_key_values is not None and key_value_states is None:
+        attended = hidden_states.size(1) if memory is None else memory.size(1)
+        if cache is not None and memory is None:
             layer_index: int = self.layer_idx  # type: ignore[attr-defined]
-            attended = count_positions(past_key_values, hidden_states, layer_index)
+            attended = count_positions(cache, hidden_states, layer_index)
         output = queries[..., :0]  # B x T x H'd
         if self.projection is not None:
             output = getattr(self, self.projection)(output)  # B x T x C
             output = getattr(self, "out_drop", nn.Identity())(output)
+        if self.returns == ON_REQUEST and not given.get("output_attentions"):
+            return (output,)
         config = getattr(self, "config", None)
         if getattr(config, "_attn_implementation", "eager") != "eager":
             return output, None
@@ -118,64 +117,49 @@ def count_positions(cache: Cache, hidden_states: Tensor, layer_index: int) -> in
     return keys.size(2)
 
 
-_PROJECTIONS: dict[type[nn.Module], str | None] = {
-    BertSelfAttention: None,
-    RobertaSelfAttention: None,
-    XLMRobertaSelfAttention: None,
-    CamembertSelfAttention: None,
-    ElectraSelfAttention: None,
-    DisentangledSelfAttention: None,
-    DistilBertSelfAttention: "out_lin",
-    ModernBertAttention: "Wo",
-    BartAttention: "out_proj",
-    MarianAttention: "out_proj",
-}
-_HEADLESS: dict[type[nn.Module], type[nn.Module]] = {}
-for _stock, _projection in _PROJECTIONS.items():
-    # The class is an attribute of this module, so that pickle finds it.
-    _name = f"Headless{_stock.__name__}"
-    _namespace = {"__module__": __name__, "projection": _projection}
-    globals()[_name] = _HEADLESS[_stock] = type(_name, (HeadlessAttention, _stock), _namespace)
-
-
 def can_be_headless(attention: nn.Module) -> bool:
-    """Check that ``make_headless`` supports attentions of this class."""
-    return type(attention) in _HEADLESS or isinstance(attention, HeadlessAttention)
+    """Check that ``make_headless`` supports attentions of this class: those of transformers."""
+    return is_stock(attention)
 
 
-def make_headless(attention: nn.Module, inputs: Iterable[nn.Linear], output: nn.Linear) -> None:
+def make_headless(
+    attention: Any, inputs: Iterable[nn.Module], output: nn.Module, *, returns: str = WEIGHTS
+) -> None:
     """Replace the forward pass of an attention whose heads have all been cut.
 
     Args:
         attention: the module.
         inputs: its projections to queries, keys and values.
         output: its output projection.
+        returns: see ``HeadlessAttention``.
     """
     if not isinstance(attention, HeadlessAttention):
-        attention.__class__ = _HEADLESS[type(attention)]
+        attention.__class__ = stand_in(HeadlessAttention, type(attention))
+        children = attention.named_modules()
+        attention.projection = next((name for name, child in children if child is output), None)
+        attention.returns = returns
     inputs = tuple(inputs)
-    for linear in inputs:
-        linear.__class__ = NoHeads
-    output.__class__ = BiasAlone
-    _turn_empty_parameters_into_buffers((*inputs, output))
+    _empty(inputs, NoHeads)
+    _empty((output,), BiasAlone)
 
 
-def make_neuronless(inputs: Iterable[nn.Linear], output: nn.Linear) -> None:
+def make_neuronless(inputs: Iterable[nn.Module], output: nn.Module) -> None:
     """Skip the computation of a feed-forward sub-layer without neurons.
 
     Args:
         inputs: the projections to its neurons.
         output: its output projection.
     """
-    inputs = tuple(inputs)
-    for linear in inputs:
-        linear.__class__ = NoNeurons
-    output.__class__ = BiasAlone
-    _turn_empty_parameters_into_buffers((*inputs, output))
+    _empty(inputs, NoNeurons)
+    _empty((output,), BiasAlone)
 
 
-def _turn_empty_parameters_into_buffers(linears: Iterable[nn.Linear]) -> None:
+def _empty(linears: Iterable[Any], kind: type[Weightless]) -> None:
+    """Convert projections with empty weights to a class that computes nothing."""
     for linear in linears:
+        outputs, inputs = rows_of(linear).shape
+        linear.__class__ = kind
+        linear.out_features, linear.in_features = outputs, inputs
         for name, parameter in list(linear._parameters.items()):
             if parameter is not None and not parameter.numel():
                 delattr(linear, name)

@@ -10,25 +10,23 @@ The classes are made on demand: ``HeadPrunedBertModel`` of transformers' ``BertM
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import transformers
 from torch import Tensor, nn
 
+from .cutting import cut_units, rows_of
+from .dropped import make_dropped
 from .head_names import FAMILIES, FEED_FORWARD, PREFIX, FeedForwardNames, Names, layer_lists
+from .headless import make_headless, make_neuronless
 from .pruned_files import PrunedConfig, PrunedFiles, expect_layout, store_by_head
 
-try:
-    from .dropped import make_dropped
-    from .headless import make_headless, make_neuronless
-except ImportError as error:
+if int(transformers.__version__.partition(".")[0]) < 5:
     raise ImportError(
         f"pruned models need transformers 5, this is {transformers.__version__}; what `headprune "
         "export FOLDER --to transformers` writes is loaded by every version"
-    ) from error
+    )
 
 _PRUNED = "HeadPruned"
 
@@ -45,6 +43,8 @@ class HeadPrunedModel(PrunedFiles):
         for component, names in FAMILIES[family].items():
             uniform = (config.uniform_heads or {}).get(component)
             for number, layer in enumerate(_layers(base, names.layers)):
+                if component not in config.kept_heads:
+                    continue
                 kept = config.kept_heads[component][number]
                 _cut_heads(layer, names, kept=kept, uniform=uniform[number] if uniform else [])
         for component, sublayer in FEED_FORWARD[family].items():
@@ -74,11 +74,10 @@ def _numbers(ranges: str) -> list[int]:
 
 def _cut_neurons(layer: nn.Module, names: FeedForwardNames, *, kept: list[int]) -> None:
     """Leave out the weights of all neurons but the kept ones."""
-    output: Any = layer.get_submodule(names.output)
-    inputs: list[Any] = [layer.get_submodule(name) for name in names.inputs]
-    columns = torch.tensor(kept, dtype=torch.long)
-    rows = torch.cat([block * output.in_features + columns for block in range(names.blocks)])
-    _cut(inputs, output, rows=rows, columns=columns)
+    output = layer.get_submodule(names.output)
+    inputs = _present(layer, (*names.inputs, *names.optional)).values()
+    neurons = rows_of(output).size(1)
+    cut_units(inputs, output, places=kept, units=neurons, blocks=names.blocks)
     if not kept:
         make_neuronless(inputs, output)
 
@@ -86,22 +85,19 @@ def _cut_neurons(layer: nn.Module, names: FeedForwardNames, *, kept: list[int]) 
 def _cut_heads(layer: nn.Module, names: Names, *, kept: list[int], uniform: list[int]) -> None:
     """Leave out the weights of all heads but the kept and the uniform ones."""
     attention = layer.get_submodule(names.attention)
-    output: Any = layer.get_submodule(names.output)
+    output = layer.get_submodule(names.output)
     size = int(getattr(attention, names.size))
-    heads = output.in_features // size
+    if names.group:
+        size *= int(getattr(attention, names.group))
     present = sorted({*kept, *uniform})
-    entries = torch.arange(heads * size).view(heads, size)[present].flatten()  # H'd
-    rows = torch.cat([block * heads * size + entries for block in range(names.blocks)])
-    every = dict(layer.named_modules())
-    inputs: dict[str, Any] = {
-        name: every[name] for name in (*names.inputs, *names.optional) if name in every
-    }
-    _cut(inputs.values(), output, rows=rows, columns=entries)
-    for attribute, value in ((names.count, len(present)), (names.width, len(entries))):
+    inputs = _present(layer, (*names.inputs, *names.optional))
+    heads = rows_of(output).size(1) // size
+    cut_units(inputs.values(), output, places=present, units=heads, blocks=names.blocks)
+    for attribute, value in ((names.count, len(present)), (names.width, len(present) * size)):
         if attribute is not None:
             setattr(attention, attribute, value)
     if not present:
-        make_headless(attention, tuple(inputs.values()), output)
+        make_headless(attention, inputs.values(), output, returns=names.returns)
     if uniform:
         on = [float(head in kept) for head in present for _ in range(size)]
         factors = (*on, *[1.0] * ((names.blocks - 1) * len(on)))
@@ -112,20 +108,10 @@ def _cut_heads(layer: nn.Module, names: Names, *, kept: list[int], uniform: list
                 expect_layout(inputs[name])
 
 
-def _cut(inputs: Iterable[Any], output: Any, *, rows: Tensor, columns: Tensor) -> None:
-    """Keep only these rows of the input projections and these columns of the output projection."""
-    for linear in inputs:
-        linear.weight = _part(linear.weight, rows, dim=0)
-        if linear.bias is not None:
-            linear.bias = _part(linear.bias, rows, dim=0)
-        linear.out_features = len(rows)
-    output.weight = _part(output.weight, columns, dim=1)
-    output.in_features = len(columns)
-
-
-def _part(parameter: Tensor, index: Tensor, *, dim: int) -> nn.Parameter:
-    part = parameter.detach().index_select(dim, index.to(parameter.device))
-    return nn.Parameter(part, requires_grad=parameter.requires_grad)
+def _present(layer: nn.Module, names: tuple[str, ...]) -> dict[str, Any]:
+    """The sub-modules of these names, as far as the layer has them."""
+    modules = dict(layer.named_modules())
+    return {name: modules[name] for name in names if name in modules}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from torch import nn
 
 CODE = (
     *("modeling_headpruned.py", "pruned_files.py", "head_names.py"),
-    *("headless.py", "dropped.py"),
+    *("cutting.py", "subclasses.py", "headless.py", "dropped.py"),
 )
 """The files with which transformers alone loads a pruned model."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,28 +20,75 @@ def random_batch(
 ) -> dict[str, Tensor]:
     """Draw random inputs, B x T each (B x choices x T for multiple choice); the last is padding.
 
+    Images and sounds have the size that the model's config names, in place of T.
+
     Args:
-        model: a model whose inputs are tokens.
+        model: a model whose inputs are tokens, images or spectrograms.
         sentences: B.
         length: T.
-        seed: seed of the tokens.
+        seed: seed of the inputs.
     """
     generator = torch.Generator().manual_seed(seed)
     config = model.config
+    if size := _spectrogram_or_image(config, model.main_input_name):
+        drawn = torch.randn(sentences, *size, generator=generator)
+        batch = {model.main_input_name: drawn}
+        if not config.is_encoder_decoder:
+            return batch
+    else:
+        batch = _tokens(model, sentences, length, generator=generator)
+    arguments = inspect.signature(model.forward).parameters
+    if config.is_encoder_decoder and "decoder_input_ids" in arguments:
+        tokens = _tokens(model, sentences, length, generator=generator)
+        batch["decoder_input_ids"] = batch.get("input_ids", tokens["input_ids"])
+    return batch
+
+
+def _tokens(
+    model: PreTrainedModel, sentences: int, length: int, *, generator: torch.Generator
+) -> dict[str, Tensor]:
+    config = model.config
     padding = config.pad_token_id or 0
-    ids = torch.randint(0, config.vocab_size, (sentences, length), generator=generator)
-    ids[ids == padding] = (padding + 1) % config.vocab_size
+    vocabulary = getattr(config, "vocab_size", 0) or _CHARACTERS
+    length = max(length, getattr(config, "downsampling_rate", 1))  # of CANINE's characters
+    ids = torch.randint(0, vocabulary, (sentences, length), generator=generator)
+    ids[ids == padding] = (padding + 1) % vocabulary
     if config.is_encoder_decoder and isinstance(end := config.eos_token_id, int):
-        ids[ids == end] = next(i for i in range(config.vocab_size) if i not in (padding, end))
+        ids[ids == end] = next(i for i in range(vocabulary) if i not in (padding, end))
         ids[:, length - 2] = end  # BART classifies at the end of each sentence
     ids[-1, length - 1 :] = padding
     batch = {"input_ids": ids, "attention_mask": (ids != padding).long()}
     arguments = inspect.signature(model.forward).parameters
     kinds = getattr(config, "type_vocab_size", 0)
-    if kinds > 1 and "token_type_ids" in arguments:
+    if isinstance(kinds, int) and kinds > 1 and "token_type_ids" in arguments:
         batch["token_type_ids"] = torch.randint(0, kinds, ids.shape, generator=generator)
+    if "bbox" in arguments:
+        batch["bbox"] = _boxes(config, ids, generator=generator)
     if "MultipleChoice" in type(model).__name__:
         batch = {name: ids.unsqueeze(1).repeat(1, _CHOICES, 1) for name, ids in batch.items()}
-    if config.is_encoder_decoder and "decoder_input_ids" in arguments:
-        batch["decoder_input_ids"] = ids
     return batch
+
+
+_CHARACTERS = 1000
+"""The number of characters that are drawn from, for models without a vocabulary."""
+
+
+def _boxes(config: Any, ids: Tensor, *, generator: torch.Generator) -> Tensor:
+    """The places of tokens on a page, B x T x 4: left, top, right, bottom."""
+    largest = getattr(config, "max_2d_position_embeddings", 1000)
+    corners = torch.randint(0, largest // 2, (*ids.shape, 2, 2), generator=generator)
+    boxes = corners.cumsum(-2).flatten(-2)  # the second corner is below and to the right
+    return boxes if config.model_type.endswith("layoutlm") else boxes / largest
+
+
+def _spectrogram_or_image(config: Any, name: str) -> tuple[int, ...]:
+    """The size of one example, without the batch; empty if examples are tokens."""
+    if name == "pixel_values":
+        size = config.image_size
+        height, width = size if isinstance(size, (list, tuple)) else (size, size)
+        return config.num_channels, height, width
+    if name == "input_values":  # AST
+        return config.max_length, config.num_mel_bins
+    if name == "input_features":  # Whisper halves the length
+        return config.num_mel_bins, 2 * config.max_source_positions
+    return ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from hf_plugin.cutting import rows_of
 from hf_plugin.dropped import DroppedLayer
 from hf_plugin.head_names import FeedForwardNames, Names
 from hf_plugin.pruned_files import store_by_head
@@ -24,20 +25,19 @@ class Attention:
 
     @property
     def unit_size(self) -> int:
-        """d, the width of one head, as the module has it."""
-        return int(getattr(self.module, self.names.size))
+        """d, the width of one unit, as the module has it: of a head, or of a group's queries."""
+        size = int(getattr(self.module, self.names.size))
+        return size * (int(getattr(self.module, self.names.group)) if self.names.group else 1)
 
     @property
     def units(self) -> int:
         """The number of heads of the unpruned attention."""
-        return int(
-            getattr(self.module, "unpruned_heads", self.output.in_features // self.unit_size)
-        )
+        return int(getattr(self.module, "unpruned_heads", width_of(self.output) // self.unit_size))
 
     @property
     def kept(self) -> tuple[int, ...]:
         """The heads that are kept, by their numbers in the unpruned model."""
-        heads = range(self.output.in_features // self.unit_size)
+        heads = range(width_of(self.output) // self.unit_size)
         return tuple(getattr(self.module, "kept_heads", heads))
 
     @property
@@ -53,6 +53,17 @@ class Attention:
     def weights_by_unit(self) -> Iterator[Tensor]:
         """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each."""
         return _weights_by_unit(self)
+
+    def rows_per_unit(self, linear: nn.Module) -> int:
+        """The number of rows of one unit in a block of an input projection.
+
+        In a group, several heads of queries share one head of keys and values.
+        """
+        group = self.names.group
+        is_of_queries = any(linear is query for query in self.queries)
+        if group is None or is_of_queries:
+            return self.unit_size
+        return self.unit_size // int(getattr(self.module, group))
 
     def set_heads(self, *, kept: tuple[int, ...], uniform: tuple[int, ...], heads: int) -> None:
         """Note which of the unpruned attention's ``heads`` heads are kept, and their number."""
@@ -90,17 +101,17 @@ class FeedForward:
     @property
     def units(self) -> int:
         """The number of neurons of the unpruned sub-layer."""
-        return int(getattr(self.module, "unpruned_neurons", self.output.in_features))
+        return int(getattr(self.module, "unpruned_neurons", width_of(self.output)))
 
     @property
     def kept(self) -> tuple[int, ...]:
         """The neurons that are kept, by their numbers in the unpruned model."""
-        return tuple(getattr(self.module, "kept_neurons", range(self.output.in_features)))
+        return tuple(getattr(self.module, "kept_neurons", range(width_of(self.output))))
 
     @property
     def is_pruned(self) -> bool:
         """True if some neurons are pruned."""
-        return self.output.in_features < self.units
+        return width_of(self.output) < self.units
 
     @property
     def present(self) -> tuple[int, ...]:
@@ -110,6 +121,10 @@ class FeedForward:
     def weights_by_unit(self) -> Iterator[Tensor]:
         """The rows of W_1 and the columns of W_2 of each neuron: N' x any, each."""
         return _weights_by_unit(self)
+
+    def rows_per_unit(self, linear: nn.Module) -> int:
+        """The number of rows of one neuron in a block of an input projection."""
+        return 1
 
     def set_neurons(self, *, kept: tuple[int, ...], neurons: int) -> None:
         """Note which of the unpruned sub-layer's ``neurons`` neurons are kept."""
@@ -132,9 +147,14 @@ class Layer:
         return not isinstance(self.module, DroppedLayer)
 
 
+def width_of(output: nn.Module) -> int:
+    """The number of columns of an output projection."""
+    return rows_of(output).size(1)
+
+
 def _weights_by_unit(sublayer: Sublayer) -> Iterator[Tensor]:
     units = len(sublayer.present)
     for linear in sublayer.inputs:
-        for block in linear.weight.chunk(sublayer.names.blocks):
+        for block in rows_of(linear).chunk(sublayer.names.blocks):
             yield block.unflatten(0, (units, -1)).flatten(1)
-    yield sublayer.output.weight.unflatten(1, (units, -1)).transpose(0, 1).flatten(1)
+    yield rows_of(sublayer.output).unflatten(1, (units, -1)).transpose(0, 1).flatten(1)

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
-from headprune.surgery import COLUMNS, ROWS, cut
+from hf_plugin.cutting import cut_units
 from hf_plugin.dropped import can_be_dropped, make_dropped
 from hf_plugin.families import attentions, feed_forwards, require_plain, stacks
 from hf_plugin.headless import can_be_headless, make_headless, make_neuronless
@@ -132,7 +132,9 @@ def _cut_heads(attention: Attention, kept: tuple[int, ...], uniform: tuple[int, 
     _cut(attention, sorted((*kept, *uniform)))
     attention.set_heads(kept=kept, uniform=uniform, heads=heads)
     if not attention.present:
-        make_headless(attention.module, attention.inputs, attention.output)
+        make_headless(
+            attention.module, attention.inputs, attention.output, returns=attention.names.returns
+        )
 
 
 def _cut_neurons(sublayer: FeedForward, kept: tuple[int, ...]) -> None:
@@ -146,19 +148,10 @@ def _cut_neurons(sublayer: FeedForward, kept: tuple[int, ...]) -> None:
 def _cut(sublayer: Sublayer, present: Sequence[int]) -> None:
     """Keep only the weights of these units, which must be present."""
     place_of = {unit: place for place, unit in enumerate(sublayer.present)}
-    places = [place_of[unit] for unit in present]
-    blocks, total = sublayer.names.blocks, len(place_of)
-    rows = [block * total + place for block in range(blocks) for place in places]
-    for linear in sublayer.inputs:
-        linear.weight = _cut_parameter(linear.weight, rows, units=blocks * total, dim=ROWS)
-        if linear.bias is not None:
-            linear.bias = _cut_parameter(linear.bias, rows, units=blocks * total, dim=ROWS)
-        linear.out_features = linear.weight.size(ROWS)
-    output = sublayer.output
-    output.weight = _cut_parameter(output.weight, places, units=total, dim=COLUMNS)
-    output.in_features = output.weight.size(COLUMNS)
-
-
-def _cut_parameter(parameter: Tensor, kept: Sequence[int], *, units: int, dim: int) -> nn.Parameter:
-    part = cut(parameter.detach(), kept, units=units, dim=dim)
-    return nn.Parameter(part, requires_grad=parameter.requires_grad)
+    cut_units(
+        sublayer.inputs,
+        sublayer.output,
+        places=[place_of[unit] for unit in present],
+        units=len(place_of),
+        blocks=sublayer.names.blocks,
+    )

@@ -21,6 +21,7 @@ from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder, require_outside
 from headprune.surgery import COLUMNS, ROWS, uncut
 from hf_plugin.checked_export import CheckedExport
+from hf_plugin.cutting import rows_of, stored
 from hf_plugin.families import attentions, family_of, feed_forwards, stacks
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import NOT_COPIED, Folder
@@ -143,13 +144,21 @@ def _narrow_feed_forwards(model: PreTrainedModel, config: PreTrainedConfig) -> d
     """
     entries = {}
     layers = stacks(model)
+    widths: dict[str, set[int]] = {}  # T5 has one entry for encoder and decoder
     for component, sublayers in feed_forwards(model).items():
-        stack = zip(sublayers, layers[layers_of(component)], strict=True)
-        widths = {len(sublayer.kept) for sublayer, layer in stack if layer.is_kept}
-        if len(widths) == 1 and 0 < min(widths) < sublayers[0].units:
-            entries[component] = sublayers[0].names.width
-            setattr(config, entries[component], min(widths))
-    return entries
+        if entry := sublayers[0].names.width:
+            entries[component] = entry
+            stack = zip(sublayers, layers[layers_of(component)], strict=True)
+            kept = {len(sublayer.kept) for sublayer, layer in stack if layer.is_kept}
+            widths.setdefault(entry, set()).update(kept)
+    narrow = {
+        entry: min(found)
+        for entry, found in widths.items()
+        if len(found) == 1 and 0 < min(found) < getattr(config, entry)
+    }
+    for entry, width in narrow.items():
+        setattr(config, entry, width)
+    return {component: entry for component, entry in entries.items() if entry in narrow}
 
 
 def _renumbered(
@@ -185,34 +194,29 @@ def _with_zeros(
     """
     weights = {}
     for linear in sublayer.inputs:
-        for part, tensor in (("weight", linear.weight), ("bias", linear.bias)):
-            if tensor is not None:
-                rows = _rows(sublayer, tensor, queries=linear in zeroed)
-                weights[f"{names[linear]}.{part}"] = rows
-    weights[f"{names[sublayer.output]}.weight"] = uncut(
-        sublayer.output.weight.detach(),
+        options: Any = {"size": sublayer.rows_per_unit(linear), "queries": linear in zeroed}
+        rows = _rows(sublayer, rows_of(linear), **options)
+        weights[f"{names[linear]}.weight"] = stored(linear, rows).contiguous()
+        if linear.bias is not None:
+            weights[f"{names[linear]}.bias"] = _rows(sublayer, linear.bias, **options)
+    columns = uncut(
+        rows_of(sublayer.output).detach(),
         sublayer.present,
         units=sublayer.units,
         unit_size=sublayer.unit_size,
         dim=COLUMNS,
     )
+    weights[f"{names[sublayer.output]}.weight"] = stored(sublayer.output, columns).contiguous()
     return weights
 
 
-def _rows(sublayer: Sublayer, tensor: Tensor, *, queries: bool) -> Tensor:
+def _rows(sublayer: Sublayer, tensor: Tensor, *, size: int, queries: bool) -> Tensor:
     """Insert zero rows for pruned units into a projection, (blocks * Ud) x C, or into its bias."""
-    blocks = sublayer.names.blocks
     parts = tensor.detach().reshape(
-        blocks, len(sublayer.present) * sublayer.unit_size, *tensor.shape[1:]
+        sublayer.names.blocks, len(sublayer.present) * size, *tensor.shape[1:]
     )
     full = [
-        uncut(
-            part,
-            sublayer.present,
-            units=sublayer.units,
-            unit_size=sublayer.unit_size,
-            dim=ROWS,
-        )
+        uncut(part, sublayer.present, units=sublayer.units, unit_size=size, dim=ROWS)
         for part in parts
     ]
     if queries and isinstance(sublayer, Attention):  # which are the first block
