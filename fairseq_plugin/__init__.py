@@ -23,7 +23,8 @@ arguments.check_early()
 resuming.resume_exactly()
 unknown_words.warn_of_unknown_words()
 
-from fairseq_plugin.criterions import (  # noqa: E402, F401  (registers the criterion)
+from fairseq_plugin.criterions import (  # noqa: E402, F401  (registers the criteria)
+    label_smoothed_cross_entropy_with_distillation,
     label_smoothed_cross_entropy_with_l0,
 )
 from fairseq_plugin.decoding import beam_search  # noqa: E402

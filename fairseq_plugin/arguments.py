@@ -66,6 +66,7 @@ def check(args: Namespace) -> None:
             _require(path, flag="--path")
         _require_options(overrides, paths.split(os.pathsep))
     _require_criterion_of_gates(args, getattr(args, "criterion", None))
+    _require_teacher(args)
     _require_start(args)
     _require_model_of_start(args, args)
 
@@ -76,8 +77,9 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
         _require_start(cfg.checkpoint)
         add_defaults(cfg)
         if isinstance(cfg.model, DictConfig):  # else checked with the options of the command
-            criterion = getattr(getattr(cfg, "criterion", None), "_name", None)
-            _require_criterion_of_gates(cfg.model, criterion)
+            criterion = getattr(cfg, "criterion", None)
+            _require_criterion_of_gates(cfg.model, getattr(criterion, "_name", None))
+            _require_teacher(criterion)
             _require_model_of_start(cfg.checkpoint, _with_defaults(cfg.model))
 
     return check_and_add
@@ -91,6 +93,13 @@ def _require_criterion_of_gates(model: Namespace | DictConfig, criterion: str | 
             f"--gates {gates}: --criterion {criterion} does not close gates; give --criterion "
             "label_smoothed_cross_entropy_with_l0"
         )
+
+
+def _require_teacher(criterion: object) -> None:
+    """Raise a DataError if the teacher of a distillation does not exist."""
+    path = getattr(criterion, "distill_from", None)
+    if path:
+        _require(path, flag="--distill-from")
 
 
 def _require_start(checkpoint: Namespace | DictConfig) -> None:

@@ -51,6 +51,8 @@ _ARCH = "transformer_headpruned"
 _OWN_OPTIONS = (*PLAN_OPTIONS, "head_seed", "head_form", "autocast")
 WITH_L0 = "_with_l0"
 """The end of the names of criteria that close gates, each of which fairseq has without it."""
+_OWN_CRITERIA = {WITH_L0: "l0_", "_with_distillation": "distill_"}
+"""Ends of the names of the plugin's criteria, and the beginnings of the names of their options."""
 
 
 @dataclass
@@ -195,6 +197,7 @@ class Checkpoint:
         self.require_no_gates()
         result = self if self.form != "mask" else self.prune(self.plan)
         result = result._copy()
+        result._name_criterion_of_fairseq()
         plan, sizes = self.complete_plan, unit_sizes(Namespace(**self.options.values))
         weights: dict[str, Tensor] = result.state["model"]
         for name in [name for name in weights if name.endswith(KEPT_HEADS)]:
@@ -287,19 +290,20 @@ class Checkpoint:
             if sublayer.component in values:
                 name = f"{sublayer.output}.weight"
                 weights[name] = folded(weights[name], values[sublayer.component][sublayer.layer])
-        result._name_criterion_without_l0()
+        result._name_criterion_of_fairseq()
         return result.prune(outcome.plan)
 
-    def _name_criterion_without_l0(self) -> None:
+    def _name_criterion_of_fairseq(self) -> None:
         """Leave the options of fairseq's own criterion, so that it reads the checkpoint."""
         cfg, args = self.state.get("cfg"), self.state.get("args")
         criterion = cfg.get("criterion") if isinstance(cfg, dict) else args
         values = criterion if isinstance(criterion, dict) else vars(criterion or Namespace())
-        for name in [name for name in values if name.startswith("l0_")]:
-            del values[name]
-        for name in ("_name", "criterion"):
-            if isinstance(values.get(name), str):
-                values[name] = values[name].removesuffix(WITH_L0)
+        for ending, options in _OWN_CRITERIA.items():
+            for name in [name for name in values if name.startswith(options)]:
+                del values[name]
+            for name in ("_name", "criterion"):
+                if isinstance(values.get(name), str):
+                    values[name] = values[name].removesuffix(ending)
 
     def require_no_gates(self) -> None:
         """Raise a UsageError if the checkpoint has learned gates."""

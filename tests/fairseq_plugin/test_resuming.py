@@ -62,6 +62,14 @@ KILLED_AT = {
         ],
         [r'train_inner.*"num_updates": "4"', "begin training epoch 3"],
     ),
+    "distillation": (
+        [
+            *("--max-epoch=2", "--criterion=label_smoothed_cross_entropy_with_distillation"),
+            *("--distill-from={full}", "--distill-hidden=0.5", "--encoder-layerdrop=0.3"),
+            "--save-interval-updates=2",
+        ],
+        [r'train_inner.*"num_updates": "5"'],
+    ),
     "half-precision": (
         [
             *("--max-epoch=4", "--memory-efficient-fp16", "--fp16-scale-window=5"),
@@ -75,10 +83,11 @@ KILLED_AT = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KILLED_AT)
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
-    name: str, corpus: Path, tmp_path: Path
+    name: str, corpus: Path, full: Path, tmp_path: Path
 ):
     options, lines = KILLED_AT[name]
-    flags = [str(corpus), "--user-dir", PLUGIN, *OPTIONS, *options]
+    own = [option.replace("{full}", str(full)) for option in options]
+    flags = [str(corpus), "--user-dir", PLUGIN, *OPTIONS, *own]
     run("fairseq-train", *flags, "--save-dir", tmp_path / "whole")
     for line in lines:
         kill_at(line, *flags, "--save-dir", str(tmp_path / "killed"))
