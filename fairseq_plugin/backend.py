@@ -96,6 +96,7 @@ class FairseqBackend:
             weights=request.weights,
             watch=request.watch,
             without_labels=request.without_labels,
+            permutations=request.permutations,
             **given,
         )
 

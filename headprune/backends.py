@@ -57,6 +57,7 @@ class ScoreRequest:
         weights: the weights of the score ``combination``.
         watch: wraps the batches of a pass, for a progress bar.
         without_labels: score by the model's own outputs in the place of labels.
+        permutations: the largest number of random orders of the score ``shapley``.
     """
 
     scores: Sequence[str]
@@ -69,6 +70,7 @@ class ScoreRequest:
     weights: Mapping[str, float]
     watch: Watch
     without_labels: bool = False
+    permutations: int = 200
 
     def metric_or(self, default: str) -> str:
         """The metric of ablation, which is the divergence without labels.
@@ -262,6 +264,7 @@ def score(
     seed: int = 1,
     weights: Mapping[str, float] | None = None,
     without_labels: bool = False,
+    permutations: int = 200,
     **given: Any,
 ) -> dict[str, HeadScores]:
     """Compute scores of a model; scores of the weights alone need no data.
@@ -272,6 +275,7 @@ def score(
         components, split, metric, max_examples, batch_size, seed: see ``ScoreRequest``.
         weights: the weights of the score ``combination``; None for the default ones.
         without_labels: score by the model's own outputs in the place of labels.
+        permutations: the largest number of random orders of the score ``shapley``.
         given: the other options of `headprune scores` by name.
 
     Raises:
@@ -292,6 +296,7 @@ def score(
         weights=ATTENTION_GUIDED if weights is None else weights,
         watch=_unwatched,
         without_labels=without_labels,
+        permutations=permutations,
     )
     return backend_of_name(str(model)).score(str(model), request, given=given)
 

@@ -123,6 +123,7 @@ class HuggingFaceBackend:
             weights=request.weights,
             watch=request.watch,
             without_labels=request.without_labels,
+            permutations=request.permutations,
             **training,
         )
 

@@ -58,6 +58,7 @@ def score_heads(
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
     without_labels: bool = False,
+    permutations: int = 200,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``scores`` of a checkpoint, stock fairseq's or head-pruned.
 
@@ -77,6 +78,7 @@ def score_heads(
         watch: function that wraps iterators, for a progress bar.
         without_labels: score by the model's own outputs along its own greedy translations, in the
             place of references; the metric is then ``divergence``.
+        permutations: the largest number of random orders of the score ``shapley``.
 
     Raises:
         UsageError: no such score or metric, or a model of another task.
@@ -138,6 +140,8 @@ def score_heads(
             weights=weights,
             ablate=ablate if metric == "bleu" else None,
             own_outputs=without_labels,
+            permutations=permutations,
+            watch=watch,
         )
 
 

@@ -110,8 +110,12 @@ def scores(
             "outputs (KL); gradients are those of labels that the model itself gives.",
         ),
     ] = False,
+    permutations: Annotated[
+        int, typer.Option(min=2, help="Largest number of random orders of the score shapley.")
+    ] = 200,
     seed: Annotated[
-        int, typer.Option(help="Seed of the score random, and of labels that are drawn.")
+        int,
+        typer.Option(help="Seed of the scores random and shapley, and of labels that are drawn."),
     ] = 1,
     *,
     options: ScoringOptions,
@@ -135,7 +139,9 @@ def scores(
     sentence (rare) or a separator (separator).
 
     Scores from masking heads: ablation, the drop of the metric without the head, with its
-    significance; alone, the drop of the metric with no other head in the layer.
+    significance; alone, the drop of the metric with no other head in the layer; shapley, the head's
+    mean share in the metric over random orders of pruning, which ends early where the empirical
+    Bernstein bound says so (Held and Yang 2023).
 
     Scores without data: magnitude, the norm of the head's weights; random, the baseline.
 
@@ -174,6 +180,7 @@ def scores(
             weights=weights,
             watch=progress,
             without_labels=without_labels,
+            permutations=permutations,
         )
         computed = backend.score(model, request, given=options.given())
         saved = _save(computed, output, normalise=normalise)
@@ -215,9 +222,11 @@ def _save(
 
 
 def _print_ablations(saved: Mapping[str, HeadScores]) -> None:
-    from headprune.scores.summary import one_is_enough, significance
+    from headprune.scores.summary import intervals, one_is_enough, significance
 
     for name, scores in saved.items():
+        if name == "shapley":
+            print(f"{name}: {intervals(scores)}")
         if scores.p_values:
             print(f"{name}: {significance(scores)}")
         if name == "alone" and scores.p_values:

@@ -50,6 +50,17 @@ register(
     )
 )
 
+register(
+    Score(
+        name="shapley",
+        meaning="the head's mean share in the metric, over random orders of pruning (Held and Yang "
+        "2023)",
+        compute="headprune.scores.shapley:compute",
+        needs=_LABELS,
+        components=HEADS,
+    )
+)
+
 for _name, _meaning in {
     "confidence": "the largest weight on a token that is no separator (Voita et al. 2019)",
     "entropy": "of the attention weights, in nats; low numbers are focused heads",

@@ -62,6 +62,8 @@ def compute_scores(
     ablation_origin: Origin | None = None,
     own_outputs: bool = False,
     fine_tune: FineTune | None = None,
+    permutations: int = 200,
+    watch: Watch = lambda steps, *_: steps,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``names``.
 
@@ -80,6 +82,8 @@ def compute_scores(
         own_outputs: score by the model's own outputs in the place of labels, which the batches do
             not have (see ``headprune.scores.own_outputs``); the metric is then ``divergence``.
         fine_tune: fine-tunes a copy of the model, for the score ``movement``.
+        permutations: the largest number of random orders of the score ``shapley``.
+        watch: wraps these orders, for a progress bar.
 
     Raises:
         UsageError: no such score or metric, a score that does not score these components, or a
@@ -111,6 +115,8 @@ def compute_scores(
         metric=metric,
         ablate=ablate,
         fine_tune=fine_tune,
+        permutations=permutations,
+        watch=watch,
     )
     by_function: dict[Compute, list[str]] = {}
     for score in scores:

@@ -8,7 +8,7 @@ follow from it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ class Scoring:
         metric: the metric of ablation.
         ablate: ablation by a metric that needs more than a pass over the batches.
         fine_tune: fine-tunes a copy of the model; None where that is not possible.
+        permutations: the largest number of random orders of ``shapley``.
+        watch: wraps the steps of a pass, for a progress bar; see ``compute.Watch``.
     """
 
     model: RunnableModel
@@ -60,6 +62,8 @@ class Scoring:
     metric: str = "loss"
     ablate: Callable[[Sequence[str]], Mapping[str, Ablation]] | None = None
     fine_tune: FineTune | None = None
+    permutations: int = 200
+    watch: Callable[[Iterator[Any], int, str], Iterator[Any]] = lambda steps, *_: steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,3 +47,23 @@ def one_is_enough(scores: HeadScores, level: float = 0.05) -> str:
         f"one head is enough in {', '.join(parts)} (its drop{largest} is not significant at "
         f"p < {level:g}; the best head is chosen on the examples that test it)"
     )
+
+
+def intervals(scores: HeadScores) -> str:
+    """Say how far the confidence intervals of Shapley values are from one another and from 0."""
+    half_widths = scores.settings.get("half_widths", {})
+    pairs = [
+        (value, half)
+        for component, rows in half_widths.items()
+        for row, half_row in zip(scores.values[component], rows, strict=True)
+        for value, half in zip(row, half_row, strict=True)
+        if value is not None
+    ]
+    settings = scores.settings
+    below, above = (sum(sign * value - half > 0 for value, half in pairs) for sign in (-1.0, 1.0))
+    widest = f"; the widest interval is +-{max(half for _, half in pairs):.2g}" if pairs else ""
+    return (
+        f"{settings['orders']} random orders, {settings['evaluations']} evaluations; with "
+        f"{settings['confidence']:.0%} confidence {above} heads are above 0, {below} below"
+        f"{widest}"
+    )

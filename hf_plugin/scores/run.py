@@ -72,6 +72,7 @@ def score_heads(
     weights: Mapping[str, float] = ATTENTION_GUIDED,
     watch: Watch = lambda batches, *_: batches,
     without_labels: bool = False,
+    permutations: int = 200,
     epochs: float = 1.0,
     learning_rate: float = 2e-5,
 ) -> dict[str, HeadScores]:
@@ -94,6 +95,7 @@ def score_heads(
         watch: function that wraps iterators, for a progress bar.
         without_labels: score by the model's own outputs; any model with outputs for text will do.
         epochs, learning_rate: of the fine-tuning of the score ``movement``.
+        permutations: the largest number of random orders of the score ``shapley``.
 
     Raises:
         UsageError: no such score, task or split, or a model that cannot be pruned.
@@ -190,6 +192,8 @@ def score_heads(
         components=components,
         weights=weights,
         own_outputs=without_labels,
+        permutations=permutations,
+        watch=watch,
         fine_tune=None if without_labels else fine_tune,
     )
 

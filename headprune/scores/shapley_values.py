@@ -1,0 +1,186 @@
+"""Shapley values of a game by truncated Monte Carlo, with a bound that stops early.
+
+Players leave in a random order, one after the other; what a player's leaving costs is its marginal
+contribution, whose mean over orders is its Shapley value (Held and Yang 2023; Ghorbani and Zou
+2019, 2020). Three things save evaluations of the game:
+
+- Truncation: once the value is about that of the empty coalition, the remaining difference is
+  shared by the players that have not left.
+- A player is settled once the empirical Bernstein bound of its mean is narrow enough (Maurer and
+  Pontil 2009, theorem 4). Settled players leave without an evaluation of their own.
+- Sampling ends when all players are settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Value = Callable[[Tensor], Tensor]
+"""The values (n,) of n coalitions, n x players, bool."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """Estimated Shapley values.
+
+    Attributes:
+        values: for each player, in float64.
+        half_widths: half of the width of each one's confidence interval; infinite with one order.
+        settled: whether the half-width is within the tolerance: (players,), bool.
+        orders: the number of random orders.
+        evaluations: the number of coalitions whose value was computed.
+    """
+
+    values: Tensor
+    half_widths: Tensor
+    settled: Tensor
+    orders: int
+    evaluations: int
+
+
+def bernstein_half_width(*, variance: float, count: int, spread: float, confidence: float) -> float:
+    """Half of the width of the empirical Bernstein interval of a mean.
+
+    With probability ``confidence``, the mean of independent numbers in an interval of length R
+    differs from the expectation by at most sqrt(2 V ln(4/d) / n) + 7 R ln(4/d) / (3 (n - 1)), where
+    d = 1 - confidence (Maurer and Pontil 2009, theorem 4, on both sides).
+
+    Args:
+        variance: V, the variance of the sample, divided by n - 1.
+        count: n.
+        spread: R.
+        confidence: above 0 and below 1.
+    """
+    if count < 2:
+        return math.inf
+    logarithm = math.log(4 / (1 - confidence))
+    return math.sqrt(2 * variance * logarithm / count) + 7 * spread * logarithm / (3 * (count - 1))
+
+
+def shapley_values(
+    players: int,
+    games: Iterable[Value],
+    *,
+    seed: int,
+    tolerance: float = 0.01,
+    truncation: float = 0.01,
+    confidence: float = 0.95,
+    at_once: int = 8,
+) -> Estimates:
+    """Estimate the Shapley values of a game.
+
+    Without settled players, the values add up to the value of all players less that of none, also
+    where orders are truncated.
+
+    Args:
+        players: the number of players.
+        games: for each random order, the game: the same one, or that of a random part of the data,
+            of which the mean is estimated.
+        seed: the seed of the orders.
+        tolerance: the half-width that settles a player, as a share of the value of all players less
+            that of none.
+        truncation: an order is truncated at this distance from the value of no player, as a share
+            of the same difference; below 0 for never.
+        confidence: of the interval of each player. The length of the interval that marginal
+            contributions lie in is not known; the widest distance between two that were seen is
+            taken for it.
+        at_once: coalitions whose values are computed together.
+
+    Returns:
+        The estimates, whose values are 0 where there is no game.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    count = torch.zeros(players, dtype=torch.float64)
+    mean, squares = torch.zeros_like(count), torch.zeros_like(count)
+    settled = torch.zeros(players, dtype=torch.bool)
+    half_widths = torch.full_like(count, math.inf)
+    lowest, highest, total = math.inf, -math.inf, 0.0
+    orders = evaluations = 0
+    for value in games:
+        order = torch.randperm(players, generator=generator)
+        whole, empty = value(torch.stack([torch.ones(players), torch.zeros(players)]).bool())
+        marginals, evaluated = _marginals(
+            value, order, settled, ends=(float(whole), float(empty)), share=truncation, step=at_once
+        )
+        evaluations += evaluated + 2
+        orders += 1
+        total += float(whole - empty)
+        for player, marginal in marginals.items():
+            count[player] += 1
+            change = marginal - mean[player]
+            mean[player] += change / count[player]
+            squares[player] += change * (marginal - mean[player])  # Welford's sum of squares
+        lowest, highest = min(lowest, *marginals.values()), max(highest, *marginals.values())
+        for player in marginals:
+            n = int(count[player])
+            half_widths[player] = bernstein_half_width(
+                variance=float(squares[player]) / max(n - 1, 1),
+                count=n,
+                spread=highest - lowest,
+                confidence=confidence,
+            )
+        settled |= half_widths <= tolerance * abs(total) / orders
+        if settled.all():
+            break
+    return Estimates(
+        values=mean,
+        half_widths=half_widths,
+        settled=settled,
+        orders=orders,
+        evaluations=evaluations,
+    )
+
+
+def _marginals(
+    value: Value,
+    order: Tensor,
+    settled: Tensor,
+    *,
+    ends: tuple[float, float],
+    share: float,
+    step: int,
+) -> tuple[dict[int, float], int]:
+    """The marginal contributions of the players that are not settled, and the evaluations.
+
+    Args:
+        order: the players in the order in which they leave.
+        ends: the values of all players and of none.
+        share: see ``truncation``.
+        step: see ``at_once``.
+    """
+    players = len(order)
+    whole, empty = ends
+    left = torch.zeros(players, dtype=torch.long)
+    left[order] = torch.arange(players)  # the place of each player in the order
+    unsettled = [place for place in range(players) if not settled[order[place]]]
+    # The value after each unsettled player has left, and before it where a settled one left last.
+    places = sorted({number for place in unsettled for number in (place, place + 1)})
+    values = {0: whole, players: empty}
+    wanted = [place for place in places if place not in values]
+    evaluated = 0
+    reached = players  # the number of players after whose leaving the order is truncated
+    for start in range(0, len(wanted), step):
+        some = wanted[start : start + step]
+        coalitions = left[None, :] >= torch.tensor(some)[:, None]  # n x players
+        values |= dict(zip(some, value(coalitions).tolist(), strict=True))
+        evaluated += len(some)
+        near = [n for n in some if abs(values[n] - empty) <= share * abs(whole - empty)]
+        if near:
+            reached = near[0]
+            break
+    shared = (values[reached] - empty) / max(players - reached, 1)
+    return {
+        int(order[place]): values[place] - values[place + 1] if place < reached else shared
+        for place in unsettled
+    }, evaluated
+
+
+def evaluate_in_turn(data: Sequence[Value], *, times: int, seed: int) -> list[Value]:
+    """Games on parts of the data, each in turn, in a random order of the parts."""
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [data[order[number % len(data)]] for number in range(times)]

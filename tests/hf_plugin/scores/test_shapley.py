@@ -1,0 +1,83 @@
+"""Coalitions of heads against masks, and `headprune scores --score shapley`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from typer.testing import CliRunner
+
+import hf_plugin
+from headprune import HeadPlan
+from headprune.cli import app
+from headprune.scores import HeadScores
+from headprune.scores.registry import Scoring
+from headprune.scores.shapley import coalition_values, compute
+from hf_plugin.scores.model import HuggingFaceModel
+from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.models import SOME, build, plan_for, shape_of
+from tests.hf_plugin.scores.test_scores import cut_up, data
+
+
+@pytest.mark.parametrize("family", ["bert", "bart"])
+def test_a_coalition_has_the_metric_of_the_model_masked_to_it(family):
+    classifier = family == "bert"
+    auto = AutoModelForSequenceClassification if classifier else AutoModelForSeq2SeqLM
+    model = build(family, auto)
+    hf_plugin.prune_heads(model, plan_for(family, SOME))
+    scored = HuggingFaceModel(model)
+    kept = hf_plugin.head_plan(model).kept
+    players = [
+        (component, layer, head)
+        for component, layers in kept.items()
+        for layer, heads in enumerate(layers)
+        for head in heads
+    ]
+    torch.manual_seed(1)
+    coalitions = torch.rand(6, len(players)) < 0.5
+    metric = "accuracy" if classifier else "loss"
+    found = coalition_values(scored, data(family), players, coalitions, metric=metric)
+    for coalition, value in zip(coalitions, found.tolist(), strict=True):
+        present = {player for player, on in zip(players, coalition, strict=True) if on}
+        plan = HeadPlan(
+            kept={
+                component: [
+                    tuple(head for head in heads if (component, layer, head) in present)
+                    for layer, heads in enumerate(layers)
+                ]
+                for component, layers in kept.items()
+            },
+            heads=shape_of(family),
+        )
+        with hf_plugin.masked(model, plan), torch.no_grad():
+            outcome = HuggingFaceModel(model).outcome(data(family))
+        expected = 100 * outcome.correct.float().mean() if classifier else -outcome.losses.mean()
+        assert value == pytest.approx(expected.item(), abs=1e-4)
+
+
+def test_values_add_up_to_the_drop_from_all_heads_to_none():
+    scored = HuggingFaceModel(build("bert", AutoModelForSequenceClassification))
+    batches = cut_up(data("bert"), 2)
+    scoring = Scoring(
+        model=scored, components=["ES"], batches=lambda _: batches, metric="loss", permutations=3
+    )
+    found = compute(scoring, ["shapley"])["shapley"]
+    ends = torch.tensor([[True], [False]]).expand(2, 12)
+    players = [("ES", layer, head) for layer in range(3) for head in range(4)]
+    whole, empty = sum(
+        coalition_values(scored, batch, players, ends, metric="loss") / 3 for batch in batches
+    ).tolist()
+    assert sum(sum(row) for row in found.values["ES"]) == pytest.approx(whole - empty, rel=1e-5)
+    assert found.settings["orders"] == 3 and found.settings["half_widths"]["ES"][0][0] > 0
+
+
+def test_the_command(tmp_path):
+    classifier = write_model(tmp_path / "classifier")
+    (tmp_path / "text.txt").write_text("the man sees a dog\nthe old cat hears\n" * 4)
+    options = ("--without-labels", "--train", tmp_path / "text.txt", "--max-length", 24)
+    options = (*options, "--score", "shapley", "--permutations", 2, "-o", tmp_path / "out")
+    result = CliRunner().invoke(app, ["scores", *map(str, (classifier, *options))])
+    assert result.exception is None
+    assert "shapley: 2 random orders" in result.stdout
+    scores = HeadScores.load(tmp_path / "out" / "shapley.json")
+    assert scores.settings["metric"] == "divergence" and "|seed:1|" in scores.signature
