@@ -122,7 +122,7 @@ class FairseqBackend:
 
         Options are checked before anything is read.
         """
-        known = ("data", "finetune", "metric", "beam")
+        known = ("data", "finetune", "metric", "beam", "distillation")
         refuse_other_options(given, *known, model=path, kind=_CHECKPOINT)
         flags = _split_flags(given.get("finetune", ""))
         with needing("comparing checkpoints needs fairseq"):
@@ -146,6 +146,7 @@ class FairseqBackend:
             max_examples=max_examples,
             metric_of_ablation=metric,
             beam=given.get("beam", 5),
+            distillation=given.get("distillation"),
             watch=watch,
         )
 

@@ -28,13 +28,17 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from data_prep.lib.prepared import PreparedCorpus
 from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.files import atomic_path, write_text_atomically
 from headprune.memory import KEEP_MEMORY
+from headprune.recovery.distillation import TEACHER, Distillation
 from headprune.results.curves import CURVE, read_log
+
+if TYPE_CHECKING:
+    from fairseq_plugin.checkpoints import Checkpoint
 
 PLUGIN = Path(__file__).resolve().parent
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -48,7 +52,7 @@ GENERATE_DEFAULTS: dict[str, int] = {**WHOLE_DATA, "beam": 5, "batch-size": 64}
 # A training that only runs for longer is the same training: it resumes.
 LENGTH_FLAGS = ("--max-epoch", "--max-update")
 # The plugin is the same wherever it lies, and the other files are identified by their content.
-PATH_FLAGS = ("--user-dir", "--plan", "--head-plan", "--finetune-from-model")
+PATH_FLAGS = ("--user-dir", "--plan", "--head-plan", "--finetune-from-model", "--distill-from")
 PROGRESS_EVERY_SECONDS = 60.0
 
 
@@ -557,10 +561,24 @@ def _finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
         **({"best_valid_loss": float(extra["best"])} if "best" in extra else {}),
         "resumed": resumed,
     }
+    facts |= _teacher_facts(best)
     log = save_dir / "train.log"
     if log.is_file() and (curve := read_log(log)):
         facts[CURVE] = curve.as_json()
     write_text_atomically(model.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
+
+
+def _teacher_facts(trained: Checkpoint) -> dict[str, Any]:
+    """The weights of a distillation and the fingerprint of its teacher; empty without one."""
+    from fairseq_plugin.checkpoints import Checkpoint
+
+    cfg = trained.state.get("cfg")
+    criterion = cfg.get("criterion") if isinstance(cfg, dict) else None
+    teacher = criterion.get("distill_from") if isinstance(criterion, dict) else None
+    if not isinstance(criterion, dict) or not teacher:
+        return {}
+    chosen = Distillation.of_settings(criterion) or Distillation()
+    return chosen.as_settings() | {TEACHER: Checkpoint.load(Path(teacher)).fingerprint}
 
 
 def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from headprune.compare.turns import taking_turns
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
+from headprune.recovery.distillation import Distillation
 from headprune.recovery.refit import RefittedModel
 from headprune.results.tasks import TRANSLATION
 from headprune.scores.compute import Watch
@@ -39,7 +41,11 @@ from headprune.task_model import Measurement
 _OWN_FLAGS = (
     *("--finetune-from-model", "--plan", "--head-plan"),
     *("--save-dir", "--user-dir", "--seed"),
+    *("--distill-from", "--distill-weight", "--distill-temperature", "--distill-hidden"),
 )
+_PLAIN, _LABELS = "cross_entropy", "label_smoothed_cross_entropy"
+_WITH_TEACHER = "_with_distillation"
+"""The end of the name of the criterion that is ``_LABELS`` with a teacher."""
 _TIMED_SENTENCES = 64
 _TIMED_LENGTH = 20
 _BATCH = 32
@@ -57,6 +63,7 @@ class TranslationModel:
         finetuning: flags for fairseq-train, with the architecture; empty disables fine-tuning.
         max_examples: the size of a random subset of sentence pairs to compute scores on.
         metric_of_ablation: ``loss`` or ``bleu``.
+        distillation: fine-tune towards the model itself, with these weights; None: do not.
         watch: see ``score_heads``.
     """
 
@@ -66,10 +73,13 @@ class TranslationModel:
     max_examples: int | None = None
     metric_of_ablation: str = "loss"
     beam: int = 5
+    distillation: Distillation | None = None
     watch: Watch = field(default=lambda batches, *_: batches, compare=False)
 
     def __post_init__(self) -> None:
         require_finetuning(self.finetuning)
+        if self.distillation is not None:
+            require_labels_criterion(self.finetuning)
 
     @cached_property
     def model(self) -> Checkpoint:
@@ -112,6 +122,7 @@ class TranslationModel:
             "metric_of_ablation": self.metric_of_ablation,
             "beam": self.beam,
             "parts": list(PARTS),  # older comparisons computed both on the whole valid set
+            **({} if self.distillation is None else self.distillation.as_settings()),
         }
 
     def scores(
@@ -170,7 +181,7 @@ class TranslationModel:
             train(
                 Job(label=f"fine-tuning, seed {seed}", log=folder / "train.log"),
                 [
-                    *("--user-dir", str(PLUGIN), *self.finetuning),
+                    *("--user-dir", str(PLUGIN), *self.finetuning, *self._teacher_flags),
                     *("--finetune-from-model", str(self.path), "--head-plan", str(plan_path)),
                     *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
                 ],
@@ -195,6 +206,18 @@ class TranslationModel:
                 middle = batches[len(batches) // 2 :][: _TIMED_SENTENCES // _BATCH]
                 jobs.append(partial(_translate, translator, middle))
             return taking_turns(jobs, rounds=rounds)
+
+    @property
+    def _teacher_flags(self) -> list[str]:
+        """The flags of fairseq-train for a fine-tuning towards this model."""
+        if self.distillation is None:
+            return []
+        weights = [
+            f"--{name.replace('_', '-')}={value}"
+            for name, value in self.distillation.as_settings().items()
+        ]
+        # argparse takes the last criterion; the user's label smoothing is an option of both.
+        return ["--criterion", f"{_LABELS}{_WITH_TEACHER}", f"--distill-from={self.path}", *weights]
 
     @cached_property
     def _calibration(self) -> Calibration:
@@ -223,6 +246,20 @@ def require_finetuning(flags: Sequence[str]) -> None:
             raise UsageError(f"--finetune: {flag} is given by the comparison itself")
     if flags and not any(flag.split("=")[0] in ("--arch", "-a") for flag in flags):
         raise UsageError("--finetune: give --arch, the model's sizes, among its flags")
+
+
+def require_labels_criterion(flags: Sequence[str]) -> None:
+    """Check that flags for fine-tuning leave the criterion to a distillation.
+
+    Raises:
+        UsageError: a criterion that has no form with a teacher.
+    """
+    words = [part for flag in flags for part in flag.split("=", 1)]
+    for name, value in pairwise(words):
+        if name == "--criterion" and value not in (_LABELS, _PLAIN):
+            raise UsageError(
+                f"--finetune: --criterion {value} has no form with a teacher; give {_LABELS}"
+            )
 
 
 def _translate(translator: Translator, batches: Sequence[Batch]) -> None:

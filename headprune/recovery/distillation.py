@@ -11,6 +11,9 @@ from headprune.errors import UsageError
 
 _PREFIX = "distill_"
 
+TEACHER = "teacher_fingerprint"
+"""The fact about a training that names the weights of its teacher."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation:
@@ -72,6 +75,18 @@ class Distillation:
         hidden = f",hidden={self.hidden:g}" if self.hidden else ""
         source = f",from={teacher[:12]}" if teacher else ""
         return f"distill[weight={self.weight:g},temperature={self.temperature:g}{hidden}{source}]"
+
+
+def distillation_name(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
+    """The distillation of a training in signatures; None where it had no teacher.
+
+    Args:
+        facts: the facts about the training, which name the teacher.
+        settings: its settings, with those of the distillation.
+    """
+    if TEACHER not in facts:
+        return None
+    return (Distillation.of_settings(settings) or Distillation()).name(facts[TEACHER])
 
 
 DISTILL_SETTINGS = tuple(Distillation().as_settings())

@@ -11,6 +11,7 @@ from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan
+from headprune.recovery.distillation import distillation_name
 from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines
 from headprune.results.bleu_tokenizers import tokenizer_of_reference
 from headprune.results.environment import versions_of
@@ -108,6 +109,7 @@ def score(
             form=form,
             finetune=finetune,
             data=data,
+            recovery=distillation_name(facts, facts),
         ),
         examples={"test": len(references)},
         files={"hypotheses": text.name, "reference": _relative(reference, output.parent)},

@@ -20,7 +20,7 @@ from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.plan import HeadPlan
-from headprune.recovery.distillation import DISTILL_SETTINGS, Distillation
+from headprune.recovery.distillation import DISTILL_SETTINGS, TEACHER, distillation_name
 from headprune.results.curves import CURVE
 from headprune.results.environment import processor_name, versions_of
 from headprune.results.labels import method_of, requested_percent_of, row_of
@@ -46,9 +46,6 @@ from hf_plugin.tokenizers import load_tokenizer
 
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
 """Values of settings that are missing from the results of older versions."""
-
-_TEACHER = "teacher_fingerprint"
-"""The fact about a training that names the weights of its teacher."""
 
 
 def run(settings: Settings, labels: Labels, output: Path) -> Record:
@@ -165,7 +162,7 @@ def _measure(settings: Settings, output: Path) -> Record:
         "settings": settings.as_json(),
     }
     if teacher is not None:
-        facts[_TEACHER] = teacher.fingerprint
+        facts[TEACHER] = teacher.fingerprint
     if trainings and trainings[-1].curve:
         facts[CURVE] = trainings[-1].curve.as_json()
     if any(is_constant(values, examples[split].labels) for split, values in predicted.items()):
@@ -235,15 +232,9 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
             form=record.form,
             finetune=settings.finetune,
             data=settings.data_name,
-            recovery=_recovery(record),
+            recovery=distillation_name(record.training, record.settings),
         ),
     )
-
-
-def _recovery(record: Record) -> str | None:
-    """The distillation that a record's model was trained with, as in signatures; None without."""
-    distillation = Distillation.of_settings(record.settings)
-    return None if distillation is None else distillation.name(record.training.get(_TEACHER))
 
 
 def _data(settings: Settings, output: Path) -> LabelledData:

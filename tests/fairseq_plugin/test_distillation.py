@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import subprocess
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,19 +17,22 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_plugin import arguments
+from fairseq_plugin import arguments, running
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.criterions.label_smoothed_cross_entropy_with_distillation import (
     NAME,
     LabelSmoothedCrossEntropyWithDistillation,
 )
+from fairseq_plugin.scores.translation_model import TranslationModel
 from fairseq_plugin.teacher import load_teacher
 from headprune import DataError, PruningPlan, UsageError
+from headprune.recovery.distillation import Distillation
 from tests.command import headprune
 from tests.fairseq_plugin import checkpoints
-from tests.fairseq_plugin.conftest import train
+from tests.fairseq_plugin.conftest import TRAIN, train
 from tests.fairseq_plugin.models import SHAPE, SIZES, build, dictionary
 from tests.fairseq_plugin.test_learned_gates import sample
+from tests.warm_process import WarmPopen
 
 PLAN = PruningPlan(
     kept={"ES": [(1, 3), (0,)], "ED": [(0, 1, 2), (2,)], "DS": [(), (0, 3)], "EL": [(), (0,)]},
@@ -121,6 +128,21 @@ def test_the_loss_is_that_of_its_formula(data: Path, teacher: Path) -> None:
     assert torch.equal(chosen(student, batch())[0], plain(student, batch())[0])
 
 
+def test_without_a_weight_the_teacher_is_not_needed(data: Path, teacher: Path) -> None:
+    losses, gradients = [], []
+    for each in (
+        criterion(data, teacher, distill_weight=0.0),
+        LabelSmoothedCrossEntropyCriterion(task(data), False, 0.1),
+    ):
+        student = build(plan=PLAN.to_json(), seed=1, dropout=0.1).train()
+        loss, _, _ = each(student, batch())
+        loss.backward()
+        losses.append(loss.detach())
+        gradients.append([parameter.grad for parameter in student.parameters()])
+    assert torch.equal(*losses)
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+
+
 def test_what_is_equal_to_its_teacher_has_nothing_to_learn(data: Path, teacher: Path) -> None:
     same = build()
     same.load_state_dict(checkpoints.content()["model"])
@@ -183,26 +205,63 @@ def test_mistakes(data: Path, teacher: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_train_towards_the_unpruned_model(corpus: Path, full: Path, tmp_path: Path) -> None:
-    common = (
-        *("--arch=transformer_headpruned_tiny", "--es-heads=21", f"--finetune-from-model={full}"),
-        *("--dropout=0.1", "--label-smoothing=0.1"),
+    log = train(
+        *(corpus, tmp_path, "--arch=transformer_headpruned_tiny", "--es-heads=21"),
+        *(f"--finetune-from-model={full}", "--dropout=0.1", "--label-smoothing=0.1"),
+        *(f"--criterion={NAME}", f"--distill-from={full}", "--distill-hidden=0.1"),
     )
-    plain = tmp_path / "plain"
-    train(corpus, plain, *common, "--criterion=label_smoothed_cross_entropy")
-    distilled = (*common, f"--criterion={NAME}", f"--distill-from={full}")
-    zero, one = tmp_path / "zero", tmp_path / "one"
-    train(corpus, zero, *distilled, "--distill-weight=0")
-    log = train(corpus, one, *distilled, "--distill-hidden=0.1")
     for key in ("train_distill_loss", "train_hidden_loss"):
         assert re.search(rf'"{key}": "[0-9.]+"', log), key
-    states = [Checkpoint.load(path / "checkpoint_last.pt").state for path in (plain, zero, one)]
-    weights = [state["model"] for state in states]
-    assert weights[0].keys() == weights[1].keys() == weights[2].keys()
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
-    assert states[0].keys() == states[2].keys()
+    trained = Checkpoint.load(tmp_path / "checkpoint_last.pt")
+    unpruned = Checkpoint.load(full).state
+    assert trained.state.keys() == unpruned.keys()  # the teacher is not in it
+    assert trained.state["model"].keys() == unpruned["model"].keys()
     stock = tmp_path / "stock.pt"
-    exported = headprune("export", one / "checkpoint_last.pt", "--to", "fairseq", "-o", stock)
+    exported = headprune("export", trained.path, "--to", "fairseq", "-o", stock)
     assert exported.status == 0, exported.err
     own = Checkpoint.load(stock).state["cfg"]["criterion"]
     assert own["_name"] == "label_smoothed_cross_entropy" and "distill_from" not in own
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_compared_is_its_own_teacher(
+    corpus: Path, full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = {name: getattr(subprocess, name) for name in ("PIPE", "STDOUT", "DEVNULL")}
+    monkeypatch.setattr(running, "subprocess", SimpleNamespace(Popen=WarmPopen, **constants))
+    flags = ("--arch=transformer_headpruned_tiny", *TRAIN[1:], "--max-epoch=1")
+    labels = ("--criterion", "label_smoothed_cross_entropy", "--label-smoothing=0.1")
+    model = TranslationModel(
+        path=full,
+        data=corpus,
+        finetuning=(*(f for f in flags if not f.startswith("--seed")), *labels),
+        distillation=Distillation(weight=0.25),
+    )
+    assert model.settings["distill_weight"] == 0.25
+    tuned = model.finetuned(PLAN.part(SHAPE) or PLAN, seed=1, folder=tmp_path / "tuned")
+    facts = json.loads((tmp_path / "tuned" / "model.json").read_text())
+    assert facts["distill_weight"] == 0.25 and facts["distill_temperature"] == 2.0
+    assert facts["teacher_fingerprint"] == model.model.fingerprint
+    criterion = tuned.model.state["cfg"]["criterion"]
+    assert (criterion["_name"], criterion["label_smoothing"]) == (NAME, 0.1)
+    # Its record says so.
+    (tmp_path / "generation.txt").write_text("D-0\t-0.5\ta dog sees the cat\n")
+    (tmp_path / "test.de").write_text("a dog sees the cat\n")
+    (PLAN.part(SHAPE) or PLAN).save(tmp_path / "plan.json")
+    done = headprune(
+        *("bleu", tmp_path / "generation.txt", "--ref", tmp_path / "test.de", "--seed", 1),
+        *("--plan", tmp_path / "plan.json", "--data", "toy", "--finetune", "1ep"),
+        *("--training", tmp_path / "tuned" / "model.json", "-o", tmp_path / "result.json"),
+    )
+    name = f"distill[weight=0.25,temperature=2,from={model.model.fingerprint[:12]}]"
+    assert f"|finetune:1ep|recovery:{name}|data:toy|" in done.out, done.err
+    for finetune, message in (
+        ("--criterion=cross_entropy_x", "--criterion cross_entropy_x has no form with a teacher"),
+        ("--distill-weight=1", "--distill-weight=1 is given by the comparison itself"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            replace(model, finetuning=("--arch=transformer_headpruned_tiny", finetune))
+    done = headprune(
+        "compare", full, "--data", corpus, "--recovery", "distill", "-o", tmp_path / "o"
+    )
+    assert "--recovery distill: give --epochs, or --finetune for a checkpoint" in done.err
