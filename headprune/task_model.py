@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from headprune.errors import UsageError
+from headprune.recovery.variant import PLAIN, Variant
 
 if TYPE_CHECKING:  # it imports torch, and plans are made without it
     from headprune.model import PrunableModel
@@ -104,8 +105,14 @@ class TaskModel(Protocol):
     def opened(self, path: Path) -> TaskModel:
         """Another model of the same task and data."""
 
-    def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> TaskModel:
-        """The pruned model, fine-tuned; resumes an interrupted fine-tuning in ``folder``."""
+    def finetuned(
+        self, plan: PruningPlan, *, seed: int, folder: Path, variant: Variant = PLAIN
+    ) -> TaskModel:
+        """The pruned model, fine-tuned; resumes an interrupted fine-tuning in ``folder``.
+
+        A finished one is not repeated. With learned gates, the model has fewer units than ``plan``:
+        those whose gates are open.
+        """
 
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
         """The run time for each plan in each round, in seconds; each round times every plan."""

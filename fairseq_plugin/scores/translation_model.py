@@ -26,12 +26,15 @@ from fairseq_plugin.scores.run import (
     load_scored,
     score_heads,
 )
+from fairseq_plugin.variants import variant_flags
 from headprune.compare.turns import taking_turns
+from headprune.components import LAYERS
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
 from headprune.recovery.distillation import Distillation
 from headprune.recovery.refit import RefittedModel
+from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.tasks import TRANSLATION
 from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
@@ -63,7 +66,8 @@ class TranslationModel:
         finetuning: flags for fairseq-train, with the architecture; empty disables fine-tuning.
         max_examples: the size of a random subset of sentence pairs to compute scores on.
         metric_of_ablation: ``loss`` or ``bleu``.
-        distillation: fine-tune towards the model itself, with these weights; None: do not.
+        distillation: the weights of a fine-tuning towards the teacher; None where there is none.
+        teacher: the checkpoint of the teacher; None for the model itself.
         watch: see ``score_heads``.
     """
 
@@ -74,6 +78,7 @@ class TranslationModel:
     metric_of_ablation: str = "loss"
     beam: int = 5
     distillation: Distillation | None = None
+    teacher: Path | None = None
     watch: Watch = field(default=lambda batches, *_: batches, compare=False)
 
     def __post_init__(self) -> None:
@@ -169,20 +174,26 @@ class TranslationModel:
         return refitted(self.model, plan, self.data, self._calibration)
 
     def opened(self, path: Path) -> TranslationModel:
-        """The model of another checkpoint."""
-        return replace(self, path=path)
+        """The model of another checkpoint, with the same teacher."""
+        return replace(self, path=path, teacher=self.teacher or self.path)
 
-    def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> TranslationModel:
+    def finetuned(
+        self, plan: PruningPlan, *, seed: int, folder: Path, variant: Variant = PLAIN
+    ) -> TranslationModel:
         """The pruned model, fine-tuned by fairseq-train."""
         model = folder / "model.pt"
         if not model.exists():
             plan_path = folder / "plan.json"
             plan.save(plan_path)
+            layers = [name for name in self.model.shape if name in LAYERS]
+            flags = variant_flags(self.finetuning, variant, components=layers)
+            flags += self._teacher_flags if variant.distilled else []
+            start = [] if variant.from_scratch else ["--finetune-from-model", str(self.path)]
             train(
                 Job(label=f"fine-tuning, seed {seed}", log=folder / "train.log"),
                 [
-                    *("--user-dir", str(PLUGIN), *self.finetuning, *self._teacher_flags),
-                    *("--finetune-from-model", str(self.path), "--head-plan", str(plan_path)),
+                    *("--user-dir", str(PLUGIN), *flags),
+                    *(*start, "--head-plan", str(plan_path)),
                     *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
                 ],
                 data=self.data,
@@ -191,7 +202,12 @@ class TranslationModel:
                 depends=[self.path, plan_path],
                 adopt=True,
             )
-        return replace(self, path=model)
+        if variant.gates is None:
+            return replace(self, path=model)
+        closed = folder / "closed.pt"
+        if not closed.exists():
+            Checkpoint.load(model).with_gates_closed().save(closed)
+        return replace(self, path=closed)
 
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
         """The run time of the beam search for some sentences of the test set.
@@ -209,7 +225,7 @@ class TranslationModel:
 
     @property
     def _teacher_flags(self) -> list[str]:
-        """The flags of fairseq-train for a fine-tuning towards this model."""
+        """The flags of fairseq-train for a fine-tuning towards the teacher."""
         if self.distillation is None:
             return []
         weights = [
@@ -217,7 +233,8 @@ class TranslationModel:
             for name, value in self.distillation.as_settings().items()
         ]
         # argparse takes the last criterion; the user's label smoothing is an option of both.
-        return ["--criterion", f"{_LABELS}{_WITH_TEACHER}", f"--distill-from={self.path}", *weights]
+        criterion = ["--criterion", f"{_LABELS}{_WITH_TEACHER}"]
+        return [*criterion, f"--distill-from={self.teacher or self.path}", *weights]
 
     @cached_property
     def _calibration(self) -> Calibration:

@@ -104,7 +104,8 @@ def compare(
             help="What is done after pruning, repeatable: finetune (with --epochs or --finetune); "
             "refit: the remaining weights are re-fitted by least squares on training examples "
             "(2000, or --max-examples), without training; distill: fine-tuned as with finetune, "
-            "and towards the outputs of MODEL; none.",
+            "and towards the outputs of MODEL; scratch: trained as with finetune, but from random "
+            "weights in the pruned shape; none.",
             show_default="finetune",
             rich_help_panel=_CHOICE,
         ),

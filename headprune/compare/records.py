@@ -25,6 +25,7 @@ _KINDS = {
     Recovery.FINETUNE: "pruned",
     Recovery.REFIT: "refitted",
     Recovery.DISTILL: "pruned",
+    Recovery.SCRATCH: "scratch",
 }
 
 
@@ -243,7 +244,7 @@ def record_of(
         recovery: the name of what was done besides fine-tuning; see ``signature``.
         model, value, ...: see ``Record``.
     """
-    is_trained = kind in ("control", "pruned")
+    is_trained = kind in ("control", "pruned", "scratch")
     finetune = task.finetune_name if is_trained else "none"
     form = "none" if plan.is_full else "remove"
     where = environment or Environment()

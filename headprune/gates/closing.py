@@ -17,10 +17,8 @@ from headprune.gates.learned import LearnedGates
 from headprune.model import PrunableModel
 from headprune.origin import Origin
 from headprune.plan import PruningPlan, Shape
+from headprune.recovery.variant import L0_GATES
 from headprune.select.ranking import Cost, Unit, plan_of
-
-METHOD = "l0-gates"
-"""The method's name in the origin of plans."""
 
 LEAST_OPEN = 0.01
 """The value of a gate that a target leaves open although its deterministic value is 0: a unit at
@@ -96,7 +94,7 @@ def closed(
         for component, layers in values.items()
     }
     budget = None if target is None else str(target)
-    plan = _plan_with(gates.plan.units, is_open).with_origin(Origin(method=METHOD, budget=budget))
+    plan = _plan_with(gates.plan.units, is_open).with_origin(Origin(method=L0_GATES, budget=budget))
     return ClosedGates(plan, result)
 
 

@@ -6,6 +6,18 @@ from headprune.methods.by_location import BOTTOM, DROP_LAYERS, MIDDLE, TOP
 from headprune.methods.in_steps import InSteps
 from headprune.methods.kwon import Kwon
 from headprune.methods.registry import register
+from headprune.methods.trained import TrainGates, TrainLayerDrop
 
-for _method in (Random(), BOTTOM, MIDDLE, TOP, Adversarial(), InSteps(), Kwon(), *DROP_LAYERS):
+for _method in (
+    Random(),
+    BOTTOM,
+    MIDDLE,
+    TOP,
+    Adversarial(),
+    InSteps(),
+    Kwon(),
+    *DROP_LAYERS,
+    TrainGates(),
+    TrainLayerDrop(),
+):
     register(_method)

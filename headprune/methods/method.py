@@ -47,11 +47,17 @@ class Outcome:
 
     Attributes:
         plan: the units that are kept, with their origin.
-        model: the folder or file of the model that the method trained; None if it trained none.
+        model: the folder or file of the model that the method trained, which ``plan`` prunes; None
+            if it trained none.
     """
 
     plan: PruningPlan
     model: Path | None = None
+
+
+def is_training(method: Method) -> bool:
+    """Check if a method trains the model; it then has an attribute ``trains``, which is true."""
+    return bool(getattr(method, "trains", False))
 
 
 class Method(Protocol):

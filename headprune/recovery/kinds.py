@@ -15,11 +15,12 @@ class Recovery(StrEnum):
     FINETUNE = "finetune"
     REFIT = "refit"
     DISTILL = "distill"
+    SCRATCH = "scratch"
 
     @property
     def trains(self) -> bool:
-        """True if it is a training: fine-tuning, with or without a teacher."""
-        return self in (Recovery.FINETUNE, Recovery.DISTILL)
+        """True if it is a training."""
+        return self in (Recovery.FINETUNE, Recovery.DISTILL, Recovery.SCRATCH)
 
     @property
     def moment(self) -> str:
@@ -29,6 +30,7 @@ class Recovery(StrEnum):
             Recovery.FINETUNE: "after fine-tuning",
             Recovery.REFIT: "after re-fitting",
             Recovery.DISTILL: "after distillation",
+            Recovery.SCRATCH: "trained from scratch in the pruned shape",
         }[self]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,9 +21,13 @@ from headprune.errors import UsageError, needing
 from headprune.form import Form
 from headprune.locks import locked_folder
 
+if TYPE_CHECKING:
+    from headprune.recovery.variant import GateTarget
+
 app = typer.Typer(add_completion=False)
 
 _TRAINING = "Fine-tuning"
+_WHILE = "Pruning while training"
 
 
 @app.command()
@@ -83,6 +87,29 @@ def finetune(
         bool, typer.Option("--bf16", help="Compute in bfloat16.", rich_help_panel=_TRAINING)
     ] = False,
     distill_from: Annotated[str | None, DISTILL_FROM] = None,
+    gates: Annotated[
+        str | None,
+        typer.Option(
+            help="Components whose units get learned gates, with commas: ES,EF. With --l0-target, "
+            "they are trained with an L0 penalty and closed after the last epoch.",
+            rich_help_panel=_WHILE,
+        ),
+    ] = None,
+    l0_target: Annotated[
+        str | None,
+        typer.Option(
+            help="With --gates, the share to prune: '60%', '60% of parameters' or '60% of flops'.",
+            rich_help_panel=_WHILE,
+        ),
+    ] = None,
+    layerdrop: Annotated[
+        float,
+        typer.Option(
+            help="LayerDrop: the probability with which each layer is skipped in training, so that "
+            "layers can be dropped later.",
+            rich_help_panel=_WHILE,
+        ),
+    ] = 0.0,
     *,
     distillation: DistillationOptions,
     options: LabelledDataOptions,
@@ -106,6 +133,7 @@ def finetune(
       category --plan half.json --epochs 1 -o runs/reviews-half
     """
     from headprune.plan import PruningPlan
+    from headprune.recovery.variant import Variant
 
     kept = None if plan is None else PruningPlan.load(plan)
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
@@ -140,7 +168,20 @@ def finetune(
         bf16=bf16,
         distill_from=distill_from,
         distillation=weights,
+        variant=Variant(gates=_gate_target(gates, l0_target), layerdrop=layerdrop),
     )
     with locked_folder(output):
         result = run(settings, Labels(), output)
     show_result(result, output)
+
+
+def _gate_target(gates: str | None, l0_target: str | None) -> GateTarget | None:
+    from headprune.budget import Budget
+    from headprune.cli.options import parse_components
+    from headprune.recovery.variant import GateTarget
+
+    if (gates is None) != (l0_target is None):
+        raise UsageError("--gates and --l0-target go together: give both")
+    if gates is None or l0_target is None:
+        return None
+    return GateTarget(components=tuple(parse_components(gates)), budget=Budget.parse(l0_target))

@@ -6,21 +6,23 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import transformers
-from transformers import PreTrainedModel
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 import hf_plugin
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
+from headprune.origin import Origin
 from headprune.plan import HeadPlan
 from headprune.recovery.distillation import DISTILL_SETTINGS, TEACHER, distillation_name
+from headprune.recovery.variant import L0_GATES, VARIANT_SETTINGS, GateTarget
 from headprune.results.curves import CURVE
 from headprune.results.environment import processor_name, versions_of
 from headprune.results.labels import method_of, requested_percent_of, row_of
@@ -30,6 +32,7 @@ from headprune.results.signature import signature
 from hf_plugin.distillation import Teacher, load_teacher
 from hf_plugin.families import form_of
 from hf_plugin.fingerprints import model_fingerprint
+from hf_plugin.gates import close_gates
 from hf_plugin.glue import entailment
 from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import copy_record, record_training
@@ -38,6 +41,7 @@ from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, predict
+from hf_plugin.layerdrop import add_layerdrop
 from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED, Examples
 from hf_plugin.tasks.predictions import written
@@ -94,6 +98,8 @@ def _measure(settings: Settings, output: Path) -> Record:
     tokenizer = load_tokenizer(settings.model)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
     require_length(settings.max_length, model, tokenizer, name=settings.model)
+    if settings.variant.from_scratch:
+        model = AutoModelForSequenceClassification.from_config(model.config)
     if settings.pooling == "mean":
         pool_by_mean(model)
     plan_after(model, settings.plan or hf_plugin.plan(model))  # before hours of training
@@ -113,7 +119,7 @@ def _measure(settings: Settings, output: Path) -> Record:
 
     trainings: list[Training] = []
 
-    def train(name: str, teacher: Teacher | None = None) -> None:
+    def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
         if not settings.epochs:
             return
         write_text_atomically(claim, json.dumps(settings.as_json()))
@@ -125,6 +131,7 @@ def _measure(settings: Settings, output: Path) -> Record:
                 schedule=settings.schedule,
                 folder=folder / name,
                 teacher=teacher,
+                gates=gates,
             )
         )
 
@@ -149,7 +156,10 @@ def _measure(settings: Settings, output: Path) -> Record:
         plan, form = _prune(model, settings, stack)
         if settings.protocol == "finetune-prune-finetune":
             facts["metrics_before_finetune"] = _metrics(task, examples, predictions())
-        train("after", teacher)
+        with _layerdrop(model, settings.variant.layerdrop):
+            train("after", teacher, settings.variant.gates)
+        if settings.variant.gates is not None:
+            plan = _closed(model, settings)
         predicted = predictions()
     for split, values in predicted.items():
         _write_predictions(output / _prediction_file(split), task, values, examples[split].labels)
@@ -259,6 +269,26 @@ def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tupl
     return plan, form_of(model)
 
 
+@contextmanager
+def _layerdrop(model: PreTrainedModel, probability: float) -> Iterator[None]:
+    """LayerDrop within this context; none with probability 0."""
+    hooks = add_layerdrop(model, probability) if probability else []
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _closed(model: PreTrainedModel, settings: Settings) -> HeadPlan:
+    """Close the learned gates of a trained model, in place, and return its plan."""
+    gates = settings.variant.gates
+    assert gates is not None
+    close_gates(model)
+    origin = Origin(method=L0_GATES, seed=settings.seed, budget=str(gates.budget))
+    return hf_plugin.plan(model).with_origin(origin)
+
+
 def _metrics(
     task: Task, examples: dict[str, Examples], predicted: dict[str, list[Any]]
 ) -> dict[str, float]:
@@ -293,7 +323,7 @@ def require_same(
     values = settings.as_json()
     differing = [
         name
-        for name in dict.fromkeys([*values, "distill_from", *DISTILL_SETTINGS])
+        for name in dict.fromkeys([*values, "distill_from", *DISTILL_SETTINGS, *VARIANT_SETTINGS])
         if name not in but
         and (
             not isinstance(recorded, dict)

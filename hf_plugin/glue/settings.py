@@ -12,6 +12,7 @@ from headprune.errors import UsageError
 from headprune.form import Form
 from headprune.plan import HeadPlan
 from headprune.recovery.distillation import Distillation
+from headprune.recovery.variant import PLAIN, Variant
 from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import TrainingPart
 from hf_plugin.glue.pooling import POOLINGS
@@ -52,6 +53,7 @@ class Settings:
         distill_from: the teacher of the fine-tuning after pruning, a folder or a name on the hub;
             None for none.
         distillation: the weights of the loss with a teacher.
+        variant: learned gates, LayerDrop or random weights in the fine-tuning after pruning.
     """
 
     task: str
@@ -74,6 +76,7 @@ class Settings:
     own: OwnData | None = None
     distill_from: str | None = None
     distillation: Distillation = Distillation()
+    variant: Variant = PLAIN
 
     @property
     def schedule(self) -> Schedule:
@@ -119,8 +122,10 @@ class Settings:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plan, data_dir, own = self.plan, self.data_dir, values.pop("own")
         teacher, distillation = values.pop("distill_from"), values.pop("distillation")
+        del values["variant"]
         return (
             values
+            | self.variant.as_settings()
             | ({} if own is None else {"own": own.as_json()})
             | ({} if teacher is None else {"distill_from": teacher} | distillation.as_settings())
             | {
@@ -154,6 +159,14 @@ class Settings:
             raise UsageError(f"hold-out {self.hold_out:g}%: give a percentage from 0, below 100")
         if self.distill_from is not None and not self.epochs:
             raise UsageError(f"--distill-from {self.distill_from}: give one epoch or more")
+        if self.variant != PLAIN and not self.epochs:
+            raise UsageError(f"{', '.join(self.variant.as_settings())}: give one epoch or more")
+        if self.variant.gates is not None and self.distill_from is not None:
+            raise UsageError("--gates and --distill-from exclude each other; give one")
+        if self.variant.gates is not None and self.form != "remove":
+            raise UsageError(
+                f"--gates: the form {self.form} is for given plans; give --form remove"
+            )
         if self.batch_size < 1:
             raise UsageError(f"batch size {self.batch_size}: give one from 1")
         if not 0 <= self.seed < 2**32:

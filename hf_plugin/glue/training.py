@@ -34,9 +34,11 @@ from transformers import (
 from transformers.trainer import TRAINER_STATE_NAME
 
 from headprune.errors import DataError
+from headprune.recovery.variant import GateTarget
 from headprune.results.curves import Curve
 from headprune.weights import is_finite
 from hf_plugin.distillation import DistillationTrainer, Teacher
+from hf_plugin.gates import L0Trainer
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import predicted
 from hf_plugin.tasks.task import TaskType
@@ -44,6 +46,9 @@ from hf_plugin.tokenizers import require_vocabulary
 
 WARM_UP = 0.1
 """Share of the updates over which the learning rate rises."""
+
+GATES_WARM_UP = 0.5
+"""Share of the updates during which the target of learned gates rises."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +142,7 @@ def fine_tune(
     schedule: Schedule,
     folder: Path,
     teacher: Teacher | None = None,
+    gates: GateTarget | None = None,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Training:
     """Fine-tune ``model`` in place.
@@ -150,6 +156,7 @@ def fine_tune(
         schedule: the schedule.
         folder: receives a checkpoint after each epoch; training resumes from the last one.
         teacher: the model that ``model`` learns from besides the labels, if any.
+        gates: the learned gates that ``model`` gets, if any; they are not closed here.
         callbacks: further callbacks of the Trainer.
 
     Raises:
@@ -157,7 +164,7 @@ def fine_tune(
         DataError: the loss or a weight is no longer finite.
     """
     trainer = _trainer(
-        model, tokenizer, schedule=schedule, folder=folder, data=data, teacher=teacher
+        model, tokenizer, schedule=schedule, folder=folder, data=data, teacher=teacher, gates=gates
     )
     for callback in callbacks:
         trainer.add_callback(callback)
@@ -209,6 +216,7 @@ def _trainer(
     folder: Path,
     data: Dataset | None = None,
     teacher: Teacher | None = None,
+    gates: GateTarget | None = None,
 ) -> Trainer:
     arguments = TrainingArguments(
         output_dir=str(folder),
@@ -244,6 +252,16 @@ def _trainer(
         processing_class=tokenizer,
         callbacks=[_StopWhereItDiverges()],
     )
+    if gates is not None:
+        assert data is not None
+        updates = math.ceil(len(data) / schedule.batch_size) * schedule.epochs
+        return L0Trainer(
+            model,
+            gates=",".join(gates.components),
+            l0_target=str(gates.budget),
+            l0_warmup_updates=int(updates * GATES_WARM_UP),
+            **common,
+        )
     if teacher is None:
         return Trainer(model, **common)
     return DistillationTrainer(

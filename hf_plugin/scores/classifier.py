@@ -19,6 +19,7 @@ from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
 from headprune.recovery.refit import RefittedModel
+from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.marks import is_constant
 from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
@@ -176,9 +177,18 @@ class Classifier:
         """The classifier of another folder."""
         return replace(self, path=path)
 
-    def finetuned(self, plan: PruningPlan, *, seed: int, folder: Path) -> Classifier:
+    def finetuned(
+        self, plan: PruningPlan, *, seed: int, folder: Path, variant: Variant = PLAIN
+    ) -> Classifier:
         """The pruned model, fine-tuned."""
-        settings = replace(self.finetuning, model=str(self.path), plan=plan, seed=seed)
+        settings = replace(
+            self.finetuning,
+            model=str(self.path),
+            plan=plan,
+            seed=seed,
+            distill_from=self.finetuning.distill_from if variant.distilled else None,
+            variant=replace(variant, distilled=False),
+        )
         with redirect_stdout(sys.stderr):  # the Trainer's words on its progress
             run(settings, Labels(), folder)
         return replace(self, path=folder / "model")

@@ -26,8 +26,10 @@ from headprune.compare.rows import Row
 from headprune.compare.run import Comparison, compare
 from headprune.compare.saved import load_report
 from headprune.cost import Sizes
+from headprune.origin import Origin
 from headprune.recovery.kinds import Recovery
 from headprune.recovery.refit import RefittedModel
+from headprune.recovery.variant import PLAIN
 from headprune.report.make import make_report, report_of
 from headprune.report.table import summarise
 from headprune.results.record import Record
@@ -73,10 +75,11 @@ class Made:
     constant: Callable[[Made], bool] | None = None
     shape: dict[str, Any] | None = None
     metric_signature: str | None = None
+    path: Path = Path("made")
 
     @property
     def model(self):
-        return MadeModel(self.plan, self.plan.units | (self.shape or {}))
+        return MadeModel(self.plan, self.plan.units | (self.shape or {}), self.path)
 
     def scores(self, names, *, seed, components=None):
         def values(name):
@@ -123,17 +126,27 @@ class Made:
         (folder / "plan.json").write_text(plan.to_json())
         return replace(self, plan=plan)
 
-    def finetuned(self, plan, *, seed, folder):
+    def finetuned(self, plan, *, seed, folder, variant=PLAIN):
         self.log.append(f"finetune {seed}")
         folder.mkdir(parents=True, exist_ok=True)
+        gain = -5 if variant.from_scratch else 2 if variant.distilled else 1
+        if variant.gates is not None:  # they close the last heads of the upper layer
+            open_heads = plan.total_kept - round(variant.gates.budget.percent / 100 * 8)
+            kept = [range(4), range(4 - (8 - open_heads))]
+            plan = PruningPlan(kept={"ES": kept}, units=SHAPE)
+        bonus = self.bonus + gain + seed / 10
         (folder / "plan.json").write_text(plan.to_json())
-        return replace(self, plan=plan, bonus=self.bonus + 1 + seed / 10)
+        (folder / "bonus").write_text(str(bonus))
+        return replace(self, plan=plan, bonus=bonus, path=folder)
 
     def refitted(self, plan):
         self.log.append("refit")
         return RefittedModel(model=MadeModel(plan, self.plan.units), sublayers=(), data="made")
 
     def opened(self, path):
+        if path.is_dir():  # fine-tuned
+            bonus = float((path / "bonus").read_text())
+            return replace(self, plan=PruningPlan.load(path / "plan.json"), bonus=bonus, path=path)
         plan = PruningPlan.load(path)
         return replace(self, plan=plan, bonus=0.0 if plan.is_full else 0.5)
 
@@ -308,6 +321,55 @@ def test_several_recoveries_have_rows_and_records_of_their_own(tmp_path):
     assert "--recovery=refit --recovery=finetune" in page
 
 
+def test_trainings_of_three_kinds_stand_beside_each_other(tmp_path):
+    asked = [Recovery.FINETUNE, Recovery.DISTILL, Recovery.SCRATCH]
+    found = compared(subject(), tmp_path, recoveries=asked, rounds=0, percents=[50.0])
+    gains = {
+        recovery: {
+            round(row.after - row.before - row.seed / 10, 6)
+            for row in found.rows
+            if row.recovery == recovery
+        }
+        for recovery in asked
+    }
+    assert gains == {"finetune": {1}, "distill": {2}, "scratch": {-5}}
+    # Each has a control of its own.
+    assert {row.recovery for row in found.rows if row.score == "control"} == {*asked}
+    records = [Record.load(path) for path in (tmp_path / "records").rglob("*.json")]
+    scratch = [each for each in records if "|recovery:scratch|" in each.signature]
+    assert {each.kind for each in scratch} == {"control", "scratch"}
+    assert all(each.finetune == "1ep" for each in scratch)
+    again = subject()
+    assert compared(again, tmp_path, recoveries=asked, rounds=0, percents=[50.0]).rows == found.rows
+    assert again.log == ["score random"]
+    with pytest.raises(UsageError, match="--recovery scratch: give --epochs, or --finetune"):
+        untrained = subject(can_finetune=False)
+        compared(untrained, tmp_path / "other", recoveries=[Recovery.SCRATCH])
+
+
+def test_a_method_that_trains_is_measured_on_its_own_model(tmp_path):
+    options = {"scores": ["l0-gates"], "percents": [50.0], "rounds": 1}
+    both = [Recovery.FINETUNE, Recovery.REFIT]
+    found = compared(subject(), tmp_path, recoveries=both, **options)
+    rows = [row for row in found.rows if row.score == "l0-gates" and row.recovery == "finetune"]
+    # Its training adds 1, the fine-tuning after it another 1.
+    assert [row.before for row in rows] == [16 + seed / 10 for seed in (1, 2, 3)]
+    assert [row.after for row in rows] == [pytest.approx(17 + seed / 5) for seed in (1, 2, 3)]
+    assert {str(row.head_plan.origin) for row in rows} == {
+        str(Origin(method="l0-gates", seed=seed, budget="50%")) for seed in (1, 2, 3)
+    }
+    assert all(row.plan["kept"] == {"ES": [[0, 1, 2, 3], []]} for row in rows)
+    assert not (tmp_path / "methods").exists()
+    again = subject()
+    assert compared(again, tmp_path, recoveries=both, **options).rows == found.rows
+    assert again.log == ["score random"]
+    assert found.costs["l0-gates"] >= 0
+    with pytest.raises(UsageError, match="l0-gates trains the model: give --epochs"):
+        compared(subject(can_finetune=False), tmp_path / "other", **options)
+    with pytest.raises(UsageError, match="layerdrop drops whole layers; give --components EL"):
+        compared(subject(), tmp_path / "layers", **{**options, "scores": ["layerdrop"]})
+
+
 def test_every_method_has_its_own_speed_and_cost(tmp_path):
     found = compared(
         subject(), tmp_path, percents=[50.0], scores=["gradient", "adversarial", "iterate"]
@@ -469,7 +531,7 @@ def test_a_kill_while_a_fine_tuned_model_is_removed_costs_nothing(tmp_path, monk
         if path.name.endswith("seed1"):
             raise Killed
 
-    import headprune.compare.run as module
+    import headprune.compare.store as module
 
     with monkeypatch.context() as patch:
         patch.setattr(module.shutil, "rmtree", killed)

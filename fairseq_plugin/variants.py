@@ -1,0 +1,57 @@
+"""Flags of fairseq-train for the variants of a fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headprune.recovery.variant import GateTarget, Variant
+
+L0_CRITERION = "label_smoothed_cross_entropy_with_l0"
+"""The criterion of ``fairseq_plugin.criterions``, named here as its module imports fairseq."""
+
+_WARM_UP = "50%"
+"""The share of the training during which the gates' target rises."""
+
+_SIDES = {"EL": "encoder", "DL": "decoder"}
+
+
+def variant_flags(
+    flags: Sequence[str], variant: Variant, *, components: Sequence[str]
+) -> list[str]:
+    """The flags for fairseq-train of a variant of a training.
+
+    Args:
+        flags: those of the plain training.
+        variant: the variant.
+        components: those of whole layers that the model has, for LayerDrop.
+    """
+    if variant.gates is not None:
+        return [*_without(flags, ("--criterion", "--clip-norm")), *_gate_flags(variant.gates)]
+    if variant.layerdrop:
+        sides = [_SIDES[name] for name in components]
+        drops = [f"--{side}-layerdrop={variant.layerdrop:g}" for side in sides]
+        return [*_without(flags, [f"--{side}-layerdrop" for side in sides]), *drops]
+    return list(flags)
+
+
+def _gate_flags(gates: GateTarget) -> list[str]:
+    """The gates' flags. The last checkpoint counts, as the best often has open gates still."""
+    return [
+        *("--criterion", L0_CRITERION, "--gates", ",".join(gates.components)),
+        *("--l0-target", f"{gates.budget.percent!r}%", "--l0-target-of", gates.budget.of),
+        *("--l0-warmup-updates", _WARM_UP, "--disable-validation"),
+    ]
+
+
+def _without(flags: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The flags without those of these names, which take one value each."""
+    kept: list[str] = []
+    is_value = False
+    for word in flags:
+        if is_value:
+            is_value = False
+        elif word in names:
+            is_value = True
+        elif word.split("=")[0] not in names:
+            kept.append(word)
+    return kept

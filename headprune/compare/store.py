@@ -1,0 +1,238 @@
+"""The numbers in a comparison's folder; missing ones are measured.
+
+scores/NAME.json    the scores
+plans/LABEL.json    the plans of methods that take long, or draw
+methods/LABEL/      the models of methods that train, while they are needed
+before/NAME.json    the metric right after pruning; NAME is the plan's, or a trained model's
+after/, distill/, refitted/, scratch/    the metric after a recovery
+seconds.json, costs.json    run times of the plans, and of the methods themselves
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headprune.budget import Budget, percent_text
+from headprune.compare.competition import Competition
+from headprune.compare.costs import Costs
+from headprune.compare.interruptions import is_resumed
+from headprune.compare.measured import Measured, timed
+from headprune.compare.turns import Quartiles, speedup
+from headprune.errors import DataError
+from headprune.files import write_text_atomically
+from headprune.folders import scratch_folder
+from headprune.json_files import json_object, known_values
+from headprune.methods.method import Method, Request, is_training
+from headprune.plan import PruningPlan
+from headprune.recovery.kinds import Recovery
+from headprune.recovery.variant import Variant
+from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import ABLATIONS, needs_data
+from headprune.task_model import TaskModel
+
+_FOLDERS = {Recovery.FINETUNE: "after"}
+"""Folders of recoveries that are not named after them; older versions had this one alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The units that a method has chosen.
+
+    Attributes:
+        plan: the units of the whole model.
+        training: for a method that trains, the name of its model in files; None for others.
+        train: function that returns the trained model; a finished training is not repeated.
+    """
+
+    plan: PruningPlan
+    training: str | None = None
+    train: Callable[[], TaskModel] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the pruned model in files."""
+        return self.training or name_of(self.plan)
+
+
+class Store:
+    """The numbers in the folder of a comparison."""
+
+    def __init__(self, folder: Path, model: TaskModel, competition: Competition) -> None:
+        self.folder = folder
+        self.model = model
+        self.competition = competition
+        self.costs = Costs(folder / "costs.json")
+
+    def scores(self, names: Sequence[str]) -> dict[str, HeadScores]:
+        """Scores by name; those that need no data are computed again, as that is fast."""
+        paths = {name: self.folder / "scores" / f"{name}.json" for name in names}
+        missing = [n for n, path in paths.items() if not needs_data(n) or not path.exists()]
+        # Together what takes one pass over the data, by itself what takes long.
+        quick = [name for name in missing if name not in ABLATIONS]
+        for group in (quick, *([name] for name in missing if name in ABLATIONS)):
+            components = self.competition.scored_components
+            started = time.monotonic()
+            computed = self.model.scores(group, seed=1, components=components)
+            seconds = time.monotonic() - started
+            for name, scores in computed.items():
+                scores.save(paths[name])
+                self.costs.add(name, "scores", seconds)
+        return {name: HeadScores.load(path) for name, path in paths.items()}
+
+    def chosen(
+        self,
+        method: Method,
+        scores: Mapping[str, HeadScores],
+        *,
+        budget: Budget,
+        seed: int,
+    ) -> Choice:
+        """The choice of a method; a plan that is slow to compute is stored in the folder."""
+        full, competition = self.competition.full, self.competition
+        request = Request(
+            plan=competition.pool,
+            budget=budget,
+            seed=seed,
+            at_least=competition.at_least,
+            scores={
+                name: scores[name].of_components(competition.components)
+                for name in method.needs_scores
+            },
+            cost=competition.cost,
+            model=self.model,
+            folder=self.folder / "methods",
+        )
+        measure = "" if budget.of == "units" else f"-{budget.of}"
+        draw = f"-seed{seed}" if method.draws else ""
+        label = f"{method.name}-{percent_text(budget.percent)}{measure}{draw}"
+        if method.needs_model and not method.needs_scores:
+            path = self.folder / "plans" / f"{label}.json"
+            if not path.exists():
+                started = time.monotonic()
+                chosen = method.run(request).plan
+                self.costs.add(method.name, label, time.monotonic() - started)
+                chosen.save(path)
+            plan = PruningPlan.load(path)
+        else:
+            plan = method.run(request).plan
+        # The other components stay as they are.
+        whole = full.replaced_by(plan).without_units_of_dropped_layers()
+        if not is_training(method):
+            return Choice(plan=whole)
+
+        def train() -> TaskModel:
+            path = method.run(request).model
+            assert path is not None
+            return self.model.opened(path)
+
+        return Choice(plan=whole, training=label, train=train)
+
+    def before(self, choice: Choice) -> Measured:
+        """The metric right after pruning."""
+
+        def measure() -> Measured:
+            return Measured.of(self._model_of(choice).measure(choice.plan))
+
+        return self._measured(self.folder / "before" / f"{choice.name}.json", measure)
+
+    def recovered(self, choice: Choice, recovery: Recovery, seed: int) -> Measured:
+        """The metric after a recovery."""
+        if recovery is Recovery.REFIT:
+            return self._refitted(choice)
+        if recovery is Recovery.SCRATCH:
+            choice = Choice(plan=choice.plan)  # of a trained model, the shape matters alone
+        name = f"{choice.name}-seed{seed}"
+        folder = self.folder / _FOLDERS.get(recovery, str(recovery)) / name
+        variant = Variant(
+            from_scratch=recovery is Recovery.SCRATCH, distilled=recovery is Recovery.DISTILL
+        )
+
+        def measure() -> Measured:
+            resumed = is_resumed(folder)
+            tuned = self._model_of(choice).finetuned(
+                choice.plan, seed=seed, folder=folder, variant=variant
+            )
+            return Measured.of(tuned.measure(), resumed=resumed)
+
+        number = self._measured(folder.with_name(f"{name}.json"), measure)
+        shutil.rmtree(folder, ignore_errors=True)  # after the number is safe
+        return number
+
+    def remove_models(self) -> None:
+        """Remove the models of methods that train; their numbers stay."""
+        shutil.rmtree(self.folder / "methods", ignore_errors=True)
+
+    def _refitted(self, choice: Choice) -> Measured:
+        """The metric after re-fitting."""
+
+        def measure() -> Measured:
+            with scratch_folder(self.folder) as work:
+                refitted = self._model_of(choice).refitted(choice.plan)
+                refitted.model.save(work)
+                return Measured.of(self.model.opened(work).measure())
+
+        return self._measured(self.folder / "refitted" / f"{choice.name}.json", measure)
+
+    def _model_of(self, choice: Choice) -> TaskModel:
+        """The model that the choice's plan prunes."""
+        return self.model if choice.train is None else choice.train()
+
+    def cost(self, method: Method) -> float | None:
+        """The mean seconds of a method and its scores; None where they are not known."""
+        parts = [self.costs.mean(name) for name in (method.name, *method.needs_scores)]
+        known = [part for part in dict.fromkeys(parts) if part is not None]
+        return sum(known) if known else None
+
+    def speedups(
+        self, full: PruningPlan, plans: Sequence[PruningPlan], rounds: int
+    ) -> dict[PruningPlan, Quartiles]:
+        """The speed-up of each plan over ``full``; equal plans are timed once."""
+        path = self.folder / "seconds.json"
+        plans = list(dict.fromkeys([full, *plans]))
+        wanted = [name_of(plan) for plan in plans]
+        seconds = _seconds(path, plans=wanted, rounds=rounds) if path.exists() else None
+        if seconds is None:
+            seconds = self.model.seconds(plans, rounds=rounds)
+            content = {"plans": wanted, "seconds": seconds}
+            write_text_atomically(path, json.dumps(content) + "\n")
+        return {
+            plan: speedup(seconds[0], times) for plan, times in zip(plans, seconds, strict=True)
+        }
+
+    def _measured(self, path: Path, measure: Callable[[], Measured]) -> Measured:
+        if not path.exists():
+            measured = timed(measure, metric=self.model.metric, where=path)
+            content = {name: value for name, value in asdict(measured).items() if value is not None}
+            write_text_atomically(path, json.dumps(content) + "\n")
+        values = json_object(path)
+        return Measured(**known_values(Measured, values, source=str(path)))
+
+
+@dataclass(frozen=True)
+class _Times:
+    """The file of times: seconds of each plan in each round."""
+
+    plans: list[str]
+    seconds: list[list[float]]
+
+
+def _seconds(path: Path, *, plans: list[str], rounds: int) -> list[list[float]] | None:
+    """Read the times in a file; None if plans or number of rounds differ."""
+    values = json_object(path)
+    times = _Times(**known_values(_Times, values, source=str(path)))
+    if times.plans != plans or [len(each) for each in times.seconds] != [rounds] * len(plans):
+        return None
+    if any(second <= 0 for each in times.seconds for second in each):
+        raise DataError(f"{path}: a time that is not above 0")
+    return times.seconds
+
+
+def name_of(plan: PruningPlan) -> str:
+    """The name of a plan in files: a fingerprint of the kept units."""
+    return hashlib.sha256(plan.to_json(with_origin=False).encode()).hexdigest()[:16]

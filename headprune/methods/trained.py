@@ -1,0 +1,92 @@
+"""Methods that train the model while they choose its units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headprune.budget import percent_text
+from headprune.components import LAYERS
+from headprune.errors import UsageError
+from headprune.methods.by_location import DROP_LAYERS
+from headprune.methods.method import Outcome, Request
+from headprune.origin import Origin
+from headprune.recovery.variant import L0_GATES, GateTarget, Variant
+from headprune.task_model import TaskModel
+
+LAYERDROP = 0.2
+"""The probability that Fan et al. (2020) train with."""
+
+
+@dataclass(frozen=True)
+class TrainGates:
+    """Train the model with L0 gates to the budget, and close them (Louizos et al. 2018).
+
+    The training is as long as a fine-tuning after pruning. The budget's target is met as nearly as
+    it can be; no layer is made to keep units.
+    """
+
+    name: str = L0_GATES
+    meaning: str = "gates trained with an L0 penalty (Louizos et al. 2018, Voita et al. 2019)"
+    needs_scores: tuple[str, ...] = ()
+    needs_model: bool = True
+    draws: bool = True
+    trains: bool = True
+
+    def run(self, request: Request) -> Outcome:
+        """Train and close the gates.
+
+        Raises:
+            UsageError: no settings for a training, or gates that the model cannot have.
+        """
+        components = tuple(request.plan.units)
+        trained = _trained(
+            self.name,
+            request,
+            Variant(gates=GateTarget(components=components, budget=request.budget)),
+            label=f"{self.name}-{percent_text(request.budget.percent)}-{request.budget.of}",
+        )
+        plan = trained.model.plan.completed(request.plan.units).part(components)
+        assert plan is not None
+        origin = Origin(method=self.name, seed=request.seed, budget=str(request.budget))
+        return Outcome(plan=plan.with_origin(origin), model=trained.model.path)
+
+
+@dataclass(frozen=True)
+class TrainLayerDrop:
+    """Train the model with LayerDrop, then drop every second layer (Fan et al. 2020).
+
+    The training is as long as a fine-tuning after pruning, and serves all budgets.
+    """
+
+    name: str = "layerdrop"
+    meaning: str = "layers dropped after a training that skips layers at random (Fan et al. 2020)"
+    needs_scores: tuple[str, ...] = ()
+    needs_model: bool = True
+    draws: bool = True
+    trains: bool = True
+
+    def run(self, request: Request) -> Outcome:
+        """Train, then drop layers.
+
+        Raises:
+            UsageError: no settings for a training, or components whose units are not layers.
+        """
+        if set(request.plan.units) - {*LAYERS}:
+            raise UsageError(f"{self.name} drops whole layers; give --components EL, DL or EL,DL")
+        (alternate,) = (each for each in DROP_LAYERS if each.name == "layers-alternate")
+        plan = alternate.run(request).plan
+        trained = _trained(self.name, request, Variant(layerdrop=LAYERDROP), label=self.name)
+        origin = Origin(method=self.name, seed=request.seed, budget=str(request.budget))
+        return Outcome(plan=plan.with_origin(origin), model=trained.model.path)
+
+
+def _trained(name: str, request: Request, variant: Variant, *, label: str) -> TaskModel:
+    """The model of the request, trained; a finished training is not repeated."""
+    model = request.model
+    if model is None or request.folder is None:
+        raise UsageError(f"{name} trains the model; use it in `headprune compare`")
+    if not model.can_finetune:
+        raise UsageError(f"{name} trains the model: give --epochs, or --finetune for a checkpoint")
+    folder = request.folder / f"{label}-seed{request.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return model.finetuned(model.model.plan, seed=request.seed, folder=folder, variant=variant)

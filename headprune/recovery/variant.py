@@ -1,0 +1,69 @@
+"""Variants of a fine-tuning: with learned gates, with LayerDrop, or from random weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headprune.budget import Budget
+from headprune.errors import UsageError
+
+L0_GATES = "l0-gates"
+"""The name of the method in the origin of plans."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateTarget:
+    """The units that get learned gates, and the share of them that is to be closed.
+
+    Attributes:
+        components: those whose units have gates.
+        budget: the share of these units of the unpruned model to prune.
+    """
+
+    components: tuple[str, ...]
+    budget: Budget
+
+    def as_settings(self) -> dict[str, str]:
+        """The values by the names of their options."""
+        return {"gates": ",".join(self.components), "l0_target": str(self.budget)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A fine-tuning that differs from the one of the settings.
+
+    Attributes:
+        gates: train with learned gates, and close them afterwards.
+        layerdrop: the probability with which each layer is skipped (Fan et al. 2020).
+        from_scratch: begin with random weights in place of the model's (Liu et al. 2019).
+        distilled: learn from the outputs of the model as it was given too.
+
+    Raises:
+        UsageError: no probability, or two variants that exclude each other.
+    """
+
+    gates: GateTarget | None = None
+    layerdrop: float = 0.0
+    from_scratch: bool = False
+    distilled: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.layerdrop < 1:
+            raise UsageError(f"--layerdrop {self.layerdrop:g}: give a probability from 0, below 1")
+        if self.gates is not None and self.distilled:
+            raise UsageError("--gates and --distill-from exclude each other; give one")
+
+    def as_settings(self) -> dict[str, object]:
+        """The values that differ from a plain fine-tuning, by the names of their options."""
+        return {
+            **({} if self.gates is None else self.gates.as_settings()),
+            **({"layerdrop": self.layerdrop} if self.layerdrop else {}),
+            **({"from_scratch": True} if self.from_scratch else {}),
+        }
+
+
+VARIANT_SETTINGS = ("gates", "l0_target", "layerdrop", "from_scratch")
+"""The names of ``Variant.as_settings``."""
+
+PLAIN = Variant()
+"""A fine-tuning as the settings say."""
