@@ -26,15 +26,19 @@ UPDATES = 40
 """The length of the training that is measured."""
 _INTERVAL = 10
 _REPLACED = ("--max-epoch", "--max-update", "--log-interval")
+_OF_TEACHER = ("--criterion", "--distill-weight", "--distill-temperature", "--distill-hidden")
+_LABELS = "label_smoothed_cross_entropy"
 
 
 def calibrate_translation(study: Study, *, data: Path, folder: Path, threads: int) -> Calibration:
-    """Train the unpruned model for some updates.
+    """Train the unpruned model for some updates, without a teacher: there is no baseline yet.
 
     Raises:
         DataError: the training fails or its log has no times.
     """
-    flags = ["--arch", study.arch, *study.model_flags, *_without(study.finetune.flags, _REPLACED)]
+    replaced = (*_REPLACED, *(_OF_TEACHER if study.finetune.distilled else ()))
+    flags = ["--arch", study.arch, *study.model_flags, *_without(study.finetune.flags, replaced)]
+    flags += ["--criterion", _LABELS] if study.finetune.distilled else []
     flags += ["--max-update", str(UPDATES), "--log-interval", str(_INTERVAL)]
     corpus = PreparedCorpus.load(data)
     log, model = folder / "train.log", folder / "model.pt"

@@ -23,6 +23,7 @@ FROM_DIR = ["--from-dir", str(DATA_DIR)] if DATA_DIR else []
 # comment, of the seeds or of the plans. Programs are not inputs: a corrected script must not discard
 # a week of training.
 TRAINING = ["--arch", STUDY.arch, *STUDY.model_flags]
+TEACHER = ["--distill-from", f"{BASELINE}/model.pt"] if STUDY.finetune.distilled else []
 MODELS = {model.folder: model for model in STUDY.models(STUDY.rows)}
 
 REPORTS = [file for table in TABLES for file in page_and_report_files(f"{OUT}/tables/{table}")]
@@ -153,7 +154,10 @@ rule finetune:
         model=f"{OUT}/finetuned/{{row}}/seed{{seed}}/model.pt",
         facts=f"{OUT}/finetuned/{{row}}/seed{{seed}}/model.json",
     params:
-        flags=lambda wildcards: [*TRAINING, "--head-form", STUDY.form, *STUDY.finetune.flags],
+        flags=lambda wildcards: [
+            *[*TRAINING, "--head-form", STUDY.form, *STUDY.finetune.flags],
+            *TEACHER,
+        ],
         precision=STUDY.precision,
         processes=processes_of,
     log:

@@ -100,15 +100,18 @@ class Training:
         flags: the flags on the command line. Numbers of updates that depend on the data are given
             as shares of the training; see ``fairseq_plugin/schedule.py``.
         length: the length in signatures: `30ep` (epochs) or `200up` (updates).
+        distilled: whether the study's baseline is its teacher.
     """
 
     flags: tuple[str, ...]
     length: str
+    distilled: bool = False
 
     @classmethod
     def read(cls, raw: object, key: str) -> Training:
         """Check the section of that key."""
         values = {**TRAIN_DEFAULTS, **as_mapping(raw, key)}
+        distilled = _takes_teacher(values, key)
         flags = as_flags(values, key, reserved=RESERVED_FLAGS)
         if "max-epoch" in values:
             as_whole(values["max-epoch"], f"{key}.max-epoch", least=1)
@@ -122,7 +125,33 @@ class Training:
             numbers = list(flags)
         except UsageError as problem:
             raise DataError(f"{key}.{str(problem).removeprefix('--')}") from None
-        return cls(flags=tuple(numbers), length=schedule.length_name(flags))
+        length = schedule.length_name(flags)
+        return cls(flags=tuple(numbers), length=length, distilled=distilled)
+
+
+_TEACHER = "distill-from"
+
+
+def _takes_teacher(values: dict[str, Any], key: str) -> bool:
+    """Take the teacher out of a training's flags: its path is known when the training starts.
+
+    Raises:
+        DataError: a teacher other than the baseline, or a criterion that does not go with it.
+    """
+    given = values.pop(_TEACHER, None)
+    distils = str(values.get("criterion", "")).endswith("_with_distillation")
+    if given is None and not distils:
+        return False
+    if key != "finetune":
+        raise DataError(f"{key}: the baseline has no teacher; distillation goes with `finetune`")
+    if given != "baseline":
+        raise DataError(f"{key}.{_TEACHER}: {shown(given)}; give baseline, the unpruned model")
+    if not distils:
+        raise DataError(
+            f"{key}.{_TEACHER}: give `criterion: label_smoothed_cross_entropy_with_distillation` "
+            "with it"
+        )
+    return True
 
 
 class _NotKnownYet(Exception):

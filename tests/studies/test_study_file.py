@@ -43,6 +43,22 @@ def test_every_study_that_is_shipped_is_valid_and_named_like_its_file(path: Path
     assert load_any(path).name == path.stem
 
 
+DISTILLED = {
+    "max-epoch": 1,
+    "criterion": "label_smoothed_cross_entropy_with_distillation",
+    "distill-from": "baseline",
+    "distill-weight": 0.25,
+}
+
+
+def test_fine_tunings_may_have_the_baseline_as_their_teacher(tmp_path: Path) -> None:
+    study = load(tmp_path, finetune=DISTILLED)
+    assert study.finetune.distilled and not study.train.distilled
+    assert "--distill-from" not in study.finetune.flags  # its path is known to the run folder
+    flags = study.finetune.flags
+    assert flags[flags.index("--distill-weight") + 1] == "0.25"
+
+
 def test_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
     study = load(tmp_path)
     assert study.seeds == (1, 2, 3)
@@ -265,6 +281,11 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"baseline_seed": 2**40}, "baseline_seed: a whole number up to 4294967295"),
         ({"shape": {"ES": "8x1000000000"}}, "shape.ES: '8x1000000000' is not heads x layers"),
         ({"runner": ["translation"]}, "runner: ['translation'] is not one of"),
+        ({"finetune": DISTILLED | {"distill-from": "m.pt"}}, "finetune.distill-from: 'm.pt'; give"),
+        ({"finetune": DISTILLED | {"distill-from": None}}, "distill-from: None; give baseline"),
+        ({"finetune": DISTILLED | {"criterion": "cross_entropy"}}, "give `criterion: label_smooth"),
+        ({"train": DISTILLED}, "train: the baseline has no teacher"),
+        ({"finetune": DISTILLED | {"distill-wait": 1}}, "unrecognized arguments: --distill-wait"),
     ],
 )
 def test_a_mistake_is_refused_in_one_line_that_names_the_key(
