@@ -27,6 +27,7 @@ from fairseq_plugin.scores.translation_model import TranslationModel
 from fairseq_plugin.teacher import load_teacher
 from headprune import DataError, PruningPlan, UsageError
 from headprune.recovery.distillation import Distillation
+from headprune.recovery.variant import Variant
 from tests.command import headprune
 from tests.fairseq_plugin import checkpoints
 from tests.fairseq_plugin.conftest import TRAIN, train
@@ -238,7 +239,11 @@ def test_a_checkpoint_that_is_compared_is_its_own_teacher(
         distillation=Distillation(weight=0.25),
     )
     assert model.settings["distill_weight"] == 0.25
-    tuned = model.finetuned(PLAN.part(SHAPE) or PLAN, seed=1, folder=tmp_path / "tuned")
+    half = PLAN.part(SHAPE) or PLAN
+    distilled = Variant(distilled=True)
+    tuned = model.finetuned(half, seed=1, folder=tmp_path / "tuned", variant=distilled)
+    # A model that a method has trained has the same teacher.
+    assert model.opened(tmp_path / "tuned" / "model.pt").teacher == full
     facts = json.loads((tmp_path / "tuned" / "model.json").read_text())
     assert facts["distill_weight"] == 0.25 and facts["distill_temperature"] == 2.0
     assert facts["teacher_fingerprint"] == model.model.fingerprint
@@ -247,7 +252,7 @@ def test_a_checkpoint_that_is_compared_is_its_own_teacher(
     # Its record says so.
     (tmp_path / "generation.txt").write_text("D-0\t-0.5\ta dog sees the cat\n")
     (tmp_path / "test.de").write_text("a dog sees the cat\n")
-    (PLAN.part(SHAPE) or PLAN).save(tmp_path / "plan.json")
+    half.save(tmp_path / "plan.json")
     done = headprune(
         *("bleu", tmp_path / "generation.txt", "--ref", tmp_path / "test.de", "--seed", 1),
         *("--plan", tmp_path / "plan.json", "--data", "toy", "--finetune", "1ep"),
