@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
     from headprune.speed.forward_pass import Conditions, ForwardPass
+    from headprune.vocabulary import Trimmed
     from hf_plugin.folders import Folder
     from hf_plugin.scores.classifier import Classifier
 
@@ -180,6 +181,14 @@ class HuggingFaceBackend:
             settings = replace(settings, distill_from=str(path), distillation=given["distillation"])
         settings.check()
         return Classifier(path=path, finetuning=settings, max_examples=max_examples, watch=watch)
+
+    def trim_vocabulary(
+        self, model: Path, output: Path, *, text: Sequence[str], held_out: Sequence[str]
+    ) -> Trimmed:
+        """Write a folder without the tokens that a text never uses."""
+        with needing("trimming the vocabulary of Hugging Face models needs transformers"):
+            from hf_plugin.vocabulary.trim import trim_vocabulary
+        return trim_vocabulary(model, output, text=text, held_out=held_out)
 
     def forward_pass(self, path: Path, conditions: Conditions) -> ForwardPass:
         """Load a folder for `headprune speed`; one with model.onnx is run by onnxruntime."""

@@ -26,6 +26,7 @@ SUMMARIES: Mapping[str, str] = {
     "prune": "Prune heads, neurons and layers of a trained model, without training.",
     "gates": "Close learned gates: write the plan and the pruned model.",
     "export": "Write a model so that other tools load it.",
+    "vocabulary": "Remove the tokens that a text never uses from a model and its tokenizer.",
     "bleu": "Score a translation with sacreBLEU: cased, detokenised BLEU and chrF.",
     "report": "Gather results into a web page and tables.",
     "claims": "Decide which claims of papers hold on a set of records.",
@@ -40,7 +41,7 @@ SUMMARIES: Mapping[str, str] = {
 """The subcommands in ``headprune/cli/``, and the first line of each one's help."""
 
 _ORDER = (
-    *("plan", "show", "prune", "gates", "export", "bleu", "report", "claims"),
+    *("plan", "show", "prune", "gates", "vocabulary", "export", "bleu", "report", "claims"),
     *("glue", "changes", "finetune", "measure", "speed", "scores", "compare", "iterate"),
     *("translate", "new-study"),
 )

@@ -1,0 +1,62 @@
+"""The command `headprune vocabulary`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headprune.backends import backend_of
+from headprune.cli.options import kinds_of_models
+from headprune.errors import UsageError
+from headprune.vocabulary import TrimsVocabularies, read_lines
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.command()
+def vocabulary(
+    model: Annotated[Path, typer.Argument(help=f"The model: {kinds_of_models()}.")],
+    text: Annotated[
+        list[Path],
+        typer.Option(
+            help="File of text, one sentence a line, whose tokens are kept; repeatable. For a "
+            "translation model give text of both languages."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
+    check: Annotated[
+        Path | None,
+        typer.Option(help="File of held-out text, to count unknown tokens in before and after."),
+    ] = None,
+) -> None:
+    """Remove the tokens that a text never uses from a model and its tokenizer.
+
+    Special tokens, language codes, and the single characters of the text are kept. Texts of kept
+    tokens alone have the same tokens and the same outputs as before; the folder is written only if
+    that was seen on the text.
+
+    Hugging Face folders: tokenizer, embeddings and output layer, of tokenizers with a
+    tokenizer.json (WordPiece, byte-pair encoding, unigram models) and of Marian and M2M100.
+
+    Example:
+
+      headprune vocabulary xlm-roberta-finetuned --text train.txt --check test.txt -o smaller
+    """
+    lines = read_lines(text)
+    held_out = [] if check is None else read_lines([check])
+    backend = backend_of(model)
+    if not isinstance(backend, TrimsVocabularies):
+        raise UsageError(f"{model}: the vocabulary of such models cannot be trimmed")
+    trimmed = backend.trim_vocabulary(model, output, text=lines, held_out=held_out)
+    for name, (before, after) in trimmed.sizes.items():
+        print(f"{name}: {before:,} -> {after:,} entries")
+    before, after = trimmed.parameters
+    print(f"{output}: {before:,} -> {after:,} parameters ({(after - before) / before:+.1%})")
+    if trimmed.held_out is not None:
+        old, new = trimmed.held_out
+        print(
+            f"{check}: {old.tokens:,} -> {new.tokens:,} tokens, unknown: {old.unknown_share:.2%} "
+            f"-> {new.unknown_share:.2%}"
+        )

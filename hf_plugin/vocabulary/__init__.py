@@ -1,0 +1,1 @@
+"""Trimming of the vocabularies of Hugging Face models."""
