@@ -20,6 +20,7 @@ from headprune.speed.forward_pass import (
     Conditions,
     ForwardPass,
     bytes_of,
+    drawn_hypotheses,
 )
 
 
@@ -75,7 +76,7 @@ def _job(
     model: Any, task: Any, batch: dict[str, Tensor], conditions: Conditions
 ) -> Callable[[], object]:
     source = {name: batch[name] for name in ("src_tokens", "src_lengths")}
-    beam, length = conditions.hypotheses, conditions.length
+    beam, length, drawn = conditions.hypotheses, conditions.length, drawn_hypotheses(conditions)
     if conditions.job == ENCODER:
         return lambda: model.encoder(**source)
     if conditions.job == DECODER:
@@ -83,6 +84,7 @@ def _job(
             encoded = model.encoder(**source)
         order = torch.arange(conditions.batch, device=conditions.device).repeat_interleave(beam)
         targets = batch["prev_output_tokens"][order]  # beam*B x T
+        first = order.view(conditions.batch, beam) * beam  # the number of a sentence's first row
 
         def decode() -> object:
             copies = model.encoder.reorder_encoder_out(encoded, order)
@@ -91,6 +93,9 @@ def _job(
                 output = model.decoder(
                     targets[:, :step], encoder_out=copies, incremental_state=caches
                 )
+                rows = (first + drawn[step - 1, :, :beam]).view(-1)
+                model.decoder.reorder_incremental_state_scripting(caches, rows)
+                copies = model.encoder.reorder_encoder_out(copies, rows)
             return output
 
         return decode
@@ -100,5 +105,16 @@ def _job(
             beam=beam, max_len_a=0, max_len_b=length - 1, min_len=length - 1
         )
         search = task.build_generator([model], settings)
+        search.search.step = _continuing(search.search.step, drawn)
         return lambda: search.generate([model], {"net_input": source})
     return lambda: model(**batch)
+
+
+def _continuing(step: Callable[..., Any], drawn: Tensor) -> Callable[..., Any]:
+    """A step of a beam search that continues drawn hypotheses with the words that it finds."""
+
+    def drawing(number: int, *inputs: Any, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
+        scores, words, hypotheses = step(number, *inputs, **options)  # B x candidates, each
+        return scores, words, drawn[number].view_as(hypotheses)
+
+    return drawing

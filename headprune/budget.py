@@ -1,7 +1,8 @@
-"""Budgets: the share of units, parameters or floating-point operations to prune."""
+"""Budgets: the share of units, parameters or floating-point operations to prune, or a speed."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +16,8 @@ MEASURES = ("units", "parameters", "flops")
 _SHORT_NAMES = {"params": "parameters"}
 
 _TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%?\s*(?:of\s+)?([a-z]*)\s*", re.ASCII)
+
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x speed", re.ASCII)
 
 
 def percent_text(percent: float) -> str:
@@ -84,3 +87,36 @@ class Budget:
 
     def __str__(self) -> str:
         return f"{float(self.percent):g}%" + ("" if self.of == "units" else f" of {self.of}")
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """The speed to reach, as a multiple of the unpruned model's.
+
+    Attributes:
+        times: from 1.
+
+    Raises:
+        UsageError: less than 1, or no finite number.
+
+    >>> str(Speedup(1.5)), Speedup.parse("2x speed").times
+    ('1.5x speed', 2.0)
+    """
+
+    times: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.times < math.inf:  # NaN fails too
+            raise UsageError(
+                f"--speedup {self.times:g}: give how many times as fast as the unpruned model, "
+                "from 1"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Speedup | None:
+        """Read the output of ``str``; None for other budgets."""
+        match = _SPEED.fullmatch(text)
+        return cls(float(match[1])) if match else None
+
+    def __str__(self) -> str:
+        return f"{self.times:g}x speed"

@@ -18,6 +18,7 @@ from headprune.speed.forward_pass import (
     Conditions,
     ForwardPass,
     bytes_of,
+    drawn_hypotheses,
     require_forward,
 )
 from hf_plugin.folders import Folder, outline_of
@@ -77,6 +78,8 @@ def _job(
         encoded = encoder(**source)[0].repeat_interleave(beam, dim=0)  # beam*B x T x C
     mask = source["attention_mask"].repeat_interleave(beam, dim=0)  # beam*B x T
     targets = source["input_ids"].repeat_interleave(beam, dim=0)  # beam*B x T
+    first = beam * torch.arange(conditions.batch, device=mask.device)[:, None]
+    drawn = drawn_hypotheses(conditions)
 
     def decode() -> object:
         caches = None
@@ -89,6 +92,7 @@ def _job(
                 use_cache=True,
             )
             caches = outputs.past_key_values
+            caches.reorder_cache((first + drawn[step, :, :beam]).view(-1))
             if output is not None:
                 output(outputs.last_hidden_state)  # beam*B x 1 x V
         return outputs

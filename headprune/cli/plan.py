@@ -53,6 +53,26 @@ def plan(
             "of --components."
         ),
     ] = None,
+    speedup: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead of --percent: how many times as fast as the unpruned model, such as 1.5. "
+            "Heads, neurons and layers are chosen for the least sum of lost --scores, by the times "
+            "in --latency; goes with --model.",
+        ),
+    ] = None,
+    latency: Annotated[
+        Path | None,
+        typer.Option(help="File that `headprune latency` wrote on this machine, for --speedup."),
+    ] = None,
+    verify: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="With --speedup: time the pruned model in turns with the unpruned one, and choose "
+            "anew where the speed differs by more than 2%, this many times at most.",
+        ),
+    ] = 0,
     method: Annotated[
         str | None,
         typer.Option(
@@ -71,7 +91,7 @@ def plan(
         typer.Option(
             help="Components whose units are pruned, with commas: heads ES,ED,DS, feed-forward "
             "neurons EF,DF, whole layers EL,DL. The units of all others are kept.",
-            show_default="all heads",
+            show_default="all heads; with --speedup the components that are scored",
         ),
     ] = None,
     keep: Annotated[
@@ -143,8 +163,8 @@ def plan(
 ) -> None:
     """Choose the heads, neurons or layers to keep and write them as a plan (JSON).
 
-    Give one of --percent, --budget, --keep and --prune. The same options give the same plan
-    everywhere.
+    Give one of --percent, --budget, --speedup, --keep and --prune. The same options give the same
+    plan everywhere.
 
     Examples:
 
@@ -159,9 +179,23 @@ def plan(
       headprune plan --model model.pt --percent 50 --even -o plan.json
 
       headprune plan --model model.pt --components EF,DF --budget '50% of parameters' -o plan.json
+
+      headprune plan --model model.pt --speedup 2 --latency latency.json --scores taylor.json
+      --components ES,ED,DS,EF,DF,EL,DL --verify 3 -o plan.json
     """
-    if [percent is not None, budget is not None, bool(keep), bool(prune)].count(True) != 1:
-        raise UsageError("give one of --percent, --budget, --keep and --prune")
+    budgets = (percent is not None, budget is not None, speedup is not None)
+    if [*budgets, bool(keep), bool(prune)].count(True) != 1:
+        raise UsageError("give one of --percent, --budget, --speedup, --keep and --prune")
+    if speedup is None and (latency or verify):
+        raise UsageError("--latency and --verify go with --speedup")
+    if speedup is not None:
+        if method or even or shape:
+            raise UsageError("--speedup goes with --model and --scores")
+        if not (model and scores and latency):
+            raise UsageError(
+                "--speedup needs --model, --scores and --latency, which `headprune scores` and "
+                "`headprune latency` write"
+            )
     if method and (keep or prune or scores):
         raise UsageError("--method goes with --percent or --budget")
     if prune and at_least:
@@ -176,7 +210,22 @@ def plan(
         raise UsageError("--seed goes with a random choice: --scores and --prune draw no heads")
     if best and not scores:
         raise UsageError("--best goes with --scores, the file with the scores to rank by")
-    require_separate({"--output": output}, inputs=(model, scores))
+    require_separate({"--output": output}, inputs=(model, scores, latency))
+    if speedup is not None and model and scores and latency:
+        from headprune.cli.plan_by_speed import plan_by_speed
+
+        chosen = plan_by_speed(
+            model,
+            speedup,
+            latency=latency,
+            scores=scores,
+            components=None if components is None else parse_components(components),
+            best=best.value if best else None,
+            at_least=1 if at_least is None else at_least,
+            verify=verify,
+        )
+        _write_plan(chosen, output)
+        return
     opened = open_model(model) if model else None
     within = opened.plan.part(HEADS) if opened else None
     shape_given: Shape = _parse_shape(shape) if shape else BASE_SHAPE

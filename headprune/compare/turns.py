@@ -17,6 +17,7 @@ def taking_turns(
     *,
     rounds: int,
     warm_up: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
     watch: Callable[[range], Iterable[int]] = lambda numbers: numbers,
 ) -> list[list[float]]:
     """Seconds of each job in each round, in which every job runs once.
@@ -28,6 +29,8 @@ def taking_turns(
         jobs: the functions to time.
         rounds: the number of rounds.
         warm_up: run all once before, untimed.
+        clock: the seconds since any moment; ``time.process_time`` leaves out the time in which
+            other processes had the processor.
         watch: wraps the rounds; for a progress bar.
     """
     seconds: list[list[float]] = [[] for _ in jobs]
@@ -35,11 +38,11 @@ def taking_turns(
         for place in range(len(jobs)):
             number = (round_ + place) % len(jobs)
             _wait()
-            began = time.perf_counter()
+            began = clock()
             jobs[number]()
             _wait()
             if round_ or not warm_up:
-                seconds[number].append(time.perf_counter() - began)
+                seconds[number].append(clock() - began)
     return seconds
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headprune.budget import Budget
+from headprune.budget import Budget, Speedup
 from headprune.plan import PruningPlan
 
 UNTRAINED = {"before-finetune": ", not fine-tuned", "refitted": ", re-fitted"}
@@ -34,12 +34,14 @@ def row_of(plan: PruningPlan, *, default: str) -> str:
 
 
 def requested_percent_of(plan: PruningPlan) -> float | None:
-    """The requested percentage of units; None if it is not known.
+    """The requested percentage of units; None if it is not known, or a speed was requested.
 
     Raises:
         UsageError: the plan's budget cannot be read.
     """
     if plan.origin is None or plan.origin.budget is None:
+        return None
+    if Speedup.parse(plan.origin.budget):
         return None
     budget = Budget.parse(plan.origin.budget)
     return budget.percent if budget.of == "units" else None

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from headprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORWARD, ENCODER, DECODER, SEARCH = "forward", "encoder", "decoder", "search"
 
 JOBS = {
     FORWARD: "one forward pass; a translation model reads both sides at once",
     ENCODER: "the encoder of a translation model",
-    DECODER: "its decoder, one step for each token, with caches",
+    DECODER: "its decoder, one step for each token, with caches that are reordered as in a search",
     SEARCH: "its beam search: encoder, decoder steps and the choice of hypotheses",
 }
 """The jobs that can be timed, with a description for help texts."""
@@ -115,6 +118,19 @@ def require_forward(conditions: Conditions, *, path: Path) -> None:
             f"{path}: the job {conditions.job} is timed for fairseq checkpoints and Hugging Face "
             "folders, not for exported models"
         )
+
+
+def drawn_hypotheses(conditions: Conditions) -> Tensor:
+    """Hypotheses that each step of a search continues: steps x B x candidates, from 0 to the beam.
+
+    Caches are copied where the order of the hypotheses changes. A model that repeats one word keeps
+    the order, so a badly pruned model would be timed too fast. Drawn ones are alike for all models.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(2)
+    size = (conditions.length, conditions.batch, 2 * conditions.beam)
+    return torch.randint(conditions.beam, size, generator=generator).to(conditions.device)
 
 
 def bytes_of(path: Path) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 
 from fairseq_plugin.backend import backend
 from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.models.transformer_headpruned import HeadPrunedDecoder
 from headprune import select
 from headprune.cost import forward_flops
 from headprune.speed.forward_pass import Conditions
@@ -26,6 +29,25 @@ def test_a_search_writes_translations_of_the_given_length(full: Path):
         assert all(len(one["tokens"]) == 6 for each in hypotheses for one in each)
         flops = forward_flops(model.plan, model.sizes, source=6, target=6, beam=3)
         assert search.flops == 2 * flops and search.parameters == model.parameters
+
+
+def test_all_models_continue_the_same_hypotheses(full: Path, monkeypatch: pytest.MonkeyPatch):
+    """Else their caches would not be copied equally often."""
+    orders: list[list[list[int]]] = []
+    reorder = HeadPrunedDecoder.reorder_incremental_state_scripting
+
+    def watched(self: Any, state: Any, rows: torch.Tensor) -> None:
+        orders[-1].append(rows.tolist())
+        reorder(self, state, rows)
+
+    monkeypatch.setattr(HeadPrunedDecoder, "reorder_incremental_state_scripting", watched)
+    checkpoint = Checkpoint.load(full)
+    for percent in (0, 90):
+        plan = select.at_random(checkpoint.shape, percent=percent, seed=1)
+        orders.append([])
+        backend.forward_pass_of(checkpoint.prune(plan), CONDITIONS).run()
+    assert orders[0] == orders[1] and len(orders[0]) == 5  # before each step but the first
+    assert all(rows != list(range(6)) for rows in orders[0])
 
 
 def test_the_decoder_with_caches_computes_the_forward_pass(full: Path, stock: Path):

@@ -1,0 +1,231 @@
+"""Heads, neurons and layers for the least loss of score at a given speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from headprune.budget import Speedup
+from headprune.components import HEADS, LAYERS, NEURONS, layers_of, side_of, unit_name
+from headprune.errors import UsageError
+from headprune.origin import Origin
+from headprune.plan import PruningPlan
+from headprune.scores.head_scores import HeadScores
+from headprune.select.knapsack import Option, least_loss, undominated
+from headprune.speed.latency import Latency
+
+_STEPS = 10_000
+"""Steps that the unpruned model's time is divided into."""
+
+_TIE = 1e-9
+"""Of two choices that lose equally much, the slower one keeps more units."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The units that one layer keeps.
+
+    Attributes:
+        saved: steps of time that it saves.
+        loss: the sum of the scores of its pruned units.
+        counts: the number of kept units by component; None where the layer is dropped.
+    """
+
+    saved: int
+    loss: float
+    counts: Mapping[str, int] | None
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Savings in whole steps of time.
+
+    Attributes:
+        latency: the savings in seconds.
+        tie: the loss of all the time.
+    """
+
+    latency: Latency
+    tie: float
+
+    def choice(self, saved: float, loss: float, counts: Mapping[str, int] | None) -> _Choice:
+        """A choice that saves so many seconds; the tie is added to its loss."""
+        number = round(_STEPS * saved / self.latency.seconds)
+        return _Choice(number, loss + self.tie * number / _STEPS, counts)
+
+
+def by_speed(
+    scores: HeadScores,
+    latency: Latency,
+    speedup: Speedup,
+    *,
+    components: Sequence[str],
+    keep: str = "high",
+    at_least: int = 1,
+    faster: float = 1.0,
+) -> PruningPlan:
+    """Choose the units whose pruning loses the least sum of scores at a predicted speed.
+
+    A multiple-choice knapsack: each layer is dropped or keeps some number of units in each of its
+    sub-layers, the best ones, among the numbers that were measured. A unit loses its score, at
+    least 0; where low scores are kept, the distance to the largest one. A dropped layer loses the
+    scores of all its units, whether or not they are among ``components``; its own score counts
+    only in a file without scores of heads and neurons, as it is on another scale.
+
+    Args:
+        scores: of all heads and neurons of ``components``, on one scale.
+        latency: the time that units save.
+        speedup: the speed that is asked for.
+        components: those whose units are chosen.
+        keep: ``high`` or ``low``, as in ``by_score``.
+        at_least: heads and neurons that every layer that is not dropped keeps.
+        faster: factor on the speed, to correct a prediction that was found too high.
+
+    Raises:
+        UsageError: components that are not scored or not measured, scores on several scales, or a
+            speed that cannot be reached; the message names the highest that can.
+    """
+    if not components:
+        raise UsageError(f"the score {scores.name} is of no component that was measured")
+    for name in components:
+        if name not in latency.saved:
+            raise UsageError(f"{name}: was not measured; see `headprune latency --components`")
+    names = [name for name in latency.shape if name in components]
+    _require_scored(scores, latency, names)
+    losses = _losses(scores, keep)
+    order = {place: sorted(range(len(own)), key=lambda n: -own[n]) for place, own in losses.items()}
+    steps = _Steps(latency, tie=_TIE * (sum(map(sum, losses.values())) or 1.0))
+    layers = list(_layers(names, latency))
+    choices = [_choices(layer, names, steps, losses, order, at_least) for layer in layers]
+    highest = sum(max(each.saved for each in of_layer) for of_layer in choices)
+    needed = _STEPS - _STEPS / (speedup.times * faster)
+    most = int(highest - needed)
+    groups: list[list[Option]] = [
+        [(max(each.saved for each in of_layer) - each.saved, each.loss) for each in of_layer]
+        for of_layer in choices
+    ]
+    chosen = least_loss(groups, most=most) if needed <= highest else None
+    if chosen is None:
+        best = _STEPS / max(_STEPS - highest, 1)
+        raise UsageError(
+            f"{speedup}: cannot be reached by pruning {', '.join(names)}; the best is "
+            f"{int(100 * best / faster) / 100:g}x" + _advice(names, latency, at_least)
+        )
+    kept: dict[str, list[tuple[int, ...]]] = {
+        name: [tuple(range(units)) for units in latency.shape[name]] for name in names
+    }
+    for layer, of_layer, number in zip(layers, choices, chosen, strict=True):
+        side, index = layer
+        counts = of_layer[number].counts
+        for name in names:
+            if side_of(name) != side:
+                continue
+            if name in LAYERS:
+                kept[name][index] = (0,) if counts is not None else ()
+            elif counts is None:
+                kept[name][index] = ()
+            else:
+                kept[name][index] = tuple(sorted(order[name, index][: counts[name]]))
+    return PruningPlan(
+        kept=kept,
+        units={name: latency.shape[name] for name in names},
+        origin=Origin(method=scores.name, budget=str(speedup), scores=scores.fingerprint or None),
+    )
+
+
+def _require_scored(scores: HeadScores, latency: Latency, names: Sequence[str]) -> None:
+    for name in names:
+        scored = any(layers_of(each) == layers_of(name) for each in scores.values)
+        if name in LAYERS and scored:
+            continue
+        if name not in scores.values:
+            raise UsageError(
+                f"{name}: the score {scores.name} has no number for its {unit_name(name)}s; score "
+                f"them too, or leave {name} out of --components"
+            )
+        if scores.units[name] != latency.shape[name]:
+            raise UsageError(f"{name}: the score {scores.name} is of a model of another shape")
+        if any(None in layer for layer in scores.values[name]):
+            raise UsageError(f"{name}: the score {scores.name} is of a pruned model")
+    kinds = [kind for kind in (HEADS, NEURONS, LAYERS) if set(kind) & set(names)]
+    if len(kinds) > 1 and "normalised" in scores.settings:
+        raise UsageError(
+            f"the score {scores.name} is divided by the norm of each layer, so heads, neurons and "
+            "layers are not on one scale; give one that is not, such as gradient-raw or taylor"
+        )
+
+
+def _losses(scores: HeadScores, keep: str) -> dict[tuple[str, int], list[float]]:
+    """What it loses to prune each unit, by component and layer; not below 0."""
+    values = {
+        (name, index): [value for value in layer if value is not None]
+        for name, layers in scores.values.items()
+        for index, layer in enumerate(layers)
+    }
+    if keep == "high":
+        return {place: [max(0.0, value) for value in own] for place, own in values.items()}
+    largest = max(max(own) for own in values.values())
+    return {place: [largest - value for value in own] for place, own in values.items()}
+
+
+def _layers(names: Sequence[str], latency: Latency) -> Iterator[tuple[str, int]]:
+    """The layers of the sides that the components belong to."""
+    for side in ("encoder", "decoder"):
+        own = [name for name in names if side_of(name) == side]
+        if own:
+            yield from ((side, index) for index in range(len(latency.shape[own[0]])))
+
+
+def _choices(
+    layer: tuple[str, int],
+    names: Sequence[str],
+    steps: _Steps,
+    losses: Mapping[tuple[str, int], Sequence[float]],
+    order: Mapping[tuple[str, int], Sequence[int]],
+    at_least: int,
+) -> list[_Choice]:
+    """The choices for one layer that no other makes superfluous."""
+    side, index = layer
+    choices = [_Choice(0, 0.0, {})]
+    for name in names:
+        if side_of(name) != side or name in LAYERS:
+            continue
+        own, best = losses[name, index], order[name, index]
+        options = [
+            steps.choice(saved, sum(own[unit] for unit in best[kept:]), {name: kept})
+            for kept, saved in steps.latency.saved[name].items()
+            if kept >= min(at_least, len(own))
+        ]
+        choices = _fastest_first(
+            [
+                _Choice(
+                    a.saved + b.saved, a.loss + b.loss, {**(a.counts or {}), **(b.counts or {})}
+                )
+                for a, b in product(choices, options)
+            ]
+        )
+    name = "EL" if side == "encoder" else "DL"
+    if name in names:
+        units = [
+            sum(values)
+            for (component, number), values in losses.items()
+            if layers_of(component) == name and component not in LAYERS and number == index
+        ]
+        lost = sum(units) if units else losses[name, index][0]
+        choices.append(steps.choice(steps.latency.saved[name][0], lost, None))
+    return _fastest_first(choices)
+
+
+def _fastest_first(choices: Sequence[_Choice]) -> list[_Choice]:
+    """The choices without those that are as slow as another and lose as much."""
+    return [choices[number] for number in undominated([(-c.saved, c.loss) for c in choices])]
+
+
+def _advice(names: Sequence[str], latency: Latency, at_least: int) -> str:
+    """What else could be pruned."""
+    others = [name for name in latency.saved if name not in names]
+    advice = [f"add {','.join(others)} to --components"] if others else []
+    if at_least:
+        advice.append("give --at-least 0")
+    return f"; {' or '.join(advice)} for more" if advice else ""

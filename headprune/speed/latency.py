@@ -1,0 +1,217 @@
+"""Latency files: the time that each sub-layer takes with some of its units, on one device."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headprune.components import LAYERS, layers_of, unit_name
+from headprune.cost import Sizes
+from headprune.errors import DataError, UsageError
+from headprune.files import write_text_atomically
+from headprune.json_files import json_object, known_values
+from headprune.plan import PruningPlan, Shape, validate_shape
+from headprune.results.environment import device_name
+from headprune.speed.forward_pass import JOBS, Conditions
+
+if TYPE_CHECKING:  # it imports torch, and plans are made without it
+    from headprune.model import PrunableModel
+
+FORMAT = "headprune.latency"
+_VERSION = 1
+
+Savings = Mapping[str, Mapping[int, float]]
+"""For each component, the seconds that one layer saves by the number of units that it keeps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """The time of a model's job, and what it saves to prune units.
+
+    The time of a pruned model is predicted as the unpruned model's less the savings of its
+    sub-layers and of its dropped layers. What no plan prunes (embeddings, output projection, the
+    choice of hypotheses) is thus a constant.
+
+    Attributes:
+        conditions: the job, the batch and the number of threads.
+        device: the name of the processor.
+        dtype: the type of the weights.
+        model, fingerprint: the model that was measured; other weights of its shape take as long.
+        library: the library that ran it.
+        shape, sizes: its units and widths.
+        seconds: the median time of the job with all units.
+        saved: see ``Savings``; 0 with all units. Of a component of layers, what it saves to drop
+            one.
+        rounds: number of times that each size was timed.
+        versions: the versions of packages.
+    """
+
+    conditions: Conditions
+    device: str
+    dtype: str | None
+    model: str
+    fingerprint: str
+    library: str
+    shape: Shape
+    sizes: Sizes
+    seconds: float
+    saved: Savings
+    rounds: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", validate_shape(self.shape))
+        if self.conditions.job not in JOBS:
+            raise UsageError(f"{self.conditions.job!r} is not one of the jobs {', '.join(JOBS)}")
+        if self.seconds <= 0:
+            raise UsageError(f"a time of {self.seconds} seconds")
+        for name, savings in self.saved.items():
+            units = self.shape[name][0] if name in self.shape else 0
+            if savings.get(units) != 0 or not all(0 <= kept <= units for kept in savings):
+                raise UsageError(f"{name}: not the savings of a model with {units} units a layer")
+
+    def saving(self, component: str, kept: int) -> float:
+        """Seconds that one layer of a component saves, interpolated between measured sizes."""
+        savings = self.saved[component]
+        if kept in savings:
+            return savings[kept]
+        below = max((size for size in savings if size < kept), default=min(savings))
+        above = min(size for size in savings if size > kept)
+        if below == above:  # smaller than all that was measured
+            return savings[below]
+        part = (kept - below) / (above - below)
+        return savings[below] + part * (savings[above] - savings[below])
+
+    def seconds_of(self, plan: PruningPlan) -> float:
+        """The predicted time with the units of a plan.
+
+        Raises:
+            UsageError: the plan prunes a component that was not measured, or is for another shape.
+        """
+        plan.require_shape(self.shape, of="the latency file")
+        seconds = self.seconds
+        for name, layers in plan.counts.items():
+            for layer, kept in enumerate(layers):
+                stack = plan.counts.get(layers_of(name))
+                is_dropped = name not in LAYERS and stack is not None and not stack[layer]
+                if kept == self.shape[name][layer] or is_dropped:
+                    continue
+                if name not in self.saved:
+                    raise UsageError(f"{name}: was not measured; see `headprune latency`")
+                seconds -= self.saving(name, kept)
+        return seconds
+
+    def speedup_of(self, plan: PruningPlan) -> float:
+        """How many times as fast a plan is predicted to be."""
+        return self.seconds / self.seconds_of(plan)
+
+    def require_device(self, *, where: object) -> None:
+        """Check that the file was measured on this machine's processor.
+
+        Raises:
+            UsageError: it was not.
+        """
+        if self.conditions.device == "cuda":
+            import torch
+
+            if not torch.cuda.is_available():
+                raise UsageError(f"{where}: measured on {self.device}, and torch finds no GPU here")
+        name = device_name(self.conditions.device)
+        if name != self.device:
+            raise UsageError(
+                f"{where}: measured on {self.device}, and this is {name}; measure it here with "
+                "`headprune latency`"
+            )
+        threads, cores = self.conditions.threads, os.cpu_count() or 1
+        if threads > cores:
+            raise UsageError(
+                f"{where}: measured with {threads} threads, and this machine has {cores} cores; "
+                "measure it here with `headprune latency`"
+            )
+
+    def require_model(self, model: PrunableModel, *, where: object) -> None:
+        """Check that a model has the shape and the widths of the one that was measured.
+
+        Raises:
+            UsageError: it has others.
+        """
+        own, measured = dict(model.shape), dict(self.shape)
+        if own != measured:
+            name = next(name for name in (*own, *measured) if own.get(name) != measured.get(name))
+            raise UsageError(
+                f"{where}: measured on {self.model}, another model than {model.path}: {name} has "
+                f"{_layers(name, measured)} there, {_layers(name, own)} here"
+            )
+        if model.sizes != self.sizes:
+            raise UsageError(
+                f"{where}: measured on {self.model}, another model than {model.path}: their widths "
+                "or vocabularies differ"
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the file as JSON, whole or not at all."""
+        content: dict[str, Any] = {"format": FORMAT, "version": _VERSION} | asdict(self)
+        content["saved"] = {
+            name: {str(kept): seconds for kept, seconds in savings.items()}
+            for name, savings in self.saved.items()
+        }
+        write_text_atomically(path, json.dumps(content, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Latency:
+        """Read what ``save`` wrote.
+
+        Raises:
+            DataError: no such file, not a latency file, one of a newer version, or damaged.
+        """
+        content = json_object(Path(path))
+        if content.get("format") != FORMAT:
+            raise DataError(f'{path}: not a latency file (no "format": "{FORMAT}")')
+        if content.get("version") != _VERSION:
+            raise DataError(
+                f"{path}: latencies of version {content.get('version')!r}, this headprune reads "
+                f"{_VERSION}"
+            )
+        fields = known_values(_Fields, content, source=str(path))
+        parts: dict[str, Any] = {}
+        for name, part in (("conditions", Conditions), ("sizes", Sizes)):
+            parts[name] = part(**known_values(part, fields[name], source=f"{path}: {name}"))
+        try:
+            saved = {
+                name: {int(kept): seconds for kept, seconds in savings.items()}
+                for name, savings in fields["saved"].items()
+            }
+            return cls(**{**fields, **parts, "saved": saved})
+        except (ValueError, UsageError) as problem:
+            raise DataError(f"{path}: not a whole latency file ({problem})") from None
+
+
+@dataclass
+class _Fields:
+    """The fields of a file, for their types."""
+
+    conditions: dict[str, Any]
+    device: str
+    dtype: str | None
+    model: str
+    fingerprint: str
+    library: str
+    shape: dict[str, list[int]]
+    sizes: dict[str, Any]
+    seconds: float
+    saved: dict[str, dict[str, float]]
+    rounds: int
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def _layers(name: str, shape: Shape) -> str:
+    """The layers and units of a component, in words."""
+    layers = shape.get(name, ())
+    if not layers:
+        return "no layer"
+    units = "" if name in LAYERS else f" of {layers[0]} {unit_name(name)}s"
+    return f"{len(layers)} layers{units}"

@@ -1,0 +1,89 @@
+"""Measure the speed of a plan, and correct the plan where the prediction was wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headprune.backends import backend_of
+from headprune.budget import Speedup
+from headprune.compare.turns import speedup, taking_turns
+from headprune.errors import UsageError
+from headprune.model import PrunableModel
+from headprune.plan import PruningPlan
+from headprune.speed.forward_pass import Conditions, InMemoryBackend
+from headprune.speed.latency_measuring import Watch, clock_of, ready
+from headprune.speed.measure import prepare_processor
+
+Measured = tuple[float, float, float]
+"""How many times as fast as the unpruned model: the median and the quartiles."""
+
+TOLERANCE = 0.02
+"""A speed that differs by no more than this share is not corrected."""
+
+_ROUNDS = 20
+
+
+def verified(
+    plan: PruningPlan,
+    choose: Callable[[float], PruningPlan],
+    model: PrunableModel,
+    conditions: Conditions,
+    asked: Speedup,
+    *,
+    tries: int,
+    rounds: int = _ROUNDS,
+    tell: Callable[[PruningPlan, Measured], None] = lambda plan, measured: None,
+    watch: Watch = lambda numbers: numbers,
+) -> tuple[PruningPlan, float]:
+    """Measure a plan, and choose another where its speed is not the one that was asked for.
+
+    A prediction is a sum over sub-layers that were measured one kind at a time. By what the
+    measurement is short of it, the next choice asks for more.
+
+    Args:
+        plan: the first plan.
+        choose: function from a factor on the speed to a plan.
+        model: the unpruned model.
+        conditions: the job, the batch and the machine.
+        asked: the speed.
+        tries: number of measurements at most.
+        rounds: number of times that each model is timed.
+        tell: takes each plan with its speed.
+        watch: wraps the rounds of one measurement; for a progress bar.
+
+    Returns:
+        The plan whose median speed is nearest to the one that was asked for, and that speed.
+
+    Raises:
+        UsageError: the model cannot be timed.
+    """
+    prepare_processor(conditions)
+    backend = backend_of(model.path)
+    if not isinstance(backend, InMemoryBackend):
+        raise UsageError(f"{model.path}: the backend of such models cannot time them")
+    unpruned = ready(backend, model, conditions)
+    faster = 1.0
+    measured: dict[PruningPlan, float] = {}
+    for _ in range(tries):
+        pruned = ready(backend, model.prune(plan), conditions)
+        full, own = taking_turns(
+            [unpruned.run, pruned.run],
+            rounds=rounds,
+            warm_up=False,
+            clock=clock_of(conditions),
+            watch=watch,
+        )
+        speed = speedup(full, own)
+        tell(plan, speed)
+        measured[plan] = speed[0]
+        if abs(speed[0] / asked.times - 1) <= TOLERANCE:
+            break
+        faster *= asked.times / speed[0]
+        try:
+            plan = choose(faster)
+        except UsageError:  # more than that cannot be reached
+            break
+        if plan in measured:
+            break
+    nearest = min(measured, key=lambda each: abs(measured[each] / asked.times - 1))
+    return nearest, measured[nearest]

@@ -1,0 +1,228 @@
+"""Latency files, and plans of a given speed against all plans."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headprune import DataError, PruningPlan, UsageError
+from headprune.budget import Speedup
+from headprune.cost import Sizes
+from headprune.results.environment import device_name
+from headprune.results.labels import requested_percent_of, row_of
+from headprune.scores import HeadScores
+from headprune.select.speed import by_speed
+from headprune.speed.forward_pass import Conditions
+from headprune.speed.latency import Latency
+from headprune.speed.latency_measuring import falling
+
+SHAPE = {"ES": (2, 2), "EF": (4, 4), "EL": (1, 1)}
+LATENCY = Latency(
+    conditions=Conditions(batch=1, length=8, threads=1, device="cpu"),
+    device=device_name("cpu"),
+    dtype="float32",
+    model="model",
+    fingerprint="1234",
+    library="torch",
+    shape=SHAPE,
+    sizes=Sizes(),
+    seconds=10.0,
+    saved={
+        "ES": {0: 1.5, 1: 0.75, 2: 0.0},
+        "EF": {0: 2.0, 2: 1.0, 4: 0.0},
+        "EL": {0: 4.0, 1: 0.0},
+    },
+    rounds=3,
+)
+NUMBERS = st.floats(0, 1) | st.sampled_from([0.0, 1.0])
+
+
+def scores_of(values: dict[str, Any], **settings: Any) -> HeadScores:
+    return HeadScores(name="taylor", values=values, fingerprint="1234", settings=settings)
+
+
+def layers_of_numbers(units: int) -> st.SearchStrategy[list[list[float]]]:
+    numbers = st.lists(NUMBERS, min_size=units, max_size=units)
+    return st.lists(numbers, min_size=2, max_size=2)
+
+
+def every_plan(names: list[str], at_least: int) -> list[PruningPlan]:
+    """All plans of the measured numbers of units."""
+    numbers = {"ES": range(2 + 1), "EF": (0, 2, 4), "EL": (0, 1)}
+    subsets = {
+        (name, kept): [
+            tuple(unit for unit in range(units[0]) if mask >> unit & 1)
+            for mask in range(2 ** units[0])
+            if mask.bit_count() == kept
+        ]
+        for name, units in SHAPE.items()
+        for kept in numbers[name]
+    }
+    layers = {
+        name: [
+            units
+            for kept in numbers[name]
+            if name == "EL" or kept >= at_least
+            for units in subsets[name, kept]
+        ]
+        for name in names
+    }
+    return [
+        PruningPlan(
+            kept={name: chosen[2 * number : 2 * number + 2] for number, name in enumerate(names)},
+            units={name: SHAPE[name] for name in names},
+        )
+        for chosen in product(*(own for name in names for own in (layers[name], layers[name])))
+    ]
+
+
+def loss_of(plan: PruningPlan, scores: HeadScores) -> float:
+    """The sum of the scores of pruned units, those of dropped layers included."""
+    dropped = {layer for layer, kept in enumerate(plan.kept.get("EL", ())) if not kept}
+    return sum(
+        value
+        for name, layers in scores.values.items()
+        for layer, values in enumerate(layers)
+        for unit, value in enumerate(values)
+        if value is not None
+        and (layer in dropped or (name in plan.kept and unit not in plan.kept[name][layer]))
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    heads=layers_of_numbers(2),
+    neurons=layers_of_numbers(4),
+    names=st.sampled_from([["ES"], ["EF"], ["ES", "EL"], ["ES", "EF"], ["EL"]]),
+    at_least=st.integers(0, 1),
+    times=st.sampled_from([1.0, 1.1, 1.25, 1.43, 2.0]),
+)
+def test_no_plan_of_that_speed_loses_less(
+    heads: Any, neurons: Any, names: list[str], at_least: int, times: float
+) -> None:
+    scores = scores_of({"ES": heads, "EF": neurons})
+    plans = every_plan(names, at_least)
+    fast = [plan for plan in plans if LATENCY.speedup_of(plan) >= times * (1 - 1e-9)]
+    arguments: Any = dict(components=names, at_least=at_least)
+    if not fast:
+        highest = max(map(LATENCY.speedup_of, plans))
+        with pytest.raises(UsageError, match="cannot be reached") as refused:
+            by_speed(scores, LATENCY, Speedup(times), **arguments)
+        best = re.search(r"the best is ([\d.]+)x", str(refused.value))
+        assert best is not None and float(best[1]) == pytest.approx(highest, abs=0.011)
+        return
+    plan = by_speed(scores, LATENCY, Speedup(times), **arguments)
+    assert LATENCY.speedup_of(plan) >= times * 0.999
+    assert loss_of(plan, scores) == pytest.approx(min(loss_of(p, scores) for p in fast), abs=1e-6)
+
+
+def test_all_kinds_of_units_at_once() -> None:
+    scores = scores_of({"ES": [[5, 1], [1, 1]], "EF": [[1, 1, 9, 9], [0, 0, 0, 0]]})
+    plan = by_speed(scores, LATENCY, Speedup(2), components=["ES", "EF", "EL"])
+    # Layer 1 loses 2 and saves 4 seconds, two neurons of layer 0 lose 2 and save 1.
+    assert str(plan) == "ES=20 EF=20 EL=10" and plan.kept["EF"][0] == (2, 3)
+    assert plan.origin is not None and plan.origin.budget == "2x speed"
+    assert requested_percent_of(plan) is None and row_of(plan, default="") == "2x speed"
+
+
+def test_units_without_a_score_are_pruned_only_as_needed() -> None:
+    scores = scores_of({"ES": [[0, 0], [0, 0]]})
+    assert by_speed(scores, LATENCY, Speedup(1), components=["ES"]).is_full
+    one = by_speed(scores, LATENCY, Speedup(1.05), components=["ES"])
+    assert one.total_kept == 3
+
+
+def test_low_scores_are_kept_where_they_are_good() -> None:
+    scores = scores_of({"ES": [[3, 1], [2, 2]]})
+    plan = by_speed(scores, LATENCY, Speedup(1.05), components=["ES"], keep="low")
+    assert plan.kept["ES"] == ((1,), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("scores", "components", "message"),
+    [
+        (scores_of({"ES": [[1, 1], [1, 1]]}), ["ES", "EF"], "EF: the score taylor has no number"),
+        (scores_of({"ES": [[1, 1]]}), ["ES"], "ES: the score taylor is of a model of another"),
+        (scores_of({"ES": [[1, None], [1, 1]]}), ["ES"], "ES: the score taylor is of a pruned"),
+        (scores_of({"DS": [[1, 1], [1, 1]]}), ["DS"], "DS: was not measured"),
+        (
+            scores_of({"ES": [[1, 1], [1, 1]]}, normalised="l2 per layer"),
+            ["ES", "EL"],
+            "taylor is divided by the norm of each layer",
+        ),
+    ],
+)
+def test_scores_that_do_not_fit(scores: HeadScores, components: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        by_speed(scores, LATENCY, Speedup(1.2), components=components)
+
+
+@pytest.mark.parametrize("times", [0.99, 0, float("nan"), float("inf")])
+def test_speeds_that_make_no_sense(times: float) -> None:
+    with pytest.raises(UsageError, match="from 1"):
+        Speedup(times)
+
+
+def test_times_between_measured_sizes_are_interpolated() -> None:
+    assert [LATENCY.saving("EF", kept) for kept in range(5)] == [2, 1.5, 1, 0.5, 0]
+    plan = PruningPlan(
+        kept={"ES": [(0,), ()], "EF": [(0, 1, 2), ()], "EL": [(0,), ()]}, units=SHAPE
+    )
+    assert LATENCY.seconds_of(plan) == 10 - 0.75 - 0.5 - 4
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "latency.json"
+    LATENCY.save(path)
+    assert Latency.load(path) == LATENCY
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "further": 1}))
+    assert Latency.load(path) == LATENCY  # of a later version
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "headprune.plan"}, "not a latency file"),
+        ({"version": 2}, "latencies of version 2"),
+        ({"seconds": "long"}, 'seconds is "long", not a number'),
+        ({"seconds": 0}, "not a whole latency file"),
+        ({"saved": {"ES": {"0": 1.0}}}, "ES: not the savings of a model with 2 units"),
+        ({"saved": {"ES": {"few": 1.0}}}, "not a whole latency file"),
+        ({"conditions": {"batch": 1}}, "conditions: length is missing"),
+    ],
+)
+def test_damaged_files(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "latency.json"
+    LATENCY.save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match=message) as caught:
+        Latency.load(path)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_files_of_other_machines() -> None:
+    LATENCY.require_device(where="l.json")
+    other = replace(LATENCY, device="Abacus")
+    with pytest.raises(UsageError, match="l.json: measured on Abacus, and this is"):
+        other.require_device(where="l.json")
+    many = replace(LATENCY, conditions=replace(LATENCY.conditions, threads=5000))
+    with pytest.raises(UsageError, match="measured with 5000 threads"):
+        many.require_device(where="l.json")
+
+
+@given(st.dictionaries(st.integers(0, 9), st.floats(-5, 5), min_size=1))
+def test_savings_fall_with_the_number_of_units(values: dict[int, float]) -> None:
+    fitted = falling(values)
+    numbers = [fitted[key] for key in sorted(values)]
+    assert numbers == sorted(numbers, reverse=True) and numbers[-1] >= 0
+    if [values[key] for key in sorted(values)] == sorted(values.values(), reverse=True):
+        assert fitted == {key: max(0.0, value) for key, value in values.items()}
