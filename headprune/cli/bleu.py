@@ -69,6 +69,14 @@ def bleu(
     finetune: Annotated[
         str, typer.Option(help="Length of the fine-tuning: 30ep, 200up, or none.")
     ] = "none",
+    recovery: Annotated[
+        str | None,
+        typer.Option(
+            help="For the signature, what was done after pruning besides fine-tuning: refit, or "
+            "distill[weight=0.5,temperature=2].",
+            show_default="distill[...] where the facts of --training name a teacher",
+        ),
+    ] = None,
     study: Annotated[str, typer.Option(help="Name of the study.")] = "",
     kind: Annotated[
         str | None,
@@ -119,6 +127,8 @@ def bleu(
         return
     if generation is None:
         raise UsageError("give --hyp, or the output of fairseq-generate")
+    if recovery is not None and set("|: ") & set(recovery):
+        raise UsageError(f"--recovery {recovery!r}: give one word without : and |")
     if plan is None or output is None or data is None:
         raise UsageError("a record needs --plan, --data and --output; --hyp needs --ref alone")
     record = translation.score(
@@ -133,6 +143,7 @@ def bleu(
         select=select,
         form=form,
         finetune=finetune,
+        recovery=recovery,
         data=data,
         requested_percent=requested_percent,
         training=training,

@@ -41,6 +41,7 @@ def score(
     form: str | None = None,
     requested_percent: float | None = None,
     training: Path | None = None,
+    recovery: str | None = None,
     tokenizer: str | None = None,
 ) -> Record:
     """Score fairseq-generate's output and write the record, the translations beside it.
@@ -57,7 +58,7 @@ def score(
             `seconds`, `device` and `versions` go to the record's own fields.
         tokenizer: sacreBLEU's; default: see `tokenizer_of_reference`.
         study, kind, row, requested_percent: see `Record`.
-        seed, select, form, finetune, data: see `signature`.
+        seed, select, form, finetune, data, recovery: see `signature`.
 
     Raises:
         UsageError: no such kind, or no seed where the plan's origin has none.
@@ -109,7 +110,7 @@ def score(
             form=form,
             finetune=finetune,
             data=data,
-            recovery=distillation_name(facts, facts),
+            recovery=recovery or distillation_name(facts, facts),
         ),
         examples={"test": len(references)},
         files={"hypotheses": text.name, "reference": _relative(reference, output.parent)},

@@ -88,8 +88,8 @@ def _message(error: Exception) -> str:
     return format_message() if format_message else str(error)
 
 
-_FIRST_CHECKPOINTS = ("--finetune-from-model", "--restore-file")
-"""Their models are compared with that of the command, so these options are left out."""
+_FIRST_CHECKPOINTS = ("--finetune-from-model", "--restore-file", "--distill-from")
+"""Their files are looked at before the training begins, so these options are left out."""
 
 
 def _fairseq(program: str) -> Callable[[list[str]], list[str]]:
@@ -120,6 +120,17 @@ def _fairseq(program: str) -> Callable[[list[str]], list[str]]:
         return [f"fairseq-{program}: --{name} is missing" for name in absent]
 
     return check
+
+
+def _preprocess(arguments: list[str]) -> list[str]:
+    """A check of fairseq-preprocess by its own parser."""
+    from fairseq import options
+
+    try:
+        options.get_preprocessing_parser().parse_args(arguments)
+    except SystemExit:
+        return [f"fairseq-preprocess refuses {' '.join(arguments)}"]
+    return []
 
 
 @cache
@@ -204,9 +215,10 @@ _CHECKS: Mapping[str, Callable[[list[str]], list[str]]] = {
     "fairseq-train": _fairseq("train"),
     "fairseq-generate": _fairseq("generate"),
     "fairseq-interactive": _fairseq("generate"),
+    "fairseq-preprocess": _preprocess,
     "torchrun": _torchrun,
     "make": _make,
     "snakemake": _snakemake,
     "python": _python,
-    **dict.fromkeys(("apt", "export", "git", "pip", "source"), _accepted),
+    **dict.fromkeys(("apt", "cp", "export", "git", "pip", "source"), _accepted),
 }

@@ -28,6 +28,7 @@ from fairseq_plugin.teacher import load_teacher
 from headprune import DataError, PruningPlan, UsageError
 from headprune.recovery.distillation import Distillation
 from headprune.recovery.variant import Variant
+from headprune.results.record import Record
 from tests.command import headprune
 from tests.fairseq_plugin import checkpoints
 from tests.fairseq_plugin.conftest import TRAIN, train
@@ -260,6 +261,13 @@ def test_a_checkpoint_that_is_compared_is_its_own_teacher(
     )
     name = f"distill[weight=0.25,temperature=2,from={model.model.fingerprint[:12]}]"
     assert f"|finetune:1ep|recovery:{name}|data:toy|" in done.out, done.err
+    assert Record.load(tmp_path / "result.json").training["distill_weight"] == 0.25
+    done = headprune(
+        *("bleu", tmp_path / "generation.txt", "--ref", tmp_path / "test.de", "--seed", 1),
+        *("--plan", tmp_path / "plan.json", "--data", "toy", "--recovery", "a|b"),
+        *("-o", tmp_path / "other.json"),
+    )
+    assert "--recovery 'a|b': give one word" in done.err
     for finetune, message in (
         ("--criterion=cross_entropy_x", "--criterion cross_entropy_x has no form with a teacher"),
         ("--distill-weight=1", "--distill-weight=1 is given by the comparison itself"),
