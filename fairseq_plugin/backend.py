@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
     from headprune.speed.forward_pass import Conditions, ForwardPass
+    from headprune.vocabulary import Trimmed
 
 _CHECKPOINT = "a fairseq checkpoint"
 
@@ -149,6 +150,20 @@ class FairseqBackend:
             distillation=given.get("distillation"),
             watch=watch,
         )
+
+    def trim_vocabulary(
+        self,
+        model: Path,
+        output: Path,
+        *,
+        text: Sequence[str],
+        held_out: Sequence[str],
+        data: Path | None,
+    ) -> Trimmed:
+        """Write a checkpoint and dictionaries without the words that a text never uses."""
+        with needing("trimming the vocabulary of checkpoints needs the fairseq plugin"):
+            from fairseq_plugin.vocabulary import trim_vocabulary
+        return trim_vocabulary(model, output, text=text, held_out=held_out, data=data)
 
     def forward_pass(self, path: Path, conditions: Conditions) -> ForwardPass:
         """Load a checkpoint for `headprune speed`."""

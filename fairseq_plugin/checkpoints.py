@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -312,6 +313,23 @@ class Checkpoint:
                 f"{self.path}: has learned gates; close them first: "
                 f"headprune gates {self.path} -o plan.json --model OUT"
             )
+
+    def with_rows(self, rows: Mapping[str, Tensor]) -> Checkpoint:
+        """A copy in which some weights, where the checkpoint has them, keep some rows alone.
+
+        Args:
+            rows: the numbers of rows by the name of the weight. Weights that are tied to one
+                another stay tied.
+        """
+        result = self._copy()
+        weights: dict[str, Tensor] = result.state["model"]
+        cut: dict[int, Tensor] = {}
+        for name, kept in rows.items():
+            if name in weights:
+                place = weights[name].data_ptr()
+                cut.setdefault(place, weights[name].index_select(0, kept))
+                weights[name] = cut[place]
+        return result
 
     def save(self, path: str | Path) -> None:
         """Write the checkpoint, whole or not at all."""

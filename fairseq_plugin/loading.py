@@ -111,6 +111,11 @@ def trained_on(checkpoint: Checkpoint) -> Path:
     return data
 
 
+def set_data(checkpoint: Checkpoint, folder: Path) -> None:
+    """Name another folder as the data that the checkpoint was trained on, in place."""
+    _task_options(checkpoint)["data"] = str(folder)
+
+
 def languages_of(checkpoint: Checkpoint, data: Path) -> tuple[str, str]:
     """The source and target language in the model's options, or else in the data's file names.
 

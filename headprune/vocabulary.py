@@ -52,7 +52,13 @@ class TrimsVocabularies(Protocol):
     """A backend whose models' vocabularies can be trimmed."""
 
     def trim_vocabulary(
-        self, model: Path, output: Path, *, text: Sequence[str], held_out: Sequence[str]
+        self,
+        model: Path,
+        output: Path,
+        *,
+        text: Sequence[str],
+        held_out: Sequence[str],
+        data: Path | None,
     ) -> Trimmed:
         """Write the model without the tokens that a text never uses.
 
@@ -61,6 +67,7 @@ class TrimsVocabularies(Protocol):
             output: the folder to write, whole or not at all.
             text: lines; of a translation model, of both languages.
             held_out: lines of which tokens are counted; may be empty.
+            data: the folder of a checkpoint's dictionaries, if the user gave one.
         """
 
 

@@ -183,9 +183,17 @@ class HuggingFaceBackend:
         return Classifier(path=path, finetuning=settings, max_examples=max_examples, watch=watch)
 
     def trim_vocabulary(
-        self, model: Path, output: Path, *, text: Sequence[str], held_out: Sequence[str]
+        self,
+        model: Path,
+        output: Path,
+        *,
+        text: Sequence[str],
+        held_out: Sequence[str],
+        data: Path | None,
     ) -> Trimmed:
         """Write a folder without the tokens that a text never uses."""
+        if data is not None:
+            raise UsageError(f"{model} is {_MODEL}, for which there is no --data")
         with needing("trimming the vocabulary of Hugging Face models needs transformers"):
             from hf_plugin.vocabulary.trim import trim_vocabulary
         return trim_vocabulary(model, output, text=text, held_out=held_out)

@@ -30,6 +30,13 @@ def vocabulary(
         Path | None,
         typer.Option(help="File of held-out text, to count unknown tokens in before and after."),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a checkpoint: the folder of its dictionaries. Default: the data that it was "
+            "trained on."
+        ),
+    ] = None,
 ) -> None:
     """Remove the tokens that a text never uses from a model and its tokenizer.
 
@@ -38,7 +45,9 @@ def vocabulary(
     that was seen on the text.
 
     Hugging Face folders: tokenizer, embeddings and output layer, of tokenizers with a
-    tokenizer.json (WordPiece, byte-pair encoding, unigram models) and of Marian and M2M100.
+    tokenizer.json (WordPiece, byte-pair encoding, unigram models) and of Marian and M2M100. fairseq
+    checkpoints: the new folder holds model.pt and the dictionaries, for fairseq-preprocess
+    --srcdict and --tgtdict, and for fairseq-generate.
 
     Example:
 
@@ -49,7 +58,7 @@ def vocabulary(
     backend = backend_of(model)
     if not isinstance(backend, TrimsVocabularies):
         raise UsageError(f"{model}: the vocabulary of such models cannot be trimmed")
-    trimmed = backend.trim_vocabulary(model, output, text=lines, held_out=held_out)
+    trimmed = backend.trim_vocabulary(model, output, text=lines, held_out=held_out, data=data)
     for name, (before, after) in trimmed.sizes.items():
         print(f"{name}: {before:,} -> {after:,} entries")
     before, after = trimmed.parameters

@@ -1,0 +1,84 @@
+"""Dictionaries and checkpoints without words that a text never uses."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.loading import load_model
+from fairseq_plugin.vocabulary import trim_vocabulary
+from headprune import HeadPlan
+from headprune.cli import app
+from tests.fairseq_plugin.checkpoints import PLAN
+from tests.fairseq_plugin.models import SIZES, build, dictionary
+
+TEXT = ["w1 w3 w5 w7", "w3 w2 w19 w4", "w11 w1 strange"]
+KEPT = [0, 1, 2, 3, *(number + 4 for number in (1, 2, 3, 4, 5, 7, 11, 19))]
+
+
+def write(folder: Path, *, plan: HeadPlan | None = None, **options: object) -> Path:
+    """A checkpoint, and the dictionaries of its data."""
+    data = folder / "data"
+    data.mkdir(parents=True)
+    for language in ("de", "en"):
+        dictionary().save(str(data / f"dict.{language}.txt"))
+    values = {**SIZES, **options, "arch": "transformer", "task": "translation"}
+    languages = {"source_lang": "de", "target_lang": "en", "data": str(data)}
+    state = {
+        "args": Namespace(**values, **languages, criterion="cross_entropy"),
+        "model": build("transformer", **options).state_dict(),
+        "extra_state": {"epoch": 1},
+    }
+    path = folder / "model.pt"
+    torch.save(state, path)
+    if plan is not None:
+        Checkpoint.load(path).prune(plan).save(path)
+    return path
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["shared", "separate"])
+@pytest.mark.parametrize("plan", [None, PLAN], ids=["whole", "pruned"])
+def test_kept_words_have_the_same_outputs(tied, plan, tmp_path):
+    path = write(tmp_path, plan=plan, share_all_embeddings=tied)
+    result = trim_vocabulary(
+        path, tmp_path / "smaller", text=TEXT, held_out=["w1 w6 w6", "strange"]
+    )
+    assert result.sizes == dict.fromkeys(("dict.de.txt", "dict.en.txt"), (24, 12))
+    width, matrices = SIZES["encoder_embed_dim"], 1 if tied else 3
+    assert result.parameters[0] - result.parameters[1] == 12 * width * matrices
+    before, after = result.held_out
+    assert (before.tokens, before.unknown, after.unknown) == (4, 1, 3)
+    old, _ = load_model(Checkpoint.load(path), tmp_path / "data")
+    checkpoint = Checkpoint.load(tmp_path / "smaller" / "model.pt")
+    new, task = load_model(checkpoint, tmp_path / "smaller")
+    assert [task.source_dictionary[n] for n in range(4, 12)] == [f"w{n - 4}" for n in KEPT[4:]]
+    tokens = torch.tensor([[5, 11, 4, 2], [8, 6, 10, 2]])
+    with torch.no_grad():
+        found = new(tokens, torch.tensor([4, 4]), tokens.roll(1, 1))[0]
+        tokens = torch.tensor(KEPT)[tokens]
+        expected = old(tokens, torch.tensor([4, 4]), tokens.roll(1, 1))[0][..., KEPT]
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_command(tmp_path):
+    path = write(tmp_path, share_all_embeddings=True)
+    (tmp_path / "text").write_text("\n".join(TEXT))
+    options = ("--text", tmp_path / "text", "--check", tmp_path / "text", "-o", tmp_path / "out")
+    run = CliRunner().invoke(app, ["vocabulary", *map(str, (path, *options))])
+    assert run.exception is None
+    assert "dict.de.txt: 24 -> 12 entries" in run.stdout
+    assert "11 -> 11 tokens, unknown: 9.09% -> 9.09%" in run.stdout
+    assert Checkpoint.load(tmp_path / "out" / "model.pt").state["args"].data == str(
+        tmp_path / "out"
+    )
+    run = CliRunner().invoke(
+        app,
+        ["vocabulary", *map(str, (path, *options[:2], "--data", tmp_path / "no", "-o", "out2"))],
+    )
+    assert run.exception is not None and "\n" not in str(run.exception)
+    assert not Path("out2").exists()
