@@ -6,7 +6,7 @@
 # make test   all tests
 # make slurm-test   a tiny study on a Slurm cluster of this machine alone
 # make lint   ruff and mypy
-# make docs   docs/reference/cli.md, from the commands' own help
+# make docs   docs/reference/cli.md, from the commands' own help, and the documents as a site in site/
 # make bench  what pruned heads buy in time, and what shared work buys in scoring
 # Each sets up .venv first, once. PYTHON chooses the interpreter (3.11 or 3.12), JOBS the cores.
 
@@ -53,6 +53,8 @@ lint: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m headprune.cli.reference docs/reference/cli.md
+	$(BIN)/python docs/site/build.py site
+	@echo "Site: site/index.html"
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.fairseq_speed --output runs/benchmarks

@@ -33,6 +33,7 @@ INTEROPERATION = ["peft"]
 CTRANSLATE2 = ["ctranslate2>=4.8"]
 ONNX = ["onnx", "onnxscript", "onnxruntime"]
 SYNTAX = ["conllu"]  # reads parsed sentences
+DOCS = ["sphinx", "myst-parser", "furo"]
 
 setup(
     name="headprune",
@@ -65,9 +66,10 @@ setup(
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
         "syntax": SYNTAX,
+        "docs": DOCS,
         "dev": [
             *("pytest", "hypothesis", "pytest-xdist", "ruff", "mypy", "psutil"),
-            *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX),
+            *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX, *DOCS),
         ],
     },
     entry_points={
