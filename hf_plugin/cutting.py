@@ -28,7 +28,12 @@ def rows_of(linear: nn.Module) -> Tensor:
 
 def stored(linear: nn.Module, rows: Tensor) -> Tensor:
     """The inverse of ``rows_of``: a matrix C_out x C_in as the projection stores it."""
-    return rows.T if isinstance(linear, Conv1D) else rows
+    return rows.T if is_transposed(linear) else rows
+
+
+def is_transposed(linear: nn.Module) -> bool:
+    """Check if a projection is a ``Conv1D``, or was one before all its weights were cut."""
+    return isinstance(linear, Conv1D) or getattr(linear, "was_transposed", False)
 
 
 def cut_units(

@@ -17,11 +17,17 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from .headless import count_positions
-from .subclasses import StandIn, is_stock, stand_in
+from .position_bias import full_bias
+from .subclasses import StandIn, is_stock, stand_in, stock_of
+
+_TABLE = "relative_attention_bias"
+
+_PASS_ON_BIASES = ("T5Block", "MT5Block")
+"""The classes of layers that return position biases after their hidden states."""
 
 _RETURN_TUPLES = (
     *("DebertaV2Layer", "RemBertLayer", "RoFormerLayer", "MegatronBertLayer", "TapasLayer"),
-    *("VisualBertLayer", "CanineLayer"),
+    *("VisualBertLayer", "CanineLayer", "MPNetLayer", "Block"),
 )
 """The classes of layers that return a tuple: hidden states, and attention weights if asked for."""
 
@@ -30,21 +36,43 @@ class DroppedLayer(StandIn):
     """The part of a layer's class that replaces its forward pass.
 
     Attributes:
-        returns_tuple: whether the layer returns attention weights after its hidden states.
+        returns: what the layer returns: ``tensor``; ``tuple``, with attention weights after its
+            hidden states; ``biases``, with T5's position biases after them.
         cache_index: the layer's number in a key-value cache; None where it uses none.
     """
 
-    returns_tuple: bool
+    returns: str
     cache_index: int | None
 
-    def forward(self, *inputs: Any, **options: Any) -> Tensor | tuple[Tensor, None]:
+    def forward(self, *inputs: Any, **options: Any) -> Tensor | tuple[Any, ...]:
         """Return the hidden states B x T x C as they are."""
         given = self.named(inputs, options)
         hidden_states: Tensor = given["hidden_states"]
         cache: Cache | None = given.get("past_key_values")
+        seen, attended = 0, hidden_states.size(1)
         if cache is not None and self.cache_index is not None:
-            count_positions(cache, hidden_states, self.cache_index)
-        return (hidden_states, None) if self.returns_tuple else hidden_states
+            seen = cache.get_seq_length(self.cache_index)
+            attended = count_positions(cache, hidden_states, self.cache_index)
+        if self.returns == "biases":
+            return hidden_states, *self._biases(given, attended=attended, seen=seen)
+        return (hidden_states, None) if self.returns == "tuple" else hidden_states
+
+    def _biases(
+        self, given: dict[str, Any], *, attended: int, seen: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The position biases of self-attention and of cross-attention that go to the next layer.
+
+        The lowest layer keeps the table of these biases when it is dropped.
+        """
+        length = given["hidden_states"].size(1)
+        bias = given.get("position_bias")
+        if bias is None:
+            lowest: Any = self.layer[0].SelfAttention  # type: ignore[attr-defined]
+            bias = full_bias(lowest, length, attended, seen)
+        memory, cross = given.get("encoder_hidden_states"), None
+        if memory is not None:
+            cross = memory.new_zeros(1, 1, length, memory.size(1))
+        return bias, cross
 
 
 def can_be_dropped(layer: nn.Module) -> bool:
@@ -57,9 +85,14 @@ def make_dropped(layer: Any) -> None:
     if isinstance(layer, DroppedLayer):
         return
     indices = [getattr(module, "layer_idx", None) for module in layer.modules()]
-    layer.returns_tuple = type(layer).__name__ in _RETURN_TUPLES
+    name = stock_of(type(layer)).__name__
+    layer.returns = (
+        "biases" if name in _PASS_ON_BIASES else "tuple" if name in _RETURN_TUPLES else "tensor"
+    )
     layer.cache_index = next((index for index in indices if index is not None), None)
     layer.__class__ = stand_in(DroppedLayer, type(layer))
-    for module in layer.modules():
+    for where, module in layer.named_modules():
+        if layer.returns == "biases" and where.endswith(_TABLE):
+            continue
         for name in list(module._parameters):
             module.register_parameter(name, None)

@@ -6,6 +6,7 @@ name.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -24,14 +25,10 @@ from hf_plugin.head_names import (
 from hf_plugin.headless import Weightless
 from hf_plugin.sublayers import Attention, FeedForward, Layer, Sublayer
 
-_SHARED_BIAS = "its layers share one relative position bias, which has a value for every head"
 _INEXACT = {
     "lilt": "its heads attend to text and layout at once, and have two output projections",
-    "albert": "its layers share one set of weights, so no layer has heads of its own",
-    "mpnet": _SHARED_BIAS,
-    "t5": _SHARED_BIAS,
-    "mt5": _SHARED_BIAS,
 }
+_TOWERS = {"clip": "CLIPTextModel and CLIPVisionModel"}
 _COMPOSITE = ("encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder")
 
 
@@ -47,6 +44,10 @@ def family_of(model: PreTrainedModel) -> str:
             f"{type(model).__name__} is no transformers model; prune the model itself, before it "
             "is compiled or wrapped"
         )
+    if getattr(model.config, "inner_group_num", 1) != 1:
+        raise UsageError(
+            "albert: groups of several layers (inner_group_num above 1) cannot be pruned"
+        )
     return require_family(str(model.config.model_type))
 
 
@@ -59,6 +60,10 @@ def require_family(model_type: str) -> str:
     family = model_type.removeprefix(PREFIX)
     if family in _INEXACT:
         raise UsageError(f"{family} cannot be pruned exactly: {_INEXACT[family]}")
+    if family in _TOWERS:
+        raise UsageError(
+            f"{family}: prune its towers, {_TOWERS[family]}, which are models of their own"
+        )
     if family in _COMPOSITE:
         raise UsageError(f"{family}: prune its encoder and decoder, then put them together")
     if family not in FAMILIES:
@@ -87,7 +92,8 @@ def form_of(model: PreTrainedModel) -> str:
 
 def is_decoder_alone(model: PreTrainedModel) -> bool:
     """Check if ``model`` is a decoder without an encoder, such as a causal language model."""
-    return bool(getattr(model.config, "is_decoder", False))
+    components = FAMILIES[family_of(model)]
+    return "ES" not in components or bool(getattr(model.config, "is_decoder", False))
 
 
 def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
@@ -187,16 +193,14 @@ def _has(layer: nn.Module, name: str) -> bool:
 
 def _feed_forward(layer: nn.Module, names: FeedForwardNames) -> FeedForward:
     modules = dict(layer.named_modules())
-    inputs: list[Any] = [
-        *(layer.get_submodule(name) for name in names.inputs),
-        *(modules[name] for name in names.optional if name in modules),
-    ]
+    present = (*names.inputs, *(name for name in names.optional if name in modules))
+    inputs: list[Any] = [layer.get_submodule(name) for name in present]
     output: Any = layer.get_submodule(names.output)
     return FeedForward(
         module=layer.get_submodule(names.feed_forward),
         inputs=tuple(inputs),
         output=output,
-        names=names,
+        names=replace(names, inputs=present, optional=()),
     )
 
 

@@ -19,6 +19,7 @@ from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder, require_outside
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan, Shape
+from hf_plugin.cutting import rows_of
 from hf_plugin.families import attentions, feed_forwards, form_of
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import check_weights, weights_named
@@ -123,7 +124,7 @@ class Folder:
         attentions_by_component = attentions(self._unpruned)
         for component, layers in attentions_by_component.items():
             side, attention = side_of(component), layers[0]
-            sizes[f"{side}_width"] = attention.output.out_features
+            sizes[f"{side}_width"] = rows_of(attention.output).size(0)
             sizes[f"{side}_head_dim"] = attention.unit_size
         for component, feed_forward_layers in feed_forwards(self._unpruned).items():
             side, lowest = side_of(component), feed_forward_layers[0]

@@ -7,7 +7,7 @@ The names are those of transformers 5. This file is written beside each pruned m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PREFIX = "headpruned-"
 """The beginning of the model type of a family's pruned models."""
@@ -24,7 +24,8 @@ class Names:
         output: the projection whose columns belong to heads.
         optional: further projections like ``inputs``, which not every configuration has.
         queries: those of ``inputs`` and ``optional`` whose product with keys makes the scores.
-        size: the attribute of ``attention`` with d, the width of one head.
+        size: the attribute of ``attention`` with d, the width of one head; None where ``width`` and
+            ``count`` alone say it.
         count: its attribute with the number of heads, where it keeps one.
         width: its attribute with heads times d, where it keeps one.
         norm: the module after ``output`` and the residual connection, after which a layer treats
@@ -34,13 +35,15 @@ class Names:
             keys and values; the unit is then this group, and all that is said of heads holds for
             groups. None where every head has its own.
         returns: what ``attention`` returns after its output, see ``headless``.
+        bias: how ``attention`` gets position biases with a value for every head, see
+            ``position_bias``; None where it has none.
     """
 
     layers: str
     attention: str
     inputs: tuple[str, ...]
     output: str
-    size: str
+    size: str | None
     queries: tuple[str, ...]
     optional: tuple[str, ...] = ()
     count: str | None = None
@@ -49,6 +52,31 @@ class Names:
     blocks: int = 1
     group: str | None = None
     returns: str = "weights"
+    bias: str | None = None
+
+
+def unit_size(attention: object, names: Names) -> int:
+    """The width of one unit of an attention: d, or that of all queries of a group.
+
+    Args:
+        attention: the module, as transformers or ``note_unit_size`` left it.
+        names: those of its family.
+    """
+    if names.size is None:
+        noted: int | None = getattr(attention, _NOTED_SIZE, None)
+        width, count = (getattr(attention, name or "") for name in (names.width, names.count))
+        return int(width // count if noted is None else noted)
+    group = getattr(attention, names.group) if names.group else 1
+    return int(getattr(attention, names.size) * group)
+
+
+def note_unit_size(attention: object, names: Names) -> None:
+    """Note the width of one unit where it cannot be read once all units are gone."""
+    if names.size is None:
+        setattr(attention, _NOTED_SIZE, unit_size(attention, names))
+
+
+_NOTED_SIZE = "head_size_before_pruning"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +92,7 @@ class FeedForwardNames:
         output: the projection whose columns belong to neurons.
         depth: the config's entry with the number of layers.
         width: the config's entry with the number of neurons; None if none has it.
+        whole_layers: whether ``layers`` are layers that can be dropped, rather than parts of them.
         blocks: the number of projections in ``inputs``, one below the other: 2 if it is gated.
     """
 
@@ -74,6 +103,7 @@ class FeedForwardNames:
     optional: tuple[str, ...] = ()
     depth: str = "num_hidden_layers"
     width: str | None = "intermediate_size"
+    whole_layers: bool = True
     blocks: int = 1
 
 
@@ -111,6 +141,78 @@ _BART = {
     "ED": _bart("decoder.layers", "encoder_attn"),
     "DS": _bart("decoder.layers", "self_attn"),
 }
+
+
+def _image(layers: str, *, bias: str | None = None) -> dict[str, Names]:
+    return {
+        "ES": Names(
+            layers=layers,
+            attention="attention",
+            inputs=tuple(f"attention.{name}_proj" for name in "qkv"),
+            queries=("attention.q_proj",),
+            output="attention.o_proj",
+            size="head_dim",
+            count="num_attention_heads",
+            bias=bias,
+        )
+    }
+
+
+_GPT2 = Names(
+    layers="h",
+    attention="attn",
+    inputs=("attn.c_attn",),
+    queries=("attn.c_attn",),
+    output="attn.c_proj",
+    size="head_dim",
+    count="num_heads",
+    width="split_size",
+    blocks=3,
+)
+
+
+def _t5(side: str, place: str, *, bias: str) -> Names:
+    return Names(
+        layers=f"{side}.block",
+        attention=f"layer.{place}",
+        inputs=tuple(f"layer.{place}.{name}" for name in "qkv"),
+        queries=(f"layer.{place}.q",),
+        output=f"layer.{place}.o",
+        size="key_value_proj_dim",
+        count="n_heads",
+        width="inner_dim",
+        returns="weights" if bias == "table" else "position bias, weights",
+        bias=bias,
+    )
+
+
+def _of_t5(bias: str) -> dict[str, Names]:
+    return {
+        "ES": _t5("encoder", "0.SelfAttention", bias=bias),
+        "ED": _t5("decoder", "1.EncDecAttention", bias=bias),
+        "DS": _t5("decoder", "0.SelfAttention", bias=bias),
+    }
+
+
+_XLM = Names(
+    layers="attentions",
+    attention="",
+    inputs=("q_lin", "k_lin", "v_lin"),
+    queries=("q_lin",),
+    output="out_lin",
+    size="head_dim",
+    count="n_heads",
+    returns="weights on request",
+)
+_LLAMA = Names(
+    layers="layers",
+    attention="self_attn",
+    inputs=tuple(f"self_attn.{name}_proj" for name in "qkv"),
+    queries=("self_attn.q_proj",),
+    output="self_attn.o_proj",
+    size="head_dim",
+    group="num_key_value_groups",
+)
 _LIKE_BERT = (
     *("bert", "roberta", "xlm-roberta", "camembert", "electra", "ernie", "data2vec-text"),
     *("rembert", "roformer", "megatron-bert", "bert-generation", "roberta-prelayernorm"),
@@ -123,6 +225,9 @@ _LIKE_BART = (
     *("bart", "marian", "mbart", "pegasus", "m2m_100", "plbart", "blenderbot"),
     *("blenderbot-small", "whisper"),
 )
+_LIKE_VIT = ("vit", "deit", "vit_mae", "audio-spectrogram-transformer")
+_LIKE_XLM = ("xlm", "flaubert")
+_LIKE_LLAMA = (*("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),)
 
 FAMILIES: Mapping[str, Mapping[str, Names]] = {
     **dict.fromkeys(_LIKE_BERT, _bert()),
@@ -166,6 +271,57 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
     **dict.fromkeys(_LIKE_BERT_MIXING_LATER, _bert(norm=None)),
     **dict.fromkeys(_LIKE_BERT_ON_REQUEST, _bert(norm=None, returns="weights on request")),
     **dict.fromkeys(_LIKE_BART, _BART),
+    **dict.fromkeys(_LIKE_VIT, _image("layers")),
+    "beit": _image("layers", bias="mask"),
+    "dinov2": _image("encoder.layer"),
+    "yolos": {
+        "ES": Names(
+            layers="encoder.layer",
+            attention="attention.attention",
+            inputs=tuple(f"attention.attention.{name}" for name in ("query", "key", "value")),
+            queries=("attention.attention.query",),
+            output="attention.output.dense",
+            size="attention_head_size",
+            count="num_attention_heads",
+            width="all_head_size",
+        )
+    },
+    "clip_text_model": {"ES": _bart("encoder.layers", "self_attn")},
+    "clip_vision_model": {"ES": _bart("encoder.layers", "self_attn")},
+    "gpt2": {"DS": _GPT2},
+    "openai-gpt": {
+        "DS": replace(_GPT2, size=None, count="n_head", returns="list of weights on request")
+    },
+    **dict.fromkeys(("t5", "mt5"), _of_t5("shared table")),
+    "umt5": _of_t5("table"),
+    "mpnet": {
+        "ES": Names(
+            layers="encoder.layer",
+            attention="attention.attn",
+            inputs=tuple(f"attention.attn.{name}" for name in "qkv"),
+            queries=("attention.attn.q",),
+            output="attention.attn.o",
+            size="attention_head_size",
+            count="num_attention_heads",
+            width="all_head_size",
+            returns="weights on request",
+            bias="argument",
+        )
+    },
+    "albert": {
+        "ES": Names(
+            layers="encoder.albert_layer_groups",
+            attention="albert_layers.0.attention",
+            inputs=tuple(f"albert_layers.0.attention.{name}" for name in ("query", "key", "value")),
+            queries=("albert_layers.0.attention.query",),
+            output="albert_layers.0.attention.dense",
+            size="attention_head_size",
+            count="num_attention_heads",
+            width="all_head_size",
+        )
+    },
+    **dict.fromkeys(_LIKE_XLM, {"ES": _XLM}),
+    **dict.fromkeys(_LIKE_LLAMA, {"DS": _LLAMA}),
 }
 """For each model type, and each of its components, the names of the parts."""
 
@@ -189,6 +345,32 @@ _BART_FEED_FORWARD = {
     for component, side in (("EF", "encoder"), ("DF", "decoder"))
 }
 
+
+def _image_feed_forward(layers: str, *, width: str | None) -> dict[str, FeedForwardNames]:
+    return {
+        "EF": FeedForwardNames(
+            layers=layers,
+            feed_forward="mlp",
+            inputs=("mlp.fc1",),
+            output="mlp.fc2",
+            width=width,
+        )
+    }
+
+
+def _t5_feed_forward(side: str, place: int, *, depth: str) -> FeedForwardNames:
+    name = f"layer.{place}.DenseReluDense"
+    return FeedForwardNames(
+        layers=f"{side}.block",
+        feed_forward=name,
+        inputs=(),
+        optional=(f"{name}.wi", f"{name}.wi_0", f"{name}.wi_1"),
+        output=f"{name}.wo",
+        depth=depth,
+        width="d_ff",
+    )
+
+
 FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
     **dict.fromkeys(
         (*_LIKE_BERT, *_LIKE_BERT_MIXING_LATER, *_LIKE_BERT_ON_REQUEST, "deberta-v2"),
@@ -210,6 +392,75 @@ FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
         )
     },
     **dict.fromkeys(_LIKE_BART, _BART_FEED_FORWARD),
+    **dict.fromkeys((*_LIKE_VIT, "beit"), _image_feed_forward("layers", width="intermediate_size")),
+    "dinov2": _image_feed_forward("encoder.layer", width=None),
+    "yolos": _BERT_FEED_FORWARD,
+    "mpnet": _BERT_FEED_FORWARD,
+    "albert": {
+        "EF": FeedForwardNames(
+            layers="encoder.albert_layer_groups",
+            feed_forward="albert_layers.0",
+            inputs=("albert_layers.0.ffn",),
+            output="albert_layers.0.ffn_output",
+            whole_layers=False,
+        )
+    },
+    **dict.fromkeys(
+        ("t5", "mt5", "umt5"),
+        {
+            "EF": _t5_feed_forward("encoder", 1, depth="num_layers"),
+            "DF": _t5_feed_forward("decoder", 2, depth="num_decoder_layers"),
+        },
+    ),
+    "openai-gpt": {
+        "DF": FeedForwardNames(
+            layers="h",
+            feed_forward="mlp",
+            inputs=("mlp.c_fc",),
+            output="mlp.c_proj",
+            depth="n_layer",
+            width=None,
+        )
+    },
+    **dict.fromkeys(
+        ("clip_text_model", "clip_vision_model"),
+        _image_feed_forward("encoder.layers", width="intermediate_size"),
+    ),
+    "gpt2": {
+        "DF": FeedForwardNames(
+            layers="h",
+            feed_forward="mlp",
+            inputs=("mlp.c_fc",),
+            output="mlp.c_proj",
+            depth="n_layer",
+            width="n_inner",
+        )
+    },
+    **dict.fromkeys(
+        _LIKE_XLM,
+        {
+            "EF": FeedForwardNames(
+                layers="ffns",
+                feed_forward="",
+                inputs=("lin1",),
+                output="lin2",
+                depth="n_layers",
+                width=None,
+                whole_layers=False,
+            )
+        },
+    ),
+    **dict.fromkeys(
+        _LIKE_LLAMA,
+        {
+            "DF": FeedForwardNames(
+                layers="layers",
+                feed_forward="mlp",
+                inputs=("mlp.gate_proj", "mlp.up_proj"),
+                output="mlp.down_proj",
+            )
+        },
+    ),
 }
 """For each model type, and each of its components of neurons, the names of the parts."""
 
@@ -218,4 +469,8 @@ _LAYERS_WITH = {"EF": "EL", "DF": "DL"}
 
 def layer_lists(family: str) -> dict[str, str]:
     """The name of the list of layers in the base model, for each component of whole layers."""
-    return {_LAYERS_WITH[name]: names.layers for name, names in FEED_FORWARD[family].items()}
+    return {
+        _LAYERS_WITH[name]: names.layers
+        for name, names in FEED_FORWARD[family].items()
+        if names.whole_layers
+    }

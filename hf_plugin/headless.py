@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from .cutting import rows_of
+from .cutting import is_transposed, rows_of
+from .position_bias import full_bias
 from .subclasses import StandIn, is_stock, stand_in
 
 
@@ -56,9 +57,12 @@ class BiasAlone(Weightless):
         return zeros if self.bias is None else zeros + self.bias
 
 
-WEIGHTS, ON_REQUEST = "weights", "weights on request"
-"""What attentions return after their output: attention weights or None; or nothing, unless they
-are called with ``output_attentions=True``."""
+WEIGHTS = "weights"
+ON_REQUEST, LIST = "weights on request", "list of weights on request"
+BIAS = "position bias, weights"
+"""What attentions return after their output: attention weights or None; weights only if they are
+called with ``output_attentions=True``, in a tuple or in a list; T5's position biases before the
+weights."""
 
 
 class HeadlessAttention(StandIn):
@@ -66,13 +70,13 @@ class HeadlessAttention(StandIn):
 
     Attributes:
         projection: name of the output projection's attribute; None if it belongs to another module.
-        returns: what is returned after the output: ``WEIGHTS`` or ``ON_REQUEST``.
+        returns: what is returned after the output, such as ``WEIGHTS``.
     """
 
     projection: str | None
     returns: str
 
-    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, ...]:
+    def forward(self, *inputs: Any, **options: Any) -> Any:
         """Return the results of an attention with zero heads for hidden states B x T x C."""
         given = self.named(inputs, options)
         hidden_states: Tensor = given["hidden_states"]
@@ -83,19 +87,40 @@ class HeadlessAttention(StandIn):
         cache = given.get("past_key_values")
         batch, length = queries.shape[:2]
         attended = hidden_states.size(1) if memory is None else memory.size(1)
+        seen = 0
         if cache is not None and memory is None:
             layer_index: int = self.layer_idx  # type: ignore[attr-defined]
+            seen = cache.get_seq_length(layer_index)
             attended = count_positions(cache, hidden_states, layer_index)
         output = queries[..., :0]  # B x T x H'd
         if self.projection is not None:
             output = getattr(self, self.projection)(output)  # B x T x C
-            output = getattr(self, "out_drop", nn.Identity())(output)
-        if self.returns == ON_REQUEST and not given.get("output_attentions"):
-            return (output,)
+            for name in ("out_drop", "resid_dropout", "output_dropout"):
+                output = getattr(self, name, nn.Identity())(output)
+            if (norm := getattr(self, "LayerNorm", None)) is not None:  # ALBERT
+                output = norm(hidden_states + output)
         config = getattr(self, "config", None)
-        if getattr(config, "_attn_implementation", "eager") != "eager":
-            return output, None
-        return output, queries.new_zeros(batch, 0, length, attended)
+        weights = None
+        if getattr(config, "_attn_implementation", "eager") == "eager":
+            weights = queries.new_zeros(batch, 0, length, attended)
+        if self.returns == BIAS:
+            bias = given.get("position_bias")
+            if bias is None or memory is not None:
+                bias = _bias(self, queries, memory, attended=attended, seen=seen)
+            return output, bias, weights
+        without = self.returns in (ON_REQUEST, LIST) and not given.get("output_attentions")
+        returned = (output,) if without else (output, weights)
+        return list(returned) if self.returns == LIST else returned
+
+
+def _bias(
+    attention: Any, queries: Tensor, memory: Tensor | None, *, attended: int, seen: int
+) -> Tensor:
+    """The position biases that T5's attention passes on, 1 x H x T x S; zeros are 1 x 1 x T x S."""
+    length = queries.size(1)
+    if memory is None and attention.has_relative_attention_bias:
+        return full_bias(attention, length, attended, seen)
+    return queries.new_zeros(1, 1, length, attended)
 
 
 def count_positions(cache: Cache, hidden_states: Tensor, layer_index: int) -> int:
@@ -138,9 +163,15 @@ def make_headless(
         children = attention.named_modules()
         attention.projection = next((name for name, child in children if child is output), None)
         attention.returns = returns
-    inputs = tuple(inputs)
+        for name in _UNUSED if returns != BIAS else ():
+            if (unused := getattr(attention, name, None)) is not None:
+                unused.requires_grad_(False)  # distributed training would wait for its gradient
     _empty(inputs, NoHeads)
     _empty((output,), BiasAlone)
+
+
+_UNUSED = ("q_norm", "k_norm", "relative_attention_bias")
+"""Parts of attentions that are not computed without heads."""
 
 
 def make_neuronless(inputs: Iterable[nn.Module], output: nn.Module) -> None:
@@ -157,10 +188,12 @@ def make_neuronless(inputs: Iterable[nn.Module], output: nn.Module) -> None:
 def _empty(linears: Iterable[Any], kind: type[Weightless]) -> None:
     """Convert projections with empty weights to a class that computes nothing."""
     for linear in linears:
-        outputs, inputs = rows_of(linear).shape
+        rows = rows_of(linear).detach()
+        linear.was_transposed = is_transposed(linear)
         linear.__class__ = kind
-        linear.out_features, linear.in_features = outputs, inputs
+        linear.out_features, linear.in_features = rows.shape
         for name, parameter in list(linear._parameters.items()):
             if parameter is not None and not parameter.numel():
                 delattr(linear, name)
-                linear.register_buffer(name, parameter.detach(), persistent=False)
+                empty = rows if name == "weight" else parameter.detach()
+                linear.register_buffer(name, empty, persistent=False)

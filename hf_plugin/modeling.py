@@ -253,11 +253,14 @@ def _register(family: str) -> None:
             continue
         if auto._model_mapping is None or stock not in auto._model_mapping:
             continue
-        model = auto._model_mapping[stock]
-        if model not in MODELS:
-            MODELS[model] = _named(model, {"config_class": config}, HeadPrunedModel)
-        auto.register(config, MODELS[model])
-        auto_map[auto.__name__] = f"{code}.{_PRUNED}{model.__name__}"
+        listed = auto._model_mapping[stock]
+        models = listed if isinstance(listed, tuple) else (listed,)  # a config chooses from several
+        for model in models:
+            if model not in MODELS:
+                MODELS[model] = _named(model, {"config_class": config}, HeadPrunedModel)
+        pruned = tuple(MODELS[model] for model in models)
+        auto.register(config, pruned if len(pruned) > 1 else pruned[0])
+        auto_map[auto.__name__] = f"{code}.{_PRUNED}{models[0].__name__}"
     tokenizer = TOKENIZER_MAPPING.get(stock, None)
     if tokenizer is not None:
         AutoTokenizer.register(config, tokenizer)

@@ -18,8 +18,18 @@ from torch import Tensor, nn
 
 from .cutting import cut_units, rows_of
 from .dropped import make_dropped
-from .head_names import FAMILIES, FEED_FORWARD, PREFIX, FeedForwardNames, Names, layer_lists
+from .head_names import (
+    FAMILIES,
+    FEED_FORWARD,
+    PREFIX,
+    FeedForwardNames,
+    Names,
+    layer_lists,
+    note_unit_size,
+    unit_size,
+)
 from .headless import make_headless, make_neuronless
+from .position_bias import take_biases
 from .pruned_files import PrunedConfig, PrunedFiles, expect_layout, store_by_head
 
 if int(transformers.__version__.partition(".")[0]) < 5:
@@ -86,13 +96,13 @@ def _cut_heads(layer: nn.Module, names: Names, *, kept: list[int], uniform: list
     """Leave out the weights of all heads but the kept and the uniform ones."""
     attention = layer.get_submodule(names.attention)
     output = layer.get_submodule(names.output)
-    size = int(getattr(attention, names.size))
-    if names.group:
-        size *= int(getattr(attention, names.group))
+    size = unit_size(attention, names)
     present = sorted({*kept, *uniform})
     inputs = _present(layer, (*names.inputs, *names.optional))
     heads = rows_of(output).size(1) // size
     cut_units(inputs.values(), output, places=present, units=heads, blocks=names.blocks)
+    note_unit_size(attention, names)
+    take_biases(attention, names.bias, present)
     for attribute, value in ((names.count, len(present)), (names.width, len(present) * size)):
         if attribute is not None:
             setattr(attention, attribute, value)

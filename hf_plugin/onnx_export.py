@@ -88,7 +88,9 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
 def _write(
     model: PreTrainedModel, path: Path, *, batch: dict[str, Tensor], outputs: tuple[str, ...]
 ) -> None:
-    dynamic = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    dynamic = {0: torch.export.Dim.DYNAMIC}
+    if model.main_input_name == "input_ids":  # images have one size
+        dynamic[1] = torch.export.Dim.DYNAMIC
     logging.disable()  # the exporter's own difficulties on its way; the result is checked
     try:
         with warnings.catch_warnings(), torch.no_grad():

@@ -56,9 +56,9 @@ def plan(model: PreTrainedModel) -> PruningPlan:
     components = [*HEADS]
     layers = stacks(model)
     for name, by_layer in feed_forwards(model).items():
-        stack = layers[layers_of(name)]
-        pairs = zip(by_layer, stack, strict=True)
-        if any(layer.is_kept and sublayer.is_pruned for sublayer, layer in pairs):
+        stack = layers.get(layers_of(name), ())
+        dropped = {number for number, layer in enumerate(stack) if not layer.is_kept}
+        if any(part.is_pruned for number, part in enumerate(by_layer) if number not in dropped):
             components.append(name)
     for name, stack in layers.items():
         if not all(layer.is_kept for layer in stack):

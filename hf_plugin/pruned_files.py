@@ -25,7 +25,7 @@ from torch import nn
 
 CODE = (
     *("modeling_headpruned.py", "pruned_files.py", "head_names.py"),
-    *("cutting.py", "subclasses.py", "headless.py", "dropped.py"),
+    *("cutting.py", "subclasses.py", "headless.py", "dropped.py", "position_bias.py"),
 )
 """The files with which transformers alone loads a pruned model."""
 
@@ -118,6 +118,9 @@ class PrunedFiles:
     ) -> None:
         """Same as in the base class, but stores the queries of uniform heads head by head."""
         assert isinstance(self, nn.Module)
+        # transformers would write the names of a family's older files, and does not know that it
+        # has to convert them when it reads a pruned model.
+        options.setdefault("save_original_format", False)
         queries = dict(stored_queries(self))
         if queries:
             self.config.uniform_layout = BY_HEAD  # type: ignore[union-attr]

@@ -33,6 +33,9 @@ def random_batch(
     if size := _spectrogram_or_image(config, model.main_input_name):
         drawn = torch.randn(sentences, *size, generator=generator)
         batch = {model.main_input_name: drawn}
+        if "noise" in inspect.signature(model.forward).parameters:  # ViT-MAE leaves patches out
+            patches = (size[-1] // config.patch_size) * (size[-2] // config.patch_size)
+            batch["noise"] = torch.rand(sentences, patches, generator=generator)
         if not config.is_encoder_decoder:
             return batch
     else:

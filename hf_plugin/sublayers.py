@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from hf_plugin.cutting import rows_of
 from hf_plugin.dropped import DroppedLayer
-from hf_plugin.head_names import FeedForwardNames, Names
+from hf_plugin.head_names import FeedForwardNames, Names, note_unit_size, unit_size
+from hf_plugin.position_bias import take_biases
 from hf_plugin.pruned_files import store_by_head
 
 
@@ -26,8 +27,7 @@ class Attention:
     @property
     def unit_size(self) -> int:
         """d, the width of one unit, as the module has it: of a head, or of a group's queries."""
-        size = int(getattr(self.module, self.names.size))
-        return size * (int(getattr(self.module, self.names.group)) if self.names.group else 1)
+        return unit_size(self.module, self.names)
 
     @property
     def units(self) -> int:
@@ -70,6 +70,8 @@ class Attention:
         self.module.unpruned_heads = heads  # type: ignore[assignment]
         self.module.kept_heads = kept  # type: ignore[assignment]
         self.module.uniform_heads = uniform  # type: ignore[assignment]
+        note_unit_size(self.module, self.names)
+        take_biases(self.module, self.names.bias, self.present)
         present = len(self.present)
         for attribute, value in (
             (self.names.count, present),

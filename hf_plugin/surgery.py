@@ -23,7 +23,7 @@ from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from hf_plugin.cutting import cut_units
 from hf_plugin.dropped import can_be_dropped, make_dropped
-from hf_plugin.families import attentions, feed_forwards, require_plain, stacks
+from hf_plugin.families import attentions, family_of, feed_forwards, require_plain, stacks
 from hf_plugin.headless import can_be_headless, make_headless, make_neuronless
 from hf_plugin.sublayers import Attention, FeedForward, Sublayer
 
@@ -94,6 +94,11 @@ def make_uniform(model: PreTrainedModel, plan: PruningPlan) -> None:
         for attention, kept in zip(layers, plan.kept[name], strict=True):
             if attention.kept == kept:
                 continue
+            if attention.names.bias:
+                raise UsageError(
+                    f"form: uniform is not for the {family_of(model)} model, whose position biases "
+                    "are added to the scores; take form remove"
+                )
             first = not attention.uniform
             attention.set_heads(
                 kept=tuple(kept),

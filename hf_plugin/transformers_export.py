@@ -76,6 +76,10 @@ def export_to_transformers(path: Path, output: Path) -> CheckedExport:
     return CheckedExport(plan=folder.plan, contents=contents, difference=difference)
 
 
+_LOWEST_IS_OTHER = ("modernbert", "t5", "mt5")
+"""Families whose lowest layer has something that the others lack."""
+
+
 @dataclass(frozen=True)
 class _StockModel:
     model: PreTrainedModel
@@ -117,13 +121,13 @@ def _leave_out_dropped_layers(
     entries = []
     family = family_of(model)
     for component, sublayers in feed_forwards(model).items():
-        layers = stacks(model)[layers_of(component)]
+        layers = stacks(model).get(layers_of(component), ())
         kept = [number for number, layer in enumerate(layers) if layer.is_kept]
         if len(kept) == len(layers):
             continue
         if not kept:
             raise UsageError(f"{where}: no layer of a stack is left; transformers has none without")
-        if kept[0] and (family == "modernbert" or getattr(config, "conv_kernel_size", 0)):
+        if kept[0] and (family in _LOWEST_IS_OTHER or getattr(config, "conv_kernel_size", 0)):
             raise UsageError(
                 f"{where}: layer 0 is dropped, which a stock {family} treats unlike the others; "
                 "no stock model computes the same"
@@ -144,17 +148,24 @@ def _narrow_feed_forwards(model: PreTrainedModel, config: PreTrainedConfig) -> d
     """
     entries = {}
     layers = stacks(model)
+    units: dict[str, int] = {}
     widths: dict[str, set[int]] = {}  # T5 has one entry for encoder and decoder
     for component, sublayers in feed_forwards(model).items():
         if entry := sublayers[0].names.width:
             entries[component] = entry
-            stack = zip(sublayers, layers[layers_of(component)], strict=True)
-            kept = {len(sublayer.kept) for sublayer, layer in stack if layer.is_kept}
+            stack = layers.get(layers_of(component), ())
+            dropped = {number for number, layer in enumerate(stack) if not layer.is_kept}
+            kept = {
+                len(sublayer.kept)
+                for number, sublayer in enumerate(sublayers)
+                if number not in dropped
+            }
             widths.setdefault(entry, set()).update(kept)
+            units[entry] = sublayers[0].units
     narrow = {
         entry: min(found)
         for entry, found in widths.items()
-        if len(found) == 1 and 0 < min(found) < getattr(config, entry)
+        if len(found) == 1 and 0 < min(found) < units[entry]
     }
     for entry, width in narrow.items():
         setattr(config, entry, width)

@@ -33,8 +33,11 @@ _OWN, _WEIGHTED = "own_logits", "weighted_labels"
 their probability.
 """
 
+_NOT_BY_TOKEN = ("albert", "canine")
+
 _ON_REQUEST = ("deberta-v2",)
-"""Families whose attention modules return their weights only when the model is asked for them."""
+"""Families whose attention modules return their weights only when the model is asked for them,
+beside those whose names say so."""
 
 
 class _ScoredAttention(Attention):
@@ -98,6 +101,11 @@ class HuggingFaceModel:
             raise UsageError(
                 f"{type(model).__name__} is a causal language model or a decoder alone, whose "
                 "heads cannot be scored; give an encoder, or an encoder with its decoder"
+            )
+        if model.main_input_name != "input_ids" or family_of(model) in _NOT_BY_TOKEN:
+            raise UsageError(
+                f"{type(model).__name__} cannot be scored: scores are for models of text whose "
+                "layers have weights of their own and work on tokens"
             )
         self._special_tokens = special_tokens
         # A cache of keys would be filled by layers that scoring leaves out.
@@ -171,7 +179,9 @@ class HuggingFaceModel:
 
     def attend(self, batch: Batch, see: See) -> None:
         """Run the model and show the weights of every attention that has heads."""
-        on_request = family_of(self.model) in _ON_REQUEST
+        family = family_of(self.model)
+        kinds = {names.returns for names in FAMILIES[family].values()}
+        on_request = family in _ON_REQUEST or "weights on request" in kinds
         options = {"output_attentions": True} if on_request else {}
         with ExitStack() as hooks:
             for name, layers in self.sublayers.items():
@@ -214,6 +224,8 @@ class HuggingFaceModel:
 
     def skipped(self, component: str, layer: int) -> Sequence[nn.Module]:
         """All layers from the bottom up to two below this one."""
+        if not self.layers:  # parts of layers in separate lists, or layers that are shared
+            return []
         skipped = self._layers(component)[: max(layer - 1, 0)]
         # DeBERTa-v2's larger models have a convolution beside their lowest layer.
         convolution = getattr(getattr(self.model.base_model, "encoder", None), "conv", None)
@@ -221,6 +233,8 @@ class HuggingFaceModel:
 
     def reused(self, component: str, layer: int) -> Sequence[nn.Module]:
         """The layer below, for a decoder the encoder, and the attentions before the sub-layer."""
+        if not self.layers:
+            return []
         modules = list(self._layers(component)[max(layer - 1, 0) : layer])
         if side_of(component) == "decoder" and "ES" in self.sublayers:
             modules.append(self.model.base_model.get_submodule("encoder"))
@@ -258,7 +272,16 @@ class HuggingFaceModel:
                 **{name: self.repeat_output(module, part, times) for name, part in output.items()}
             )
         if isinstance(output, (tuple, list)):
-            return type(output)(self.repeat_output(module, part, times) for part in output)
+            # T5's position biases, after its hidden states, are the same for all examples.
+            states = output[0] if output and isinstance(output[0], Tensor) else None
+            shared = [
+                states is not None and isinstance(part, Tensor) and part.size(0) < states.size(0)
+                for part in output
+            ]
+            return type(output)(
+                part if is_shared else self.repeat_output(module, part, times)
+                for part, is_shared in zip(output, shared, strict=True)
+            )
         return output
 
 
@@ -275,11 +298,11 @@ def on_device_of(model: PreTrainedModel, batch: Batch) -> dict[str, Tensor]:
 
 def _watch(name: str, layer: int, see: See) -> Callable[[nn.Module, Any, Any], None]:
     def watch(_: nn.Module, inputs: Any, outputs: Any) -> None:
-        if not isinstance(outputs, tuple) or outputs[1] is None:
+        if not isinstance(outputs, tuple) or len(outputs) < 2 or outputs[-1] is None:
             raise UsageError(
                 f"{name}: layer {layer}: its attention gives no weights; scores from weights need "
                 "an implementation that does (eager)"
             )
-        see(name, layer, outputs[1])
+        see(name, layer, outputs[-1])
 
     return watch

@@ -46,6 +46,37 @@ _ENCODER_DECODER: dict[str, Any] = dict(
     decoder_start_token_id=1,
     forced_eos_token_id=None,
 )
+_IMAGE: dict[str, Any] = dict(
+    hidden_size=16,
+    num_hidden_layers=LAYERS,
+    num_attention_heads=HEADS,
+    intermediate_size=NEURONS,
+    image_size=8,
+    patch_size=4,
+)
+_GROUPED: dict[str, Any] = {
+    **_ENCODER,
+    "num_attention_heads": 2 * HEADS,
+    "num_key_value_heads": HEADS,
+    "head_dim": 2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_T5: dict[str, Any] = dict(
+    vocab_size=40,
+    d_model=16,
+    d_kv=4,
+    d_ff=NEURONS,
+    num_layers=LAYERS,
+    num_decoder_layers=LAYERS,
+    num_heads=HEADS,
+    pad_token_id=0,
+    eos_token_id=2,
+    decoder_start_token_id=0,
+)
+_XLM: dict[str, Any] = dict(
+    vocab_size=40, emb_dim=16, n_layers=LAYERS, n_heads=HEADS, n_langs=1, pad_index=2
+)
 SMALL: dict[str, dict[str, Any]] = {
     "ernie": _ENCODER,
     "data2vec-text": _ENCODER,
@@ -83,6 +114,49 @@ SMALL: dict[str, dict[str, Any]] = {
         "max_source_positions": 8,
         "max_target_positions": 32,
     },
+    "vit": _IMAGE,
+    "deit": _IMAGE,
+    "beit": {**_IMAGE, "use_relative_position_bias": True, "layer_scale_init_value": 0.5},
+    "vit_mae": {
+        **_IMAGE,
+        "mask_ratio": 0.0,
+        "decoder_hidden_size": 16,
+        "decoder_num_hidden_layers": 1,
+        "decoder_num_attention_heads": HEADS,
+        "decoder_intermediate_size": NEURONS,
+    },
+    "audio-spectrogram-transformer": {
+        **_IMAGE,
+        "frequency_stride": 4,
+        "time_stride": 4,
+        "max_length": 12,
+        "num_mel_bins": 8,
+    },
+    "dinov2": {**_IMAGE, "mlp_ratio": 1},
+    "yolos": {**_IMAGE, "image_size": [8, 8], "num_detection_tokens": 3},
+    "clip_text_model": {**_ENCODER, "projection_dim": 8, "bos_token_id": 1, "eos_token_id": 2},
+    "clip_vision_model": {**_IMAGE, "projection_dim": 8},
+    "gpt2": dict(
+        vocab_size=40,
+        n_embd=16,
+        n_layer=LAYERS,
+        n_head=HEADS,
+        n_inner=NEURONS,
+        n_positions=64,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    ),
+    "openai-gpt": dict(vocab_size=40, n_embd=16, n_layer=LAYERS, n_head=HEADS, n_positions=64),
+    "t5": _T5,
+    "mt5": _T5,
+    "umt5": _T5,
+    "mpnet": _ENCODER,
+    "albert": {**_ENCODER, "embedding_size": 8, "num_hidden_groups": LAYERS},
+    "xlm": _XLM,
+    "flaubert": _XLM,
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text"), _GROUPED),
+    "gemma2": {**_GROUPED, "sliding_window": 4},
 }
 _SINE_WAVES = ("pegasus", "m2m_100", "whisper")
 """Families with position embeddings that are computed, or trained from computed ones."""

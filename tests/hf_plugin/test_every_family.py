@@ -13,17 +13,28 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
 
 import hf_plugin
+from headprune import PruningPlan, UsageError
 from headprune.components import HEADS as ATTENTION
 from headprune.components import LAYERS as STACKS
 from headprune.components import NEURONS as FEED_FORWARDS
+from headprune.scores.ablation import cases_of
+from headprune.scores.reuse import masked_outcomes
 from hf_plugin import modeling_headpruned
+from hf_plugin.cutting import rows_of
 from hf_plugin.families import attentions
 from hf_plugin.folders import Folder
 from hf_plugin.head_names import FAMILIES
 from hf_plugin.plans import model_shape
+from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.sublayers import width_of
 from hf_plugin.transformers_export import export_to_transformers
 from tests.hf_plugin import models
@@ -40,7 +51,14 @@ from tests.hf_plugin.small_models import (
 )
 
 families = pytest.mark.parametrize("family", SMALL)
-GENERATES = ("mbart", "pegasus", "m2m_100", "plbart", "blenderbot", "blenderbot-small")
+FIXED_WIDTH = {"xlm": 64, "flaubert": 64, "openai-gpt": 64, "dinov2": 16}
+"""Families whose number of neurons follows from the width of the model."""
+BIASED = ("beit", "t5", "mt5", "umt5", "mpnet")
+GENERATES = (
+    *("mbart", "pegasus", "m2m_100", "plbart", "blenderbot", "blenderbot-small", "gpt2"),
+    *("t5", "mt5", "umt5"),
+    *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),
+)
 
 
 def close(a: Any, b: Any, atol: float = 1e-5) -> None:
@@ -56,7 +74,8 @@ def test_every_unit_is_found(family):
     model = small(family)
     shape = model_shape(model)
     for name, layers in shape.items():
-        units = 1 if name in STACKS else HEADS if name in ATTENTION else NEURONS
+        neurons = FIXED_WIDTH.get(family, NEURONS)
+        units = 1 if name in STACKS else HEADS if name in ATTENTION else neurons
         assert layers == (units,) * LAYERS, name
     for by_layer in attentions(model).values():
         for attention in by_layer:
@@ -83,10 +102,10 @@ def test_removed_heads_equal_masked_ones_and_zeros_in_a_stock_model(family, seco
 def test_removed_neurons_and_layers_equal_masked_ones(family, second):
     model = small(family)
     for kind in (FEED_FORWARDS, STACKS):
+        if not set(kind) & set(model_shape(model)):
+            continue
         pruned = copy.deepcopy(model)
         plan = plan_of(model, *kind, second=second)
-        if not plan.units:
-            continue
         with torch.no_grad(), hf_plugin.masked(model, plan):
             expected = output_of(model)
         if kind == FEED_FORWARDS:
@@ -102,7 +121,7 @@ def test_attention_weights_are_those_of_the_heads_left(family):
     with torch.no_grad():
         expected = model(**inputs_of(model), output_attentions=True)
         found = hf_plugin.prune(model, plan)(**inputs_of(model), output_attentions=True)
-    for component, name in _maps(expected).items():
+    for component, name in _maps(expected, plan).items():
         lower = 1 if family == "canine" else 0  # layers that are not pruned
         both = (expected[name][lower:], found[name][lower:])
         of_layers = zip(*both, plan.kept[component], strict=lower == 0)
@@ -114,15 +133,23 @@ def test_attention_weights_are_those_of_the_heads_left(family):
                 close(after, by_head[:, list(kept)].flatten(1, 2))
 
 
-def _maps(outputs: Any) -> dict[str, str]:
+def _maps(outputs: Any, plan: PruningPlan) -> dict[str, str]:
     """The entry of a model's outputs that has the attention weights of each component."""
     names = {"ES": "encoder_attentions", "ED": "cross_attentions", "DS": "decoder_attentions"}
     if "attentions" in outputs:
-        return {"ES": "attentions"}
+        return dict.fromkeys(plan.kept, "attentions")
     return {component: name for component, name in names.items() if name in outputs}
 
 
-@families
+@pytest.mark.parametrize("family", BIASED)
+def test_uniform_heads_would_not_attend_evenly_with_position_biases(family):
+    model = small(family)
+    with pytest.raises(UsageError, match=f"form: uniform is not for the {family} model"):
+        hf_plugin.prune_heads(model, plan_of(model, *ATTENTION), form="uniform")
+    assert hf_plugin.head_plan(model).is_full
+
+
+@pytest.mark.parametrize("family", [family for family in SMALL if family not in BIASED])
 def test_uniform_heads_are_those_whose_queries_are_zero(family, tmp_path):
     model = small(family)
     plan = plan_of(model, *ATTENTION)
@@ -131,9 +158,10 @@ def test_uniform_heads_are_those_whose_queries_are_zero(family, tmp_path):
         for attention, kept in zip(by_layer, plan.kept[component], strict=True):
             (query,) = attention.queries
             with torch.no_grad():
-                for part in (query.weight, query.bias):
+                for part in (rows_of(query), query.bias):
                     if part is not None:
-                        rows = part.unflatten(0, (attention.units, -1))
+                        queries = part.chunk(attention.names.blocks)[0]
+                        rows = queries.unflatten(0, (attention.units, -1))
                         rows[[head for head in range(attention.units) if head not in kept]] = 0
     hf_plugin.prune_heads(model, plan, form="uniform")
     close(output_of(model), output_of(reference))
@@ -147,7 +175,9 @@ def test_round_trip(family, tmp_path):
     model = small(family)
     plan = plan_of(model, *ATTENTION, *FEED_FORWARDS)
     hf_plugin.prune(model, plan)
-    hf_plugin.prune(model, plan_of(model, *STACKS, second=True)).save_pretrained(tmp_path)
+    if set(STACKS) & set(model_shape(model)):
+        hf_plugin.prune(model, plan_of(model, *STACKS, second=True))
+    model.save_pretrained(tmp_path)
     expected = output_of(model)
     remote = getattr(modeling_headpruned, type(model).__name__)
     for made in (AutoModel, remote):
@@ -182,10 +212,12 @@ def test_a_folder_and_its_export_to_a_stock_model(family, tmp_path):
 def test_training_leaves_no_parameter_without_a_gradient(family):
     model = small(family).train()
     used = {name for name, gradient in _gradients(model).items() if gradient is not None}
+    used = {name for name in used if "relative_position_bias" not in name}  # of BEiT's layers
     hf_plugin.prune(model, plan_of(model, *ATTENTION, *FEED_FORWARDS))
     gradients = _gradients(model)
-    assert {name for name in used & set(gradients) if gradients[name] is None} == set()
-    assert all(gradients[name].isfinite().all() for name in used & set(gradients))
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert {name for name in used & trained if gradients[name] is None} == set()
+    assert all(gradients[name].isfinite().all() for name in used & trained)
 
 
 def _gradients(model: Any) -> dict[str, Any]:
@@ -223,3 +255,77 @@ def _assert_cached(model: Any, *, beams: int) -> None:
     assert torch.equal(cached.sequences, expected.sequences)
     for now, then in zip(cached.logits, expected.logits, strict=True):
         close(now, then, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["xlm", "mpnet", "roformer", "tapas", "t5"])
+def test_ablation_with_shared_work_gives_what_the_plain_loop_gives(family):
+    model = small(family, AutoModelForSequenceClassification)
+    scored = HuggingFaceModel(model)
+    batch = {**inputs_of(model), "labels": torch.tensor([0, 1])}
+    batch.pop("decoder_input_ids", None)
+    cases = cases_of(scored, "ablation")
+    _, found = masked_outcomes(scored, batch, cases, at_once=5)
+    shape = hf_plugin.head_plan(model)
+    for (component, layer), masks in cases.items():
+        for mask, outcome in zip(masks, found[component, layer], strict=True):
+            layers = [list(heads) for heads in shape.kept[component]]
+            layers[layer] = sorted(mask)
+            plan = PruningPlan(kept={**shape.kept, component: layers}, units=shape.units)
+            with torch.no_grad(), hf_plugin.masked(model, plan):
+                close(outcome.losses, HuggingFaceModel(model).outcome(batch).losses)
+
+
+@pytest.mark.parametrize("family", ["albert", "canine", "vit", "gpt2"])
+def test_what_cannot_be_scored(family):
+    with pytest.raises(UsageError, match="cannot be scored"):
+        HuggingFaceModel(small(family))
+
+
+def test_a_shared_layer_has_one_set_of_heads(tmp_path):
+    config = AutoConfig.for_model(
+        "albert", **{**SMALL["albert"], "num_hidden_groups": 1, "num_hidden_layers": 3}
+    )
+    torch.manual_seed(1)
+    model = AutoModel.from_config(config).eval()
+    assert model_shape(model)["ES"] == (HEADS,) and "EL" not in model_shape(model)
+    plan = PruningPlan(kept={"ES": [(1, 2)]}, units={"ES": (HEADS,)})
+    expected = output_of(zeroed(model, plan))
+    hf_plugin.prune(model, plan).save_pretrained(tmp_path)
+    close(output_of(model), expected)
+    close(output_of(AutoModel.from_pretrained(tmp_path)), expected)
+
+
+def test_groups_of_queries_go_with_their_keys_and_values():
+    model = small("llama")
+    hf_plugin.prune(model, plan_of(model, "DS"))
+    attention = model.layers[0].self_attn
+    outputs = [attention.q_proj.out_features, attention.k_proj.out_features]
+    assert outputs == [2 * 2, 2]  # one group of two heads of queries, of width 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("family", ["vit", "esm", "mpnet", "albert"])
+def test_export_to_onnx(family, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    from hf_plugin.onnx_export import export_to_onnx
+
+    model = small(family)
+    hf_plugin.prune(model, plan_of(model, *ATTENTION, *FEED_FORWARDS))
+    model.save_pretrained(tmp_path / "model")
+    assert export_to_onnx(tmp_path / "model", tmp_path / "onnx").difference < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
+def test_adapters(family):
+    peft = pytest.importorskip("peft")
+    model = small(family)
+    hf_plugin.prune(model, plan_of(model, *ATTENTION))
+    inputs, expected = inputs_of(model), output_of(model)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2)).eval()
+    close(adapted(**inputs)[0], expected)
+    adapted.train()(**inputs)[0].square().mean().backward()
+    trained = [p for name, p in adapted.named_parameters() if "lora_B" in name and p.numel()]
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in trained)

@@ -49,15 +49,11 @@ def refused(model) -> str:
 @pytest.mark.parametrize(
     ("family", "why"),
     [
-        ("mpnet", "share one relative position bias"),
-        ("t5", "share one relative position bias"),
-        ("albert", "share one set of weights"),
         ("lilt", "two output projections"),
     ],
 )
 def test_refuses_by_name_what_cannot_be_pruned_exactly(family, why):
-    sizes = {"d_model": 8, "d_kv": 2, "d_ff": 8, "num_layers": 1} if family == "t5" else None
-    model = build_stock(family, sizes)
+    model = build_stock(family)
     line = refused(model)
     assert line.startswith(f"{family} cannot be pruned exactly") and why in line
 
@@ -71,6 +67,23 @@ def build_stock(family, sizes=None):
         family, vocab_size=20, **(sizes or {**small, "intermediate_size": 8})
     )
     return AutoModel.from_config(config)
+
+
+def test_refuses_two_towers_at_once():
+    tower = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = AutoConfig.for_model(
+        "clip",
+        text_config={**tower, "vocab_size": 20, "intermediate_size": 8},
+        vision_config={**tower, "image_size": 8, "patch_size": 4, "intermediate_size": 8},
+    )
+    line = refused(AutoModel.from_config(config))
+    assert "clip: prune its towers, CLIPTextModel and CLIPVisionModel" in line
+
+
+def test_groups_of_several_albert_layers_are_refused():
+    config = {**SMALL, "intermediate_size": 8, "embedding_size": 8, "inner_group_num": 2}
+    config.pop("num_landmarks")
+    assert "inner_group_num above 1" in refused(build_stock("albert", config))
 
 
 def test_refuses_an_unknown_family_and_names_the_known():

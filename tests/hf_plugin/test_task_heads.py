@@ -1,4 +1,4 @@
-"""Every task head of every family: pruned it is the masked one, and so is what is saved of it."""
+"""Every task head of the most used families: pruned, masked and saved it gives the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import hf_plugin
 from hf_plugin import modeling
 from tests.hf_plugin.models import FAMILIES, SOME, batch, build, plan_for
 
-MODELS = sorted(modeling.MODELS, key=lambda model: model.__name__)
+MODELS = sorted(
+    (model for model in modeling.MODELS if model.config_class.model_type in FAMILIES),
+    key=lambda model: model.__name__,
+)
 
 
 class Exactly:
