@@ -90,6 +90,13 @@ class TaskModel(Protocol):
     def measure(self, plan: PruningPlan | None = None) -> Measurement:
         """The metric of the model; with a ``plan``, after pruning all other units."""
 
+    def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
+        """The metric on examples that trained no model, gave no score and report no result.
+
+        They are those of ablation (see ``headprune.scores.parts``): choices that need the metric
+        are made on them.
+        """
+
     def pruned(self, plan: PruningPlan, folder: Path) -> TaskModel:
         """The model with only the units of ``plan``, written to a new folder."""
 

@@ -35,10 +35,13 @@ from headprune.recovery.calibration import EXAMPLES, Calibration
 from headprune.recovery.distillation import Distillation
 from headprune.recovery.refit import RefittedModel
 from headprune.recovery.variant import PLAIN, Variant
+from headprune.results.bleu import bleu_and_chrf
+from headprune.results.marks import is_constant
 from headprune.results.tasks import TRANSLATION
 from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.parts import PARTS
+from headprune.scores.registry import ABLATION
 from headprune.task_model import Measurement
 
 _OWN_FLAGS = (
@@ -159,6 +162,22 @@ class TranslationModel:
             score.bleu, translations.constant, score.bleu_signature, checkpoint.fingerprint
         )
 
+    def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
+        """BLEU on the sentence pairs of ablation: one half of the valid set."""
+        checkpoint = self.model if plan is None else self.model.prune(plan)
+        with fairseq_silent():
+            translator, batches = self._loaded(checkpoint, split="valid", part=ABLATION)
+            with translator.model.evaluating():
+                texts = [text for batch in batches for text in translator.translate(batch)]
+            references = [translator.reference(row) for batch in batches for row in batch["target"]]
+        score = bleu_and_chrf(texts, references, tokenizer=translator.tokenizer)
+        return Measurement(
+            score.bleu,
+            is_constant(texts, references),
+            score.bleu_signature,
+            checkpoint.fingerprint,
+        )
+
     def pruned(self, plan: PruningPlan, folder: Path) -> TranslationModel:
         """The model with the units of ``plan`` alone."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -242,10 +261,17 @@ class TranslationModel:
         return calibration_of(self.model, self.data, examples=examples, watch=self.watch)
 
     def _loaded(
-        self, checkpoint: Checkpoint, *, length: int | None = None
+        self,
+        checkpoint: Checkpoint,
+        *,
+        split: str = "test",
+        part: str | None = None,
+        length: int | None = None,
     ) -> tuple[Translator, list[Batch]]:
+        """The beam search and the batches of a split, or of a part of it for scores."""
         model, task = load_scored(checkpoint, self.data)
-        items = load_items(task, "test", self.data, max_examples=None)
+        examples = None if part is None else self.max_examples
+        items = load_items(task, split, self.data, max_examples=examples, part=part)
         return (
             beam_search(FairseqModel(model), task, self.data, beam=self.beam, length=length),
             batches_of(items, model, size=_BATCH),

@@ -41,6 +41,17 @@ register(
 
 register(
     Score(
+        name="gradient-sublayer",
+        meaning="mean over examples of |d loss / d gate| for one gate of all units of a sub-layer, "
+        "which have the same number (Prasanna et al. 2020)",
+        compute="headprune.scores.gradients:compute",
+        needs=_LABELS | {Need.GRADIENTS},
+        components=_SUBLAYERS,
+    )
+)
+
+register(
+    Score(
         name="movement",
         meaning="minus weight times gradient, summed over the steps of a fine-tuning (Sanh et al. "
         "2020)",

@@ -41,6 +41,8 @@ class GradientScores:
             value, which is the criterion of Molchanov et al. (2017, equation 8).
         fisher: mean over examples of (d loss / d xi)^2: the diagonal of the empirical Fisher
             information matrix of the gates (Kwon et al. 2022, section 4.1).
+        sublayer: mean over examples of |d loss / d nu|, with nu one gate for all units of a
+            sub-layer (Prasanna et al. 2020, for whole MLPs); all its units have this number.
         examples: the number of examples.
     """
 
@@ -48,6 +50,7 @@ class GradientScores:
     taylor: Values
     taylor_molchanov: Values
     fisher: Values
+    sublayer: Values
     examples: int
 
     @property
@@ -67,6 +70,7 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
         "taylor": Computed(values=scores.taylor),
         "taylor-molchanov": Computed(values=scores.taylor_molchanov),
         "fisher": Computed(values=scores.fisher),
+        "gradient-sublayer": Computed(values=scores.sublayer),
     }
     return {name: computed[name] for name in names}
 
@@ -86,7 +90,7 @@ def gradient_scores(
         DataError: no data, no labels in them, or a gradient that is not finite.
     """
     parts = parts_of(scored, components)
-    gradient, taylor, molchanov, fisher = (no_sums(parts) for _ in range(4))
+    gradient, taylor, molchanov, fisher, sublayer = (no_sums(parts) for _ in range(5))
     tokens = dict.fromkeys(parts, 0.0)
     examples = 0.0
     for batch, weights, dots in gate_gradients(scored, batches, parts):
@@ -95,6 +99,7 @@ def gradient_scores(
             by_example = dot.sum(1)  # B x H'
             gradient[name][layer] += weights @ by_example.abs()
             fisher[name][layer] += weights @ by_example.square()
+            sublayer[name][layer] += weights @ by_example.sum(1).abs()
             taylor[name][layer] += weights @ dot.abs().sum(1)
             molchanov[name][layer] += (weights / lengths[name]) @ by_example.abs()
         for name in parts:
@@ -106,6 +111,7 @@ def gradient_scores(
         taylor=means(parts, taylor, counted=tokens),
         taylor_molchanov=means(parts, molchanov, counted=of_examples),
         fisher=means(parts, fisher, counted=of_examples),
+        sublayer=means(parts, sublayer, counted=of_examples),
         examples=round(examples),
     )
 

@@ -8,7 +8,14 @@ from headprune.components import HEADS
 from headprune.errors import UsageError
 from headprune.scores.registry import Need, registered, score_named
 
-GRADIENTS = ("gradient", "gradient-raw", "taylor", "taylor-molchanov", "fisher")
+GRADIENTS = (
+    "gradient",
+    "gradient-raw",
+    "taylor",
+    "taylor-molchanov",
+    "fisher",
+    "gradient-sublayer",
+)
 ABLATIONS = ("ablation", "alone")
 STATISTICS = ("confidence", "entropy", "sparsity", "hoyer", "distribution")
 ROLES = ("previous", "same", "next", "rare", "separator")

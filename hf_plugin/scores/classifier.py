@@ -23,9 +23,11 @@ from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.marks import is_constant
 from headprune.scores.compute import Watch
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.registry import ABLATION
 from headprune.task_model import Measurement
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
+from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.metrics import measure
 from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.run import run
@@ -36,6 +38,7 @@ from hf_plugin.places import device
 from hf_plugin.recovery import calibration_of, refitted
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batches_of, score_heads
+from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import predicted
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
 from hf_plugin.tokenizers import load_tokenizer
@@ -128,16 +131,29 @@ class Classifier:
             data=self.finetuning.data,
             max_examples=self.max_examples,
             max_length=self.finetuning.max_length,
-            parts=[self.finetuning.training_part] if self.can_finetune else [],
+            parts=self._parts,
             seed=seed,
             metric=self._task.metric_of_ablation,
             components=components,
             watch=self.watch,
         )
 
-    @torch.no_grad()
     def measure(self, plan: PruningPlan | None = None) -> Measurement:
         """The metric on the development set, in percent."""
+        return self._measured(plan, self._dev_examples())
+
+    def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
+        """The metric on the held-out training examples of ablation, in percent.
+
+        They are all training examples where the model was fine-tuned on all of them.
+        """
+        train = self.finetuning.data.load("train")
+        divided = held_out(train, model=self.path, parts=self._parts)
+        return self._measured(plan, train.select(divided.part(ABLATION, most=self.max_examples)))
+
+    @torch.no_grad()
+    def _measured(self, plan: PruningPlan | None, examples: Examples) -> Measurement:
+        """The metric on some examples, in percent."""
         model = self._classifier
         if plan is not None and plan != self.model.plan:
             model = prune(copy.deepcopy(model), plan)
@@ -145,7 +161,7 @@ class Classifier:
         predictions: list[Any] = []
         labels: list[Any] = []
         with scored.evaluating():
-            for batch in self._batches():
+            for batch in self._batches(examples):
                 logits = model(**batch).logits
                 if not bool(logits.isfinite().all()):
                     raise DataError(f"{self.path}: its outputs are not finite (NaN or infinity)")
@@ -197,7 +213,7 @@ class Classifier:
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
         """The run time of some batches of the development set."""
         models = [prune(copy.deepcopy(self._classifier), plan).eval() for plan in plans]
-        batches = self._batches()
+        batches = self._batches(self._dev_examples())
         spread = batches[:: max(1, len(batches) // _TIMED_BATCHES)][:_TIMED_BATCHES]
 
         def work(model: PreTrainedModel) -> None:
@@ -223,16 +239,25 @@ class Classifier:
             data=self.finetuning.data,
             examples=self.max_examples or EXAMPLES,
             max_length=self.finetuning.max_length,
-            parts=[self.finetuning.training_part] if self.can_finetune else [],
+            parts=self._parts,
             watch=self.watch,
         )
 
-    def _batches(self) -> list[Mapping[str, torch.Tensor]]:
+    @property
+    def _parts(self) -> list[TrainingPart]:
+        """The parts of the training set that fine-tunings of the pruned models use."""
+        return [self.finetuning.training_part] if self.can_finetune else []
+
+    def _dev_examples(self) -> Examples:
+        """The (first) development set."""
         data = self.finetuning.data
         split = next(iter(dev_splits(data)), "dev")
         examples = data.load(split)
         if not len(examples):
             raise DataError(f"{self.finetuning.task}: the split {split} is empty")
+        return examples
+
+    def _batches(self, examples: Examples) -> list[Mapping[str, torch.Tensor]]:
         tokenizer = load_tokenizer(str(self.path))
         length = self.finetuning.max_length
         require_length(length, self._classifier, tokenizer, name=str(self.path))

@@ -118,6 +118,13 @@ def test_checkpoints_are_refitted(full, prepared, tmp_path):
     assert task_model.opened(refitted).measure().fingerprint == checkpoint.fingerprint
 
 
+def test_choices_are_measured_on_the_sentences_of_ablation(full, prepared):
+    model = TranslationModel(path=full, data=prepared, beam=2, metric_of_ablation="bleu")
+    (ablation,) = model.scores(["ablation"], seed=1, components=["ED"]).values()
+    assert model.measure_held_out().value == pytest.approx(ablation.settings["base"])
+    assert model.measure_held_out(HALF).fingerprint == model.model.prune(HALF).fingerprint
+
+
 def test_bleu_is_that_of_fairseq_generate(full, prepared, tmp_path):
     whole = TranslationModel(path=full, data=prepared, beam=3)
     pruned = whole.pruned(HALF, tmp_path)

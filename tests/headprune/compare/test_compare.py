@@ -110,6 +110,10 @@ class Made:
             return replace(self, plan=plan)._measured()
         return self._measured()
 
+    def measure_held_out(self, plan=None):
+        self.log.append("measure held-out")
+        return (self if plan is None else replace(self, plan=plan))._measured()
+
     def _measured(self):
         kept = self.plan.kept["ES"]
         value = self.bonus + sum(WORTH[n][h] for n, heads in enumerate(kept) for h in heads)

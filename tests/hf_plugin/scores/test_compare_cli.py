@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from headprune.errors import HeadpruneError, UsageError
 from headprune.results.record import Record
 from headprune.task_model import TaskModel
 from hf_plugin.folders import Folder
+from hf_plugin.glue.held_out import held_out
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.scores.classifier import Classifier
@@ -119,6 +121,32 @@ def test_what_is_measured_is_what_the_glue_command_measures(classifier, glue, tm
     assert pruned.model.plan == plan
     assert whole.model.parameters_with(HeadPlan.full(SHAPE)) == Folder.load(classifier).parameters
     assert whole.model.parameters_with(plan) == Folder.load(tmp_path / "pruned").parameters
+
+
+def test_choices_are_measured_on_the_held_out_examples_of_ablation(classifier, glue, tmp_path):
+    settings = Settings(
+        task="sst2",
+        model=str(classifier),
+        epochs=1,
+        batch_size=4,
+        learning_rate=1e-4,
+        max_length=32,
+        hold_out=50.0,
+        data_dir=glue,
+    )
+    whole = Classifier(path=classifier, finetuning=settings)
+    parts = [settings.training_part]
+    divided = held_out(settings.data.load("train"), model=classifier, parts=parts)
+    assert len(divided.ablation) == 6 and not {*divided.ablation} & {*divided.scoring}
+    # The same examples as the development set of a folder of their own.
+    shutil.copytree(glue / "SST-2", tmp_path / "SST-2")
+    header, *lines = (glue / "SST-2" / "train.tsv").read_text().splitlines()
+    chosen = [header, *(lines[number] for number in divided.part("ablation"))]
+    (tmp_path / "SST-2" / "dev.tsv").write_text("\n".join(chosen) + "\n")
+    other = Classifier(path=classifier, finetuning=replace(settings, data_dir=tmp_path))
+    plan = HeadPlan(kept={"ES": [(0,), (), (1, 2)]}, heads=SHAPE)
+    assert whole.measure_held_out() == other.measure()
+    assert whole.measure_held_out(plan) == other.measure(plan)
 
 
 def test_folders_of_older_versions_are_resumed(classifier, glue, tmp_path):

@@ -114,16 +114,22 @@ def test_gradients_are_those_of_single_gates(family):
         for component in scores:
             if component in LAYERS:
                 xi = torch.ones((), requires_grad=True)
-                gate = gated_layers([(scored.layers[component][1], xi)])
+                nu = torch.ones((), requires_grad=True)  # of the whole sub-layer
+                gate = gated_layers([(scored.layers[component][1], xi * nu)])
             else:
                 xi = torch.ones(scored.sublayers[component][1].units, requires_grad=True)
-                gate = gated([(scored.sublayers[component][1], xi)])
-            total, squares = torch.zeros_like(xi), torch.zeros_like(xi)
+                nu = torch.ones((), requires_grad=True)
+                gate = gated([(scored.sublayers[component][1], xi * nu)])
+            total, squares, whole = torch.zeros_like(xi), torch.zeros_like(xi), 0.0
             with gate:
                 for example in examples:
-                    (gradient,) = torch.autograd.grad(scored.outcome(example).losses.sum(), xi)
+                    loss = scored.outcome(example).losses.sum()
+                    gradient, of_sublayer = torch.autograd.grad(loss, (xi, nu), retain_graph=True)
                     total += gradient.abs()
                     squares += gradient.square()
+                    whole += of_sublayer.abs().item() / len(examples)
+            expected = [whole] * xi.numel()
+            assert found.sublayer[component][1] == pytest.approx(expected, rel=1e-3, abs=1e-6)
             expected = (squares / len(examples)).flatten().tolist()
             assert found.fisher[component][1] == pytest.approx(expected, rel=1e-3, abs=1e-6)
             expected = (total / len(examples)).flatten().tolist()
