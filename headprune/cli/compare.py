@@ -186,7 +186,11 @@ def compare(
         report.save(output, title=title or f"Scores compared on {model}")
         for sentence in report.findings:
             print(sentence)
-        names = ["compare.md", "curves.png", *(["speed.png"] if rounds else [])]
+        names = [
+            "compare.md",
+            "curves.png",
+            *(["speed.png"] if comparison.has_timed_methods else []),
+        ]
         names += ["correlations.png"] if report.correlations else []
         print(", ".join(str(output / name) for name in names))
 

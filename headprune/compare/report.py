@@ -114,7 +114,7 @@ class Report:
                 f"score: {', '.join(self._outcomes.scores)}. The tables have the values.",
             )
         ]
-        if self.comparison.speedups:
+        if self.comparison.has_timed_methods:
             figures.append(
                 Figure(
                     name="speed",
@@ -206,7 +206,7 @@ class Report:
     def _costs_table(self) -> Table:
         """Size and speed, of random plans alone where the other methods were not timed."""
         speedups = self.comparison.speedups
-        names = self._outcomes.scores if set(speedups) - {"random"} else ["random"]
+        names = self._outcomes.scores if self.comparison.has_timed_methods else ["random"]
         rows = []
         for percent in self._outcomes.percents:
             for name in names:
@@ -285,7 +285,7 @@ class Report:
         if trained := [each for each in self._outcomes.recoveries if each.trains]:
             moments = " and ".join(each.moment for each in trained)
             fair = f"; {moments}, what is fine-tuned for as long as the pruned ones"
-        timed = "plans" if set(self.comparison.speedups) - {"random"} else f"random {units}"
+        timed = "plans" if self.comparison.has_timed_methods else f"random {units}"
         return [
             *notes,
             f"Mean ± sample standard deviation over {seeds} seeds"
@@ -356,7 +356,7 @@ class Report:
         """The speed-ups and costs of all methods; older versions have neither."""
         speedups, costs = self.comparison.speedups, self.comparison.costs
         values: dict[str, Any] = {}
-        if set(speedups) - {"random"}:
+        if self.comparison.has_timed_methods:
             values["speedups_by_method"] = {
                 method: _speedups(by_percent) for method, by_percent in speedups.items()
             }

@@ -91,6 +91,11 @@ class Comparison:
         """The plural of the name of the units that compete: ``heads``, ``neurons``, ..."""
         return unit_names(self.components or HEADS)
 
+    @property
+    def has_timed_methods(self) -> bool:
+        """True if the plans of methods were timed, and not those of random units alone."""
+        return bool(set(self.speedups) - {"random"})
+
     def name_of(self, recovery: Recovery) -> str | None:
         """The name of a recovery in signatures; None for fine-tuning and for none."""
         if recovery in (Recovery.NONE, Recovery.FINETUNE):
