@@ -18,19 +18,17 @@ def against_speed(comparison: ComparisonResult) -> list[Block]:
         f"{percent:g}% pruned {times[0]:.2f} times"
         for percent, times in measured.speedups["random"].items()
     )
-    is_of_random = set(measured.speedups) == {"random"}
+    speed = f"The speed is that of as many random {measured.unit_names}"
+    if measured.has_timed_methods:
+        speeds = f"random plans with {speeds}"
+        speed = "The speed is that of each score's own plan"
     figure = Figure(
         name="speed",
         draw=lambda: draw_speed(measured, outcomes),
-        alt=f"{measured.metric} of each score against the speed: random plans with {speeds} as "
-        "fast as the unpruned model.",
-        caption=f"{measured.metric}, mean and standard deviation, against the measured speed, as a "
-        "multiple of the unpruned model's: medians, bars from the lower to the upper quartile. "
-        + (
-            f"The speed is that of as many random {measured.unit_names}, on the machine of the "
-            "comparison."
-            if is_of_random
-            else "The speed is that of each score's own plan, on the machine of the comparison."
-        ),
+        alt=f"{measured.metric} of each score against the speed: {speeds} as fast as the unpruned "
+        "model.",
+        caption=f"{measured.metric} against the measured speed, as a multiple of the unpruned "
+        f"model's: medians, bars from the lower to the upper quartile. {speed}, on the machine of "
+        "the comparison.",
     )
     return [Section(title="Methods against speed", blocks=[figure])]
