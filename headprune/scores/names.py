@@ -17,6 +17,8 @@ GRADIENTS = (
     "gradient-sublayer",
 )
 ABLATIONS = ("ablation", "alone")
+TAKE_LONG = (*ABLATIONS, "movement", "shapley")
+"""Scores that take much longer than one pass over the data; they share no pass with others."""
 STATISTICS = ("confidence", "entropy", "sparsity", "hoyer", "distribution")
 ROLES = ("previous", "same", "next", "rare", "separator")
 COMBINATION = "combination"

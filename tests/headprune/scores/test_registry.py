@@ -8,7 +8,14 @@ import pytest
 
 from headprune import UsageError
 from headprune.scores import registry
-from headprune.scores.names import all_scores, keep_of, needs_data, require_known
+from headprune.scores.names import (
+    TAKE_LONG,
+    all_scores,
+    keep_of,
+    needs_data,
+    require_known,
+    scores_by_default,
+)
 from headprune.scores.parts import parts_of
 from headprune.scores.registry import Computed, Need, Score, Scoring, register, score_named
 
@@ -33,6 +40,12 @@ def test_what_follows_from_a_registration(toy: Score) -> None:
     assert not needs_data("toy")
     assert parts_of(["toy"]) == ()
     require_known(["toy", "gradient", "combination"])
+
+
+def test_scores_that_take_long_are_known_and_not_computed_by_default() -> None:
+    require_known(TAKE_LONG)
+    assert set(TAKE_LONG) == {"ablation", "alone", "movement", "shapley"}
+    assert not set(TAKE_LONG) & set(scores_by_default())
 
 
 def test_a_score_is_registered_once(toy: Score) -> None:
