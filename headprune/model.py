@@ -83,7 +83,8 @@ class Outcome:
 
     Attributes:
         losses: B.
-        correct: B, whether the prediction is right; None where predictions are not right or wrong.
+        correct: B, whether the prediction is right (bool), or the share of an example's predictions
+            that are (float); None where predictions are not right or wrong.
         weights: B, the weight of each example in means over examples; None for 1 each. Copies of
             one example with other labels have the probabilities of these.
     """

@@ -32,8 +32,8 @@ from headprune.recovery.distillation_loss import (
 )
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.scores.losses import IGNORED
 from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.tasks.predictions import IGNORED
 from hf_plugin.tasks.task import Task
 from hf_plugin.tokenizers import load_tokenizer
 

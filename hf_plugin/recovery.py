@@ -49,7 +49,7 @@ def calibration_of(
     """
     model = load_classifier(model_name, data.task, untrained=False)
     model.to(device())  # type: ignore[arg-type]
-    tokenizer = load_tokenizer(model_name)
+    tokenizer = load_tokenizer(model_name, of_words=data.task.is_of_words)
     require_length(max_length, model, tokenizer, name=model_name)
     train = data.load("train")
     divided = held_out(train, model=Path(model_name), parts=parts)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
 from hf_plugin.places import place, reporting
 
 _WORDS = 1000
@@ -18,17 +18,32 @@ _MOST_UNKNOWN = 0.5
 """Largest accepted share of unknown tokens."""
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str, *, of_words: bool = False) -> PreTrainedTokenizerBase:
     """Load the tokenizer of the folder, or of the hub's model, ``name``.
+
+    Args:
+        name: the folder, or the name on the hub.
+        of_words: whether it is to tokenize texts that are split into words.
 
     Raises:
         DataError: there is no tokenizer (transformers would create one without a vocabulary).
-        UsageError: ``name`` is the default model, and is not installed.
+        UsageError: ``name`` is the default model, and is not installed; or the tokenizer does not
+            tell the words of its tokens.
     """
     folder = place(name)
     with reporting(f"{name}: cannot load a tokenizer"):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, trust_remote_code=False
+        )
+        if of_words and getattr(tokenizer, "add_prefix_space", None) is False:
+            # Byte-level tokens tell the beginning of a word by the space before it.
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=False, add_prefix_space=True
+            )
+    if of_words and not tokenizer.is_fast:
+        raise UsageError(
+            f"{name}: its tokenizer does not tell which word a token is of, so words cannot have "
+            "labels; give a model with a fast tokenizer (tokenizer.json)"
         )
     files = sorted(set(tokenizer.vocab_files_names.values()))
     if (

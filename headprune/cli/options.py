@@ -98,7 +98,8 @@ TASK = typer.Option(
 )
 METRIC = typer.Option(
     help="Metric that is reported: accuracy (default), macro-f1, f1 (of the second of two labels) "
-    "or matthews; pearson (default), spearman or mse for numbers."
+    "or matthews; pearson (default), spearman or mse for numbers; entity-f1, token-accuracy or "
+    "macro-f1 for words."
 )
 DATA = typer.Option(
     help="Folder of the binarised data. Default: the data that the checkpoint was trained on."
@@ -181,8 +182,8 @@ class LabelledDataOptions(ModelOptions):
     train: Annotated[
         str | None,
         typer.Option(
-            help="Training examples: a file .csv, .tsv, .jsonl or .parquet, a folder of the "
-            "`datasets` library (FOLDER or FOLDER:SPLIT), or a data set on the hub (NAME, "
+            help="Training examples: a file .csv, .tsv, .jsonl, .parquet or .conll, a folder of "
+            "the `datasets` library (FOLDER or FOLDER:SPLIT), or a data set on the hub (NAME, "
             "NAME:SPLIT or NAME:CONFIGURATION:SPLIT).",
             rich_help_panel=OWN_DATA,
         ),
@@ -193,7 +194,10 @@ class LabelledDataOptions(ModelOptions):
     ] = None
     text: Annotated[
         str | None,
-        typer.Option(help="Column of the text. Default: text.", rich_help_panel=OWN_DATA),
+        typer.Option(
+            help="Column of the text, or of the lists of words. Default: text.",
+            rich_help_panel=OWN_DATA,
+        ),
     ] = None
     text2: Annotated[
         str | None,
@@ -201,7 +205,10 @@ class LabelledDataOptions(ModelOptions):
     ] = None
     label: Annotated[
         str | None,
-        typer.Option(help="Column of the label. Default: label.", rich_help_panel=OWN_DATA),
+        typer.Option(
+            help="Column of the label, or of the lists of words' labels. Default: label.",
+            rich_help_panel=OWN_DATA,
+        ),
     ] = None
     labels: Annotated[
         str | None,
@@ -216,8 +223,9 @@ class LabelledDataOptions(ModelOptions):
         str | None,
         typer.Option(
             help="single-label; multi-label, where an example has any number of labels: a list, or "
-            "text with | between them; or regression, to predict a number. Default: follows from "
-            "the metric, the model and the labels.",
+            "text with | between them; regression, to predict a number; or tokens, where every "
+            "word has a label: lists, or text with spaces between words and between labels. "
+            "Default: follows from the metric, the model and the labels.",
             rich_help_panel=OWN_DATA,
         ),
     ] = None
@@ -308,7 +316,8 @@ class TaskModelOptions(LabelledDataOptions):
         str | None,
         typer.Option(
             help="For classifiers, the metric that is reported: accuracy (default), macro-f1, f1 "
-            "(of the second of two labels) or matthews; pearson (default) or spearman for numbers. "
+            "(of the second of two labels) or matthews; pearson (default) or spearman for numbers; "
+            "entity-f1, token-accuracy or macro-f1 for words. "
             "For checkpoints, the metric of ablation: loss (default), or bleu by beam search, "
             "which takes much longer.",
         ),

@@ -4,9 +4,10 @@
 - alone: its drop with no other head left in the layer (section 3.3).
 
 Each drop has its p-value: of McNemar's exact test for accuracy, of a paired t-test over examples
-for the loss, of paired approximate randomisation for BLEU. There is a test for every head, so the
-p-values must be corrected for their number (``HeadScores.adjusted_p_values``). A divergence is
-never below 0, so that a test of it against 0 says nothing; it has no p-values.
+for the loss and for the accuracy of token classifiers, of paired approximate randomisation for
+BLEU. There is a test for every head, so the p-values must be corrected for their number
+(``HeadScores.adjusted_p_values``). A divergence is never below 0, so that a test of it against 0
+says nothing; it has no p-values.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _FEWEST = 2
 _ROUNDING = 1e-6  # what computing a loss in float32 otherwise may change in it
 
 METRICS = ("accuracy", "loss", DIVERGENCE)
-"""accuracy: in points of a percent. loss: the mean over examples. divergence: the mean over
+"""accuracy: in points of a percent; of token classifiers, the mean over examples of the share of
+right tokens. loss: the mean over examples. divergence: the mean over
 examples of the divergence from the unmasked model's outputs, for batches that have these.
 """
 
@@ -203,7 +205,7 @@ def in_place(
 
 
 def _measured(outcome: Outcome, metric: str) -> Tensor:
-    """The loss of each example, or 1 for a correct prediction: B."""
+    """The loss of each example, or 1 or a share for correct predictions: B."""
     if not outcome.losses.isfinite().all():
         raise DataError("the loss of an example is not finite")
     if metric != "accuracy":
@@ -221,15 +223,16 @@ def _mean(values: Tensor, metric: str) -> float:
 def _compare(base: Tensor, masked: Tensor, metric: str) -> tuple[float, float]:
     """Return the drop (of a loss: the rise) by masking, and its p-value."""
     drop = _mean(base, metric) - _mean(masked, metric)
-    if metric == "accuracy":
+    if base.dtype == torch.bool:
         return drop, mcnemar(base.tolist(), masked.tolist())
     if metric == DIVERGENCE:
         return -drop, 1.0
+    drop = drop if metric == "accuracy" else -drop
     from scipy.stats import ttest_1samp
 
     differences = masked - base
     # Rounding differs with the number of masks worked out at once, and is no effect of a mask.
     differences[differences.abs() <= _ROUNDING * base.abs().clamp(min=1)] = 0
     if differences.std(correction=0) == 0:  # the test divides by it
-        return -drop, 1.0 if differences.mean() == 0 else 0.0
-    return -drop, float(ttest_1samp(differences.numpy(), 0).pvalue)
+        return drop, 1.0 if differences.mean() == 0 else 0.0
+    return drop, float(ttest_1samp(differences.numpy(), 0).pvalue)

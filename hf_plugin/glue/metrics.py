@@ -14,6 +14,12 @@ import numpy as np
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, mean_squared_error
 
+from hf_plugin.tasks.entities import entity_f1
+from hf_plugin.tasks.predictions import single
+from hf_plugin.tasks.task import Task
+
+ENTITY_F1 = "entity-f1"
+
 Metric = Callable[[Any, Any], float]
 """Function of the labels and the predictions, in this order: arrays of N, or of N x labels."""
 
@@ -49,6 +55,32 @@ _METRICS: Mapping[str, Metric] = {
     "spearman": _correlation(spearmanr),
     "mse": _mean_squared_error,
 }
+
+
+def measure_task(
+    task: Task, *, labels: Sequence[Any], predictions: Sequence[Any]
+) -> dict[str, float]:
+    """Compute the metrics of a task; see ``measure``.
+
+    Where words have labels, token-accuracy and macro-f1 are of all words together.
+
+    Args:
+        task: the task.
+        labels, predictions: as ``hf_plugin.tasks.predictions.predicted`` returns them.
+    """
+    if not task.is_of_words:
+        return measure(task.metrics, labels=labels, predictions=predictions)
+    of_words = {name: name for name in task.metrics if name != ENTITY_F1}
+    if "token-accuracy" in of_words:
+        of_words["token-accuracy"] = "accuracy"
+    values = measure(
+        list(of_words.values()), labels=single(labels, task), predictions=single(predictions, task)
+    )
+    values = {name: values[other] for name, other in of_words.items()}
+    if ENTITY_F1 in task.metrics:
+        named = ([[task.labels[n] for n in row] for row in rows] for rows in (labels, predictions))
+        values[ENTITY_F1] = 100 * entity_f1(*named)
+    return {name: values[name] for name in task.metrics}
 
 
 def measure(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import torch
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -24,7 +27,14 @@ _PROBLEM_TYPES = {
     TaskType.multi_label: "multi_label_classification",
     TaskType.regression: "regression",
 }
-"""transformers' names, which choose the loss."""
+"""transformers' names, which choose the loss; token classifiers have one loss alone."""
+
+
+def auto_class(task: Task) -> Any:
+    """transformers' Auto class of classifiers for a task."""
+    return (
+        AutoModelForTokenClassification if task.is_of_words else AutoModelForSequenceClassification
+    )
 
 
 def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedModel:
@@ -50,12 +60,13 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
         if untrained:
             _warn_of_other_labels(config.id2label, task, name=name)
         else:
+            _require_kind(config, task, name=name)
             _require_labels(config.id2label, task, name=name)
-        model, info = AutoModelForSequenceClassification.from_pretrained(
+        model, info = auto_class(task).from_pretrained(
             folder,
             id2label=labels,
             label2id={label: number for number, label in labels.items()},
-            problem_type=_PROBLEM_TYPES[task.type],
+            problem_type=_PROBLEM_TYPES.get(task.type),
             # Some models are saved in half precision, in which small updates would be lost.
             dtype=torch.float32,
             ignore_mismatched_sizes=True,  # mismatches are checked below
@@ -74,6 +85,20 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
         )
     require_finite(model, name=name)
     return model
+
+
+def _require_kind(config: PreTrainedConfig, task: Task, *, name: str) -> None:
+    """Check that a classifier's outputs are for words, or for texts, as the task's labels are."""
+    saved = next(iter(config.architectures or ()), "")
+    for_words, for_texts = (
+        saved.endswith(f"For{kind}Classification") for kind in ("Token", "Sequence")
+    )
+    if for_texts if task.is_of_words else for_words:
+        given, wanted = ("texts", "words") if for_texts else ("words", "texts")
+        raise UsageError(
+            f"{name}: its classifier ({saved}) is for {given}, the task has labels of {wanted}; "
+            "fine-tune it for one epoch or more, or give another --task-type"
+        )
 
 
 def _require_labels(model_labels: dict[int, str], task: Task, *, name: str) -> None:

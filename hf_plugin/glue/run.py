@@ -6,14 +6,14 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import transformers
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import PreTrainedModel
 
 import hf_plugin
 from headprune.errors import UsageError
@@ -36,15 +36,15 @@ from hf_plugin.gates import close_gates
 from hf_plugin.glue import entailment
 from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import copy_record, record_training
-from hf_plugin.glue.metrics import measure
-from hf_plugin.glue.models import load_classifier, require_length
+from hf_plugin.glue.metrics import measure_task
+from hf_plugin.glue.models import auto_class, load_classifier, require_length
 from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
-from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, predict
+from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, labels_of, predict
 from hf_plugin.layerdrop import add_layerdrop
 from hf_plugin.plans import plan_after
-from hf_plugin.tasks.examples import SUBSET_SEED, Examples
-from hf_plugin.tasks.predictions import written
+from hf_plugin.tasks.examples import SUBSET_SEED
+from hf_plugin.tasks.predictions import single, written
 from hf_plugin.tasks.task import LabelledData, Task, dev_splits
 from hf_plugin.tokenizers import load_tokenizer
 
@@ -95,11 +95,11 @@ def _measure(settings: Settings, output: Path) -> Record:
         size = settings.training_part.size(len(whole_training_set))
         examples["train"] = whole_training_set.subset(size)
     transformers.set_seed(settings.seed)
-    tokenizer = load_tokenizer(settings.model)
+    tokenizer = load_tokenizer(settings.model, of_words=task.is_of_words)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
     require_length(settings.max_length, model, tokenizer, name=settings.model)
     if settings.variant.from_scratch:
-        model = AutoModelForSequenceClassification.from_config(model.config)
+        model = auto_class(task).from_config(model.config)
     if settings.pooling == "mean":
         pool_by_mean(model)
     plan_after(model, settings.plan or hf_plugin.plan(model))  # before hours of training
@@ -116,6 +116,7 @@ def _measure(settings: Settings, output: Path) -> Record:
         split: encode(part, tokenizer, max_length=settings.max_length)
         for split, part in examples.items()
     }
+    labels = {split: labels_of(part, data[split]) for split, part in examples.items()}
 
     trainings: list[Training] = []
 
@@ -152,17 +153,17 @@ def _measure(settings: Settings, output: Path) -> Record:
     with ExitStack() as stack:
         if settings.protocol == "finetune-prune-finetune":
             train("before")
-            facts["metrics_before_pruning"] = _metrics(task, examples, predictions())
+            facts["metrics_before_pruning"] = _metrics(task, labels, predictions())
         plan, form = _prune(model, settings, stack)
         if settings.protocol == "finetune-prune-finetune":
-            facts["metrics_before_finetune"] = _metrics(task, examples, predictions())
+            facts["metrics_before_finetune"] = _metrics(task, labels, predictions())
         with _layerdrop(model, settings.variant.layerdrop):
             train("after", teacher, settings.variant.gates)
         if settings.variant.gates is not None:
             plan = _closed(model, settings)
         predicted = predictions()
     for split, values in predicted.items():
-        _write_predictions(output / _prediction_file(split), task, values, examples[split].labels)
+        _write_predictions(output / _prediction_file(split), task, values, labels[split])
     facts |= {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "seconds": round(sum(training.seconds for training in trainings), 1),
@@ -175,10 +176,14 @@ def _measure(settings: Settings, output: Path) -> Record:
         facts[TEACHER] = teacher.fingerprint
     if trainings and trainings[-1].curve:
         facts[CURVE] = trainings[-1].curve.as_json()
-    if any(is_constant(values, examples[split].labels) for split, values in predicted.items()):
+    if any(
+        is_constant(single(values, task), single(labels[split], task))
+        for split, values in predicted.items()
+    ):
         facts[CONSTANT] = True
+        what = "word" if task.is_of_words else "example"
         print(
-            "warning: the model predicts the same for every example: it has learnt nothing",
+            f"warning: the model predicts the same for every {what}: it has learnt nothing",
             file=sys.stderr,
         )
     if settings.max_train_examples is not None:
@@ -201,7 +206,7 @@ def _measure(settings: Settings, output: Path) -> Record:
             copy_record(start, folder)
     return Record(
         task=task.name,
-        metrics=_metrics(task, examples, predicted),
+        metrics=_metrics(task, labels, predicted),
         plan=plan,
         form=form,
         signature="",
@@ -290,13 +295,13 @@ def _closed(model: PreTrainedModel, settings: Settings) -> HeadPlan:
 
 
 def _metrics(
-    task: Task, examples: dict[str, Examples], predicted: dict[str, list[Any]]
+    task: Task, labels: Mapping[str, Sequence[Any]], predicted: dict[str, list[Any]]
 ) -> dict[str, float]:
     """Compute all metrics; those of MNLI's mismatched set have a prefix."""
     metrics = {}
     for split, values in predicted.items():
         prefix = split.removeprefix("dev").removeprefix("_")
-        measured = measure(task.metrics, labels=examples[split].labels, predictions=values)
+        measured = measure_task(task, labels=labels[split], predictions=values)
         for name, value in measured.items():
             metrics[f"{prefix}_{name}" if prefix else name] = value
     return metrics

@@ -22,6 +22,8 @@ import torch
 from datasets import Dataset
 from safetensors import safe_open
 from transformers import (
+    DataCollator,
+    DataCollatorForTokenClassification,
     DataCollatorWithPadding,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -40,7 +42,7 @@ from headprune.weights import is_finite
 from hf_plugin.distillation import DistillationTrainer, Teacher
 from hf_plugin.gates import L0Trainer
 from hf_plugin.tasks.examples import Examples
-from hf_plugin.tasks.predictions import predicted
+from hf_plugin.tasks.predictions import IGNORED, predicted
 from hf_plugin.tasks.task import TaskType
 from hf_plugin.tokenizers import require_vocabulary
 
@@ -121,10 +123,18 @@ class _StopWhereItDiverges(TrainerCallback):
 def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> Dataset:
     """Convert examples to token numbers; the longer sentence is cut first, to ``max_length``.
 
+    The label of a word is that of its first token; other tokens have the label -100. Words beyond
+    ``max_length`` are left out, with a warning.
+
+    Returns:
+        Data with the column ``label``; with ``labels`` where words have labels.
+
     Raises:
         DataError: the tokenizer does not know the larger part of the text.
     """
     require_vocabulary(tokenizer, (sentence for text in examples.texts for sentence in text))
+    if examples.of_words:
+        return _encode_words(examples, tokenizer, max_length=max_length)
     columns = [list(column) for column in zip(*examples.texts, strict=True)]
     encoded = tokenizer(*columns, truncation=True, max_length=max_length)
     labels = [
@@ -132,6 +142,54 @@ def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length
         for label in examples.labels
     ]
     return Dataset.from_dict({**encoded, "label": labels})
+
+
+def _encode_words(
+    examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int
+) -> Dataset:
+    encoded = tokenizer(
+        [list(words) for words in examples.texts],
+        is_split_into_words=True,
+        truncation=True,
+        max_length=max_length,
+    )
+    labels: list[list[int]] = []
+    for number, of_words in enumerate(examples.labels):
+        before: int | None = None
+        labels.append([])
+        for word in encoded.word_ids(number):
+            is_first = word is not None and word != before
+            labels[-1].append(of_words[word] if is_first else IGNORED)
+            before = word
+    found = [len(row) - row.count(IGNORED) for row in labels]
+    missing = [len(row) - n for row, n in zip(examples.labels, found, strict=True)]
+    if any(missing):
+        print(
+            f"warning: {sum(missing)} of {sum(map(len, examples.labels))} words, in "
+            f"{sum(map(bool, missing))} of {len(missing)} texts, are left out: they have no token "
+            f"among the first {max_length}",
+            file=sys.stderr,
+        )
+    return Dataset.from_dict({**encoded, "labels": labels})
+
+
+def labels_of(examples: Examples, data: Dataset) -> Sequence[Any]:
+    """The labels to compare predictions with; those of words that were left out are missing.
+
+    Args:
+        examples: the examples.
+        data: what ``encode`` returns for them.
+    """
+    if not examples.of_words:
+        return examples.labels
+    return [tuple(label for label in row if label != IGNORED) for row in data["labels"]]
+
+
+def collator_for(data: Dataset, tokenizer: PreTrainedTokenizerBase) -> DataCollator:
+    """The function that pads encoded examples, and the labels of their tokens, in a batch."""
+    if "labels" in data.column_names:
+        return DataCollatorForTokenClassification(tokenizer)
+    return DataCollatorWithPadding(tokenizer)
 
 
 def fine_tune(
@@ -198,14 +256,18 @@ def predict(
     Raises:
         DataError: an output of the model is not finite.
     """
-    trainer = _trainer(model, tokenizer, schedule=schedule, folder=folder)
-    outputs = trainer.predict(data).predictions
+    trainer = _trainer(
+        model, tokenizer, schedule=schedule, folder=folder, data=data, for_training=False
+    )
+    output_of_trainer = trainer.predict(data)
+    outputs = output_of_trainer.predictions
     # Some models return more than logits; the logits come first.
     output = outputs[0] if isinstance(outputs, tuple) else outputs
     logits = np.asarray(output, dtype=np.float64)
     if not np.isfinite(logits).all():
         raise DataError("the model's outputs are not finite (NaN or infinity)")
-    return predicted(torch.from_numpy(logits), type_)
+    labels = torch.as_tensor(np.asarray(output_of_trainer.label_ids))
+    return predicted(torch.from_numpy(logits), type_, labels=labels)
 
 
 def _trainer(
@@ -214,7 +276,8 @@ def _trainer(
     *,
     schedule: Schedule,
     folder: Path,
-    data: Dataset | None = None,
+    data: Dataset,
+    for_training: bool = True,
     teacher: Teacher | None = None,
     gates: GateTarget | None = None,
 ) -> Trainer:
@@ -229,7 +292,7 @@ def _trainer(
         weight_decay=schedule.weight_decay,
         adam_epsilon=schedule.adam_epsilon,
         # When predicting, the Trainer would group by length too, without restoring the order.
-        train_sampling_strategy="random" if data is None else "group_by_length",
+        train_sampling_strategy="group_by_length" if for_training else "random",
         seed=schedule.seed,
         data_seed=schedule.seed,
         bf16=schedule.bf16,
@@ -247,13 +310,12 @@ def _trainer(
         arguments._n_gpu = 1
     common: dict[str, Any] = dict(
         args=arguments,
-        train_dataset=data,
-        data_collator=DataCollatorWithPadding(tokenizer),
+        train_dataset=data if for_training else None,
+        data_collator=collator_for(data, tokenizer),
         processing_class=tokenizer,
         callbacks=[_StopWhereItDiverges()],
     )
     if gates is not None:
-        assert data is not None
         updates = math.ceil(len(data) / schedule.batch_size) * schedule.epochs
         return L0Trainer(
             model,

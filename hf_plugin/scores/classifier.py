@@ -28,7 +28,7 @@ from headprune.task_model import Measurement
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
 from hf_plugin.glue.held_out import TrainingPart, held_out
-from hf_plugin.glue.metrics import measure
+from hf_plugin.glue.metrics import measure_task
 from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
@@ -39,7 +39,7 @@ from hf_plugin.recovery import calibration_of, refitted
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batches_of, score_heads
 from hf_plugin.tasks.examples import Examples
-from hf_plugin.tasks.predictions import predicted
+from hf_plugin.tasks.predictions import labels_of_words, predicted, single
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
 from hf_plugin.tokenizers import load_tokenizer
 
@@ -154,7 +154,7 @@ class Classifier:
     @torch.no_grad()
     def _measured(self, plan: PruningPlan | None, examples: Examples) -> Measurement:
         """The metric on some examples, in percent."""
-        model = self._classifier
+        model, task = self._classifier, self._task
         if plan is not None and plan != self.model.plan:
             model = prune(copy.deepcopy(model), plan)
         scored = HuggingFaceModel(model)
@@ -165,14 +165,19 @@ class Classifier:
                 logits = model(**batch).logits
                 if not bool(logits.isfinite().all()):
                     raise DataError(f"{self.path}: its outputs are not finite (NaN or infinity)")
-                predictions += predicted(logits, self._task.type)
-                several = self._task.type is TaskType.multi_label
-                given = batch["labels"].int() if several else batch["labels"]
-                labels += [tuple(row) if several else row for row in given.tolist()]
-        metrics = measure(self._task.metrics, labels=labels, predictions=predictions)
-        constant = is_constant(predictions, labels)
+                given = batch["labels"]
+                predictions += predicted(logits, task.type, labels=given)
+                if task.is_of_words:
+                    labels += labels_of_words(given, given)
+                elif task.type is TaskType.multi_label:
+                    labels += [tuple(row) for row in given.int().tolist()]
+                else:
+                    labels += given.tolist()
+        metrics = measure_task(task, labels=labels, predictions=predictions)
+        constant = is_constant(single(predictions, task), single(labels, task))
         if constant:
-            print(f"warning: {self.path} predicts the same for every example", file=sys.stderr)
+            what = "word" if task.is_of_words else "example"
+            print(f"warning: {self.path} predicts the same for every {what}", file=sys.stderr)
         value = metrics.pop(self.metric)
         return Measurement(value, constant, fingerprint=model_fingerprint(model), others=metrics)
 
@@ -258,7 +263,7 @@ class Classifier:
         return examples
 
     def _batches(self, examples: Examples) -> list[Mapping[str, torch.Tensor]]:
-        tokenizer = load_tokenizer(str(self.path))
+        tokenizer = load_tokenizer(str(self.path), of_words=self._task.is_of_words)
         length = self.finetuning.max_length
         require_length(length, self._classifier, tokenizer, name=str(self.path))
         encoded = encode(examples, tokenizer, max_length=length)

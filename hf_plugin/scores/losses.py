@@ -6,11 +6,10 @@ from typing import Any
 
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
+from transformers.modeling_outputs import TokenClassifierOutput
 
 from headprune.errors import UsageError
-
-IGNORED = -100
-"""The label of tokens that do not count, as in transformers."""
+from hf_plugin.tasks.predictions import IGNORED
 
 
 def example_losses(outputs: Any, labels: Tensor) -> Tensor:
@@ -50,9 +49,16 @@ def has_several_labels(labels: Tensor) -> bool:
 def correct_predictions(outputs: Any, labels: Tensor) -> Tensor | None:
     """Compare predicted classes with labels: (B,), bool; None if labels are not classes.
 
+    Of a token classifier it is the share of right tokens, as a float.
+
     Args:
         outputs, labels: see ``example_losses``.
     """
+    if isinstance(outputs, TokenClassifierOutput):
+        assert outputs.logits is not None
+        counted = labels.ne(IGNORED)  # B x T
+        right = outputs.logits.argmax(-1).eq(labels) & counted
+        return right.sum(1).double() / counted.sum(1).clamp(min=1)
     if has_several_labels(labels):
         return outputs.logits.gt(0).eq(labels.bool()).all(-1)  # type: ignore[no-any-return]
     if labels.dim() > 1 or outputs.logits.size(-1) == 1:

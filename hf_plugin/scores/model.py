@@ -17,14 +17,10 @@ from headprune.gates import masked_units
 from headprune.model import Outcome, PrunableLayer, PrunableSublayer, See, evaluating
 from hf_plugin.families import attentions, family_of, feed_forwards, is_decoder_alone, stacks
 from hf_plugin.head_names import FAMILIES, FEED_FORWARD
-from hf_plugin.scores.losses import (
-    IGNORED,
-    correct_predictions,
-    example_losses,
-    has_several_labels,
-)
+from hf_plugin.scores.losses import correct_predictions, example_losses, has_several_labels
 from hf_plugin.scores.own_outputs import are_weighted, divergences, logits_of, own_labels
 from hf_plugin.sublayers import Attention, FeedForward
+from hf_plugin.tasks.predictions import IGNORED
 
 Batch = Mapping[str, Tensor]
 

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
 from headprune.scores.own_outputs import MOST_CLASSES, divergence, drawn, mean_over_tokens
-from hf_plugin.scores.losses import IGNORED
+from hf_plugin.tasks.predictions import IGNORED
 
 _MULTI_LABEL = "multi_label_classification"
 

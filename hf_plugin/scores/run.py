@@ -12,7 +12,6 @@ import torch
 from datasets import Dataset
 from transformers import (
     AutoModel,
-    DataCollatorWithPadding,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -37,7 +36,7 @@ from hf_plugin.folder_check import require_finite
 from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.glue.training import Schedule, encode
+from hf_plugin.glue.training import Schedule, collator_for, encode
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device, place
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
@@ -115,7 +114,7 @@ def score_heads(
     fingerprint = model_fingerprint(model)
     origins = dict.fromkeys(PARTS, Origin(model=model_name, fingerprint=fingerprint))
     if needed:
-        tokenizer = load_tokenizer(model_name)
+        tokenizer = load_tokenizer(model_name, of_words=data.task.is_of_words)
         require_length(max_length, model, tokenizer, name=model_name)
         whole = data.load(split)
         split_in_two = (
@@ -321,16 +320,21 @@ def batches_of(
     """Group encoded examples of similar length into padded batches.
 
     Args:
-        encoded: the tokenized texts, with a column ``label`` for scores that need labels.
+        encoded: the tokenized texts, with a column ``label`` or ``labels`` for scores that need
+            labels.
         tokenizer: the tokenizer, for padding.
         size: the number of examples in a batch.
         watch: function that wraps the batches, given their number, for a progress bar.
     """
-    collate = DataCollatorWithPadding(tokenizer)
+    collate = collator_for(encoded, tokenizer)
     lengths = torch.tensor([len(tokens) for tokens in encoded["input_ids"]])
     order = lengths.argsort(stable=True).tolist()
     inputs = encoded.select_columns(
-        [name for name in encoded.column_names if name in ("label", *tokenizer.model_input_names)]
+        [
+            name
+            for name in encoded.column_names
+            if name in ("label", "labels", *tokenizer.model_input_names)
+        ]
     )
     starts = range(0, len(order), size)
     cut = (inputs.select(order[start : start + size]) for start in starts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 SUBSET_SEED = 1
@@ -16,15 +16,18 @@ class Examples:
     """The examples of one split.
 
     Attributes:
-        texts: the sentence, or the two sentences, of each example.
+        texts: the sentence, or the two sentences, of each example; or its words.
         labels: the index of each example's label, or the number to predict; with several labels,
-            a tuple of 0 and 1 for each label of the task.
+            a tuple of 0 and 1 for each label of the task; with words, a tuple of the index of each
+            word's label.
         left_out: the number of lines that were left out because fields are missing.
+        of_words: whether the texts are words, each of which has a label.
     """
 
     texts: Sequence[tuple[str, ...]]
     labels: Sequence[Any]
     left_out: int = 0
+    of_words: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -41,6 +44,8 @@ class Examples:
 
     def select(self, indices: Sequence[int]) -> Examples:
         """Select the examples with these indices."""
-        return Examples(
-            [self.texts[i] for i in indices], [self.labels[i] for i in indices], self.left_out
+        return replace(
+            self,
+            texts=[self.texts[i] for i in indices],
+            labels=[self.labels[i] for i in indices],
         )

@@ -59,7 +59,9 @@ def outputs_of(model: str) -> Outputs:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
     type_ = TaskType.single_label
-    if config.problem_type == "multi_label_classification":
+    if any(name.endswith("ForTokenClassification") for name in config.architectures or ()):
+        type_ = TaskType.tokens
+    elif config.problem_type == "multi_label_classification":
         type_ = TaskType.multi_label
     elif config.problem_type == "regression" or len(labels) == 1:
         type_ = TaskType.regression
@@ -96,6 +98,14 @@ class Vocabulary:
             DataError: an unknown label; the message names its line or row.
         """
         return [index for (index,) in self.indices_of_rows(table, one_label)]
+
+    def indices_of_words(self, table: Table) -> list[tuple[int, ...]]:
+        """For each row, the index of the label of each word.
+
+        Raises:
+            DataError: see ``indices``.
+        """
+        return [tuple(row) for row in self.indices_of_rows(table, labels_of_words)]
 
     def indices_of_rows(self, table: Table, labels_of: LabelsOf) -> list[list[int]]:
         """The indices of the labels of each row.
@@ -156,7 +166,7 @@ def vocabulary(
         outputs: the outputs of the model.
         given: the labels in the order of the outputs, if the user named them.
         untrained: whether the model is to be fine-tuned on ``tables["train"]``.
-        labels_of: ``one_label`` or ``several_labels``.
+        labels_of: ``one_label``, ``several_labels`` or ``labels_of_words``.
 
     Raises:
         UsageError: the model is fine-tuned, and its labels have no names, or the data have numbers
@@ -263,6 +273,11 @@ def several_labels(label: Any) -> list[str]:
     return [str(plain_label(each)) for each in str(label).split(SEPARATOR) if each.strip()]
 
 
+def labels_of_words(labels: Any) -> list[str]:
+    """The labels of an example's words."""
+    return [str(each) for each in labels]
+
+
 def shown(labels: Sequence[str]) -> str:
     """A list of labels for a message."""
     listed = ", ".join(labels[:_SHOWN])
@@ -276,12 +291,15 @@ def _labels_of(train: Table, labels_of: LabelsOf) -> tuple[str, ...]:
     labels = list(dict.fromkeys(label for row in train.labels for label in labels_of(row)))
     if not labels:
         raise DataError(f"{train.source}: no example has a label")
-    if len(labels) == 1 and labels_of is one_label:
-        raise DataError(f"{train.source}: all examples have one label, {labels[0]!r}")
-    if len(labels) > max(_FEW, len(train.labels) / 2):
+    of_words = labels_of is labels_of_words
+    what = "words" if of_words else "examples"
+    if len(labels) == 1 and labels_of is not several_labels:
+        raise DataError(f"{train.source}: all {what} have one label, {labels[0]!r}")
+    size = sum(map(len, train.labels)) if of_words else len(train.labels)
+    if len(labels) > max(_FEW, size / 2):
         raise DataError(
-            f"{train.source}: {len(labels)} labels in {len(train.labels)} examples; name the "
-            "column of the labels, or give --task-type regression to predict numbers"
+            f"{train.source}: {len(labels)} labels in {size} {what}; name the column of the labels"
+            + ("" if of_words else ", or give --task-type regression to predict numbers")
         )
     if all(label.isascii() and label.isdigit() for label in labels):
         return tuple(sorted(labels, key=int))

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headprune.errors import DataError, UsageError
+from hf_plugin.tasks.entities import name_entities
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.labels import (
     Outputs,
+    labels_of_words,
     one_label,
     outputs_of,
     several_labels,
+    shown,
     vocabulary,
 )
 from hf_plugin.tasks.tables import Columns, Table, read_table
@@ -26,8 +29,21 @@ METRICS: Mapping[TaskType, tuple[str, ...]] = {
     TaskType.single_label: ("accuracy", "macro-f1", "f1", "matthews"),
     TaskType.multi_label: ("f1", "macro-f1", "accuracy"),
     TaskType.regression: ("pearson", "spearman", "mse"),
+    TaskType.tokens: ("entity-f1", "token-accuracy", "macro-f1"),
 }
-"""The metrics of each type of task; the first two are always measured, the first by default."""
+"""The metrics of each type of task; the first two are always measured, the first by default.
+
+Those of words whose labels name no entities are ``token-accuracy`` and ``macro-f1``.
+"""
+
+_OF_TOKENS = ("entity-f1", "token-accuracy")
+"""The metrics of words alone."""
+
+_LABELS_OF = {
+    TaskType.single_label: one_label,
+    TaskType.multi_label: several_labels,
+    TaskType.tokens: labels_of_words,
+}
 
 FINGERPRINT_LENGTH = 12
 """Number of characters of a fingerprint in signatures."""
@@ -134,8 +150,15 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         raise UsageError("give --train, a file with texts and labels to fine-tune on")
     outputs = outputs_of(model)
     columns = described.columns
-    if TaskType.multi_label is (described.type or (None if untrained else outputs.type)):
+    expected = described.type or (None if untrained else outputs.type)
+    if expected is None and described.metric in _OF_TOKENS:
+        expected = TaskType.tokens
+    if expected is TaskType.multi_label:
         columns = replace(columns, may_lack_label=True)
+    elif expected is TaskType.tokens:
+        if len(columns.text) > 1:
+            raise UsageError("--text2: words with labels are in one column, --text")
+        columns = replace(columns, of_words=True)
     tables = {
         split: read_table(source, columns, split=split)
         for split, source in sources.items()
@@ -143,26 +166,34 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
     }
     if len(tables) == 2:
         _compare(tables["train"], tables["dev"])
-    type_ = described.type or _type(
-        described.metric, tables, outputs=None if untrained else outputs
-    )
+    if expected is TaskType.tokens:
+        type_ = TaskType.tokens
+    else:
+        type_ = described.type or _type(
+            described.metric, tables, outputs=None if untrained else outputs
+        )
     metrics = _metrics(type_, described.metric)
     labels: tuple[str, ...] = ()
     values: dict[str, Sequence[Any]]
     if type_ is TaskType.regression:
         values = {split: _numbers(table) for split, table in tables.items()}
     else:
-        several = type_ is TaskType.multi_label
         known = vocabulary(
             tables,
             outputs,
             given=described.labels,
             untrained=untrained,
-            labels_of=several_labels if several else one_label,
+            labels_of=_LABELS_OF[type_],
         )
         labels = known.labels
-        read = known.vectors if several else known.indices
-        values = {split: read(table) for split, table in tables.items()}
+        read: Mapping[TaskType, Callable[[Table], Sequence[Any]]] = {
+            TaskType.single_label: known.indices,
+            TaskType.multi_label: known.vectors,
+            TaskType.tokens: known.indices_of_words,
+        }
+        values = {split: read[type_](table) for split, table in tables.items()}
+        if type_ is TaskType.tokens and not name_entities(labels):
+            metrics = _without_entities(metrics, described.metric, labels)
     if metrics[0] == "f1" and type_ is TaskType.single_label and len(labels) != 2:
         raise UsageError(
             f"--metric f1 is of the second of two labels, there are {len(labels)}; give macro-f1"
@@ -181,7 +212,10 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
             split: f"{plain_name(Path(table.source).name)}@{table.fingerprint[:FINGERPRINT_LENGTH]}"
             for split, table in tables.items()
         },
-        examples={split: Examples(table.texts, values[split]) for split, table in tables.items()},
+        examples={
+            split: Examples(table.texts, values[split], of_words=type_ is TaskType.tokens)
+            for split, table in tables.items()
+        },
     )
 
 
@@ -227,6 +261,19 @@ def _metrics(type_: TaskType, metric: str | None) -> tuple[str, ...]:
             f"--metric {metric}: a {type_.value} task is measured by {', '.join(known)}"
         )
     return tuple(dict.fromkeys([metric or known[0], *known[:2]]))
+
+
+def _without_entities(
+    metrics: tuple[str, ...], metric: str | None, labels: Sequence[str]
+) -> tuple[str, ...]:
+    """The metrics of words whose labels name no entities."""
+    if metric == "entity-f1":
+        raise UsageError(
+            "--metric entity-f1: is of labels such as O, B-PER and I-PER (IOB2), not of "
+            f"{shown(labels)}; give token-accuracy or macro-f1"
+        )
+    others = METRICS[TaskType.tokens][1:]
+    return tuple(dict.fromkeys([*(name for name in metrics if name in others), *others]))
 
 
 def _numbers(table: Table) -> list[float]:

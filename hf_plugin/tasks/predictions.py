@@ -9,26 +9,53 @@ from torch import Tensor
 
 from hf_plugin.tasks.task import Task, TaskType
 
+IGNORED = -100
+"""The label of tokens that do not count, as in transformers."""
+
 SEPARATOR = "|"
 """The character between the labels of one example, in csv files and in files of predictions."""
 
 
-def predicted(logits: Tensor, type_: TaskType) -> list[Any]:
+def predicted(logits: Tensor, type_: TaskType, *, labels: Tensor | None = None) -> list[Any]:
     """Predict each example of a batch.
 
     Args:
-        logits: B x C, or B x 1 in regression.
+        logits: B x C, or B x 1 in regression; for words B x T x C.
         type_: the type of the task.
+        labels: for words, the labels of the tokens: B x T. Tokens without a label (-100) are no
+            first tokens of words.
 
     Returns:
         For each example, the index of the most likely label, the number, or, with several labels,
-        a tuple of 0 and 1 for each label: 1 where its probability is above one half.
+        a tuple of 0 and 1 for each label: 1 where its probability is above one half. For words, a
+        tuple of the index of each word's most likely label.
     """
+    if type_ is TaskType.tokens:
+        assert labels is not None
+        return labels_of_words(logits.argmax(-1), labels)
     if type_ is TaskType.regression:
         return list(logits.squeeze(-1).tolist())
     if type_ is TaskType.multi_label:
         return [tuple(row) for row in logits.gt(0).int().tolist()]
     return list(logits.argmax(-1).tolist())
+
+
+def labels_of_words(values: Tensor, labels: Tensor) -> list[Any]:
+    """For each example, the values of the first tokens of its words.
+
+    Args:
+        values: B x T.
+        labels: see ``predicted``.
+    """
+    return [
+        tuple(row[has_label].tolist())
+        for row, has_label in zip(values, labels.ne(IGNORED), strict=True)
+    ]
+
+
+def single(values: Sequence[Any], task: Task) -> Sequence[Any]:
+    """Predictions or labels one by one: those of the words, where words have labels."""
+    return [each for row in values for each in row] if task.is_of_words else values
 
 
 def written(value: Any, task: Task) -> str:
@@ -40,4 +67,6 @@ def written(value: Any, task: Task) -> str:
             label for label, is_on in zip(task.labels, value, strict=True) if is_on
         ]
         return SEPARATOR.join(chosen)
+    if task.is_of_words:
+        return " ".join(task.labels[each] for each in value)
     return task.labels[int(value)]

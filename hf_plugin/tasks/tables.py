@@ -24,6 +24,7 @@ import pyarrow
 import pyarrow.parquet
 
 from headprune.errors import DataError, UsageError
+from hf_plugin.tasks.words import conll_rows, split_at_spaces, words_and_labels
 
 _SPLITS = {"train": ("train",), "dev": ("validation", "dev", "valid")}
 """The splits of a data set with several that are used if none is named."""
@@ -46,12 +47,14 @@ class Columns:
         label: the column of the label.
         delimiter: the character between the fields of a csv file; None for the usual one.
         may_lack_label: whether an example may have no label.
+        of_words: whether the text is a list of words, and the label a list of a label for each.
     """
 
     text: tuple[str, ...]
     label: str
     delimiter: str | None = None
     may_lack_label: bool = False
+    of_words: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Table:
 
     Attributes:
         source: the file, folder or name, as the user gave it.
-        texts: the text, or the two texts, of each row.
+        texts: the text, or the two texts, of each row; or its words.
         labels: the label of each row: text, a number, or a list of them; see ``plain_label``.
         places: the line or row of each label, for error messages.
         label_names: the names of the labels in their order, where a data set lists them.
@@ -90,9 +93,10 @@ def read_table(source: str, columns: Columns, *, split: str) -> Table:
     """Read the texts and labels of a file or data set.
 
     Args:
-        source: a file .csv, .tsv, .jsonl or .parquet (the first three also with .gz); a folder of
-            the `datasets` library; or the name of a data set on the hub. A folder or name may be
-            followed by ``:SPLIT``, a name also by ``:CONFIGURATION:SPLIT``.
+        source: a file .csv, .tsv, .jsonl or .parquet (all but .parquet also with .gz), for words
+            with labels also .conll; a folder of the `datasets` library; or the name of a data set
+            on the hub. A folder or name may be followed by ``:SPLIT``, a name also by
+            ``:CONFIGURATION:SPLIT``.
         columns: the columns.
         split: ``train`` or ``dev``: the split that is read if none is named.
 
@@ -126,10 +130,23 @@ def _checked(source: str, rows: _Rows, columns: Columns) -> Table:
     labels: list[Any] = []
     places: list[str] = []
     for place, row in rows.rows:
+        if columns.of_words:
+            words, their_labels = words_and_labels(
+                {**row, columns.label: plain_label(row[columns.label])},
+                text=columns.text[0],
+                label=columns.label,
+                where=f"{source}: {place}",
+            )
+            texts.append(words)
+            labels.append(their_labels)
+            places.append(place)
+            continue
         for name in columns.text:
             value = row[name]
             if value is not None and not isinstance(value, str):
-                raise DataError(f"{source}: {place}: column {name!r} is {value!r}, no text")
+                listed = isinstance(value, list)
+                advice = "; lists of words need --task-type tokens" if listed else ""
+                raise DataError(f"{source}: {place}: column {name!r} is {value!r}, no text{advice}")
             if not value or value.isspace():
                 raise DataError(
                     f"{source}: {place}: column {name!r} is empty; fill it, or delete the "
@@ -213,7 +230,10 @@ def _delimited(
                     f"{path}: {place}: {len(fields)} fields, there are {len(names)} columns"
                     + (f"; put texts that contain {separator} in double quotes" if quotes else "")
                 )
-            yield place, dict(zip(names, fields, strict=True))
+            row: Mapping[str, Any] = dict(zip(names, fields, strict=True))
+            if columns.of_words:
+                row = split_at_spaces(row, text=columns.text[0], label=columns.label)
+            yield place, row
     except csv.Error as problem:
         raise DataError(f"{path}: line {reader.line_num}: {problem}") from None
 
@@ -323,9 +343,16 @@ def lines_of(path: Path) -> Iterator[str]:
         raise DataError(f"{path}: cannot be read: {reason}") from None
 
 
+def _conll(path: Path, columns: Columns) -> _Rows:
+    if not columns.of_words:
+        raise DataError(f"{path}: has a label for each word; give --task-type tokens")
+    return _Rows(conll_rows(lines_of(path), text=columns.text[0], label=columns.label, source=path))
+
+
 _READERS: Mapping[str, Callable[[Path, Columns], _Rows]] = {
     ".csv": _csv,
     ".tsv": _tsv,
     ".jsonl": _jsonl,
     ".parquet": _parquet,
+    ".conll": _conll,
 }

@@ -16,6 +16,7 @@ class TaskType(StrEnum):
     single_label = "single-label"
     multi_label = "multi-label"
     regression = "regression"
+    tokens = "tokens"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +28,9 @@ class Task:
     Attributes:
         name: the name of the task in records.
         type: the kind of output.
-        text: the column of the sentence, or the columns of the two sentences.
-        label: the column of the label.
+        text: the column of the sentence, or the columns of the two sentences, or the column of the
+            words.
+        label: the column of the label, or of the words' labels.
         labels: the labels, in the order of the model's outputs; empty in regression.
         metrics: names from ``hf_plugin.glue.metrics``; the first metric is reported.
     """
@@ -46,8 +48,16 @@ class Task:
         return self.type is TaskType.regression
 
     @property
+    def is_of_words(self) -> bool:
+        """True if every word of a text has a label."""
+        return self.type is TaskType.tokens
+
+    @property
     def metric_of_ablation(self) -> str:
-        """Metric of ablation: accuracy, or the loss if a number is predicted."""
+        """Metric of ablation: accuracy, or the loss if a number is predicted.
+
+        Where every word has a label, it is the mean over texts of the share of right words.
+        """
         return "loss" if self.is_regression else "accuracy"
 
 
