@@ -72,8 +72,9 @@ def scores(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Metric of ablation and alone: accuracy (default) or loss for classifiers, loss "
-            "for stsb, loss (default) or bleu, by beam search, for checkpoints."
+            help="Metric of ablation, alone and shapley: accuracy (default) or loss for "
+            "classifiers, loss for stsb, loss (default) or bleu, by beam search, for checkpoints. "
+            "With bleu, shapley takes the loss."
         ),
     ] = None,
     combine: Annotated[
@@ -111,7 +112,11 @@ def scores(
         ),
     ] = False,
     permutations: Annotated[
-        int, typer.Option(min=2, help="Largest number of random orders of the score shapley.")
+        int,
+        typer.Option(
+            min=2,
+            help="Largest number of random orders of the score shapley; usually all are needed.",
+        ),
     ] = 200,
     seed: Annotated[
         int,
@@ -141,8 +146,10 @@ def scores(
 
     Scores from masking heads: ablation, the drop of the metric without the head, with its
     significance; alone, the drop of the metric with no other head in the layer; shapley, the head's
-    mean share in the metric over random orders of pruning, which ends early where the empirical
-    Bernstein bound says so (Held and Yang 2023).
+    mean share in the metric over random orders of pruning (Held and Yang 2023). It ends early where
+    all confidence intervals, by the empirical Bernstein bound, are narrow; with the default number
+    of orders they usually are not. The level of an interval is that of a single look, at a number
+    of orders that is fixed beforehand.
 
     Scores without data: magnitude, the norm of the head's weights; random, the baseline.
 

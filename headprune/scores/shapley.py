@@ -16,6 +16,7 @@ from torch import Tensor
 from headprune.errors import DataError, UsageError
 from headprune.gates import Factors, gated
 from headprune.model import Batch, PrunableSublayer, RunnableModel
+from headprune.scores.ablation import METRICS, require_possible
 from headprune.scores.head_scores import Values
 from headprune.scores.registry import Computed, Scoring
 from headprune.scores.reuse import AT_ONCE
@@ -24,14 +25,22 @@ from headprune.scores.shapley_values import evaluate_in_turn, shapley_values
 PURPOSE = "shapley"
 
 CONFIDENCE = 0.95
-"""Of the interval of each head."""
+"""Of the interval of each head, at a number of orders that is fixed beforehand: the intervals are
+looked at after every order, for which the level does not allow.
+"""
 
 TOLERANCE = 0.01
 """A head is settled within this share of the metric's drop from all heads to none."""
 
 
 def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
-    """Compute ``shapley``."""
+    """Compute ``shapley``.
+
+    The value of a coalition is the metric of ablation; where ``scoring.ablate`` measures another
+    one than ``headprune.scores.ablation.METRICS``, such as BLEU, it is the loss.
+    """
+    by_ablate = scoring.ablate is not None and scoring.metric not in METRICS
+    metric = "loss" if by_ablate else scoring.metric
     model, components = scoring.model, scoring.components
     players = [
         (component, layer, head)
@@ -47,12 +56,11 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
         raise DataError("no example to compute scores on")
     with model.evaluating():
         games = [
-            partial(coalition_values, model, batch, players, metric=scoring.metric)
-            for batch in batches
+            partial(coalition_values, model, batch, players, metric=metric) for batch in batches
         ]
         orders = scoring.permutations
         turns = evaluate_in_turn(games, times=orders, seed=scoring.seed)
-        found = shapley_values(
+        estimates = shapley_values(
             len(players),
             scoring.watch(iter(turns), orders, PURPOSE),
             seed=scoring.seed,
@@ -60,17 +68,17 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
             confidence=CONFIDENCE,
         )
     settings = {
-        "metric": scoring.metric,
+        "metric": metric,
         "seed": scoring.seed,
-        "orders": found.orders,
-        "evaluations": found.evaluations,
+        "orders": estimates.orders,
+        "evaluations": estimates.evaluations,
         "confidence": CONFIDENCE,
         "tolerance": TOLERANCE,
-        "settled": int(found.settled.sum()),
+        "settled": int(estimates.settled.sum()),
     }
-    if found.orders > 1:
-        settings["half_widths"] = _by_head(model, components, players, found.half_widths)
-    values = _by_head(model, components, players, found.values)
+    if estimates.orders > 1:
+        settings["half_widths"] = _by_head(model, components, players, estimates.half_widths)
+    values = _by_head(model, components, players, estimates.values)
     return {name: Computed(values=values, settings=settings) for name in names}
 
 
@@ -97,25 +105,26 @@ def coalition_values(
         metric: one of ``headprune.scores.ablation.METRICS``.
 
     Raises:
-        UsageError: accuracy of a model that does not predict classes.
+        UsageError: an unknown metric, or accuracy of a model that does not predict classes.
         DataError: a loss that is not finite.
     """
-    together = max(1, AT_ONCE // model.queries(players[0][0], batch).size(0))
+    require_possible(metric, ())
+    coalitions_at_once = max(1, AT_ONCE // model.queries(players[0][0], batch).size(0))
     values = []
-    for some in coalitions.split(together):
+    for chunk in coalitions.split(coalitions_at_once):
         gates = [
-            (sublayer, _factors(sublayer, some, columns, batch_dim=model.batch_dim))
+            (sublayer, _factors(sublayer, chunk, columns, batch_dim=model.batch_dim))
             for sublayer, columns in _columns(model, players).values()
         ]
         with gated(gates):
-            outcome = model.outcome(model.repeat_batch(batch, len(some)))
+            outcome = model.outcome(model.repeat_batch(batch, len(chunk)))
         if not outcome.losses.isfinite().all():
             raise DataError("the loss of an example is not finite")
         if metric == "accuracy" and outcome.correct is None:
             raise UsageError("accuracy is of models that predict a class; give metric loss")
         by_example = -outcome.losses if metric != "accuracy" else outcome.correct
         assert by_example is not None
-        means = by_example.double().unflatten(0, (len(some), -1)).mean(1)
+        means = by_example.double().unflatten(0, (len(chunk), -1)).mean(1)
         values.append(100 * means if metric == "accuracy" else means)
     return torch.cat(values).cpu()
 
@@ -127,24 +136,24 @@ Columns = Mapping[int, int]
 def _columns(
     model: RunnableModel, players: Sequence[Player]
 ) -> dict[tuple[str, int], tuple[PrunableSublayer, dict[int, int]]]:
-    found: dict[tuple[str, int], tuple[PrunableSublayer, dict[int, int]]] = {}
+    columns: dict[tuple[str, int], tuple[PrunableSublayer, dict[int, int]]] = {}
     for column, (component, layer, head) in enumerate(players):
         sublayer = model.sublayers[component][layer]
-        found.setdefault((component, layer), (sublayer, {}))[1][head] = column
-    return found
+        columns.setdefault((component, layer), (sublayer, {}))[1][head] = column
+    return columns
 
 
 def _factors(
     sublayer: PrunableSublayer, coalitions: Tensor, columns: Columns, *, batch_dim: int
 ) -> Callable[[Tensor], Tensor] | Factors:
     """Factors for a batch that holds the examples once for each coalition."""
-    on = torch.ones(len(coalitions), len(sublayer.present))  # n x H'
+    masks = torch.ones(len(coalitions), len(sublayer.present))  # n x H'
     for place, head in enumerate(sublayer.present):
         if head in columns:  # heads of the form uniform are no players
-            on[:, place] = coalitions[:, columns[head]].float()
+            masks[:, place] = coalitions[:, columns[head]].float()
 
     def factors(x: Tensor) -> Tensor:  # nB x T x H'd, or T x nB x H'd
-        rows = on.to(x).repeat_interleave(x.size(batch_dim) // len(on), dim=0)  # nB x H'
+        rows = masks.to(x).repeat_interleave(x.size(batch_dim) // len(masks), dim=0)  # nB x H'
         return rows.unsqueeze(1 - batch_dim)
 
     return factors

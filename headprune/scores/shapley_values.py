@@ -8,7 +8,8 @@ contribution, whose mean over orders is its Shapley value (Held and Yang 2023; G
   shared by the players that have not left.
 - A player is settled once the empirical Bernstein bound of its mean is narrow enough (Maurer and
   Pontil 2009, theorem 4). Settled players leave without an evaluation of their own.
-- Sampling ends when all players are settled.
+- Sampling ends when all players are settled. The bound is wide, so that this usually takes more
+  than a few hundred orders.
 """
 
 from __future__ import annotations
@@ -86,9 +87,10 @@ def shapley_values(
             that of none.
         truncation: an order is truncated at this distance from the value of no player, as a share
             of the same difference; below 0 for never.
-        confidence: of the interval of each player. The length of the interval that marginal
-            contributions lie in is not known; the widest distance between two that were seen is
-            taken for it.
+        confidence: of the interval of each player, at a number of orders that is fixed beforehand.
+            The intervals are looked at after every order, to end early, and the level does not
+            allow for that. The length of the interval that marginal contributions lie in is not
+            known; the widest distance between two that were seen is taken for it.
         at_once: coalitions whose values are computed together.
 
     Returns:
@@ -103,13 +105,15 @@ def shapley_values(
     orders = evaluations = 0
     for value in games:
         order = torch.randperm(players, generator=generator)
-        whole, empty = value(torch.stack([torch.ones(players), torch.zeros(players)]).bool())
+        full_value, empty_value = value(
+            torch.stack([torch.ones(players), torch.zeros(players)]).bool()
+        ).tolist()
         marginals, evaluated = _marginals(
-            value, order, settled, ends=(float(whole), float(empty)), share=truncation, step=at_once
+            value, order, settled, ends=(full_value, empty_value), share=truncation, step=at_once
         )
         evaluations += evaluated + 2
         orders += 1
-        total += float(whole - empty)
+        total += full_value - empty_value
         for player, marginal in marginals.items():
             count[player] += 1
             change = marginal - mean[player]
@@ -124,6 +128,7 @@ def shapley_values(
                 spread=highest - lowest,
                 confidence=confidence,
             )
+        # Looked at after every order: the level is that of one look (see ``confidence``).
         settled |= half_widths <= tolerance * abs(total) / orders
         if settled.all():
             break
@@ -154,28 +159,29 @@ def _marginals(
         step: see ``at_once``.
     """
     players = len(order)
-    whole, empty = ends
-    left = torch.zeros(players, dtype=torch.long)
-    left[order] = torch.arange(players)  # the place of each player in the order
+    full_value, empty_value = ends
+    place_of_player = torch.zeros(players, dtype=torch.long)
+    place_of_player[order] = torch.arange(players)
     unsettled = [place for place in range(players) if not settled[order[place]]]
     # The value after each unsettled player has left, and before it where a settled one left last.
     places = sorted({number for place in unsettled for number in (place, place + 1)})
-    values = {0: whole, players: empty}
-    wanted = [place for place in places if place not in values]
+    values = {0: full_value, players: empty_value}
+    places = [place for place in places if place not in values]
     evaluated = 0
-    reached = players  # the number of players after whose leaving the order is truncated
-    for start in range(0, len(wanted), step):
-        some = wanted[start : start + step]
-        coalitions = left[None, :] >= torch.tensor(some)[:, None]  # n x players
-        values |= dict(zip(some, value(coalitions).tolist(), strict=True))
-        evaluated += len(some)
-        near = [n for n in some if abs(values[n] - empty) <= share * abs(whole - empty)]
-        if near:
-            reached = near[0]
+    last_place = players  # the number of players after whose leaving the order is truncated
+    threshold = share * abs(full_value - empty_value)
+    for start in range(0, len(places), step):
+        chunk = places[start : start + step]
+        coalitions = place_of_player[None, :] >= torch.tensor(chunk)[:, None]  # n x players
+        values |= dict(zip(chunk, value(coalitions).tolist(), strict=True))
+        evaluated += len(chunk)
+        truncations = [place for place in chunk if abs(values[place] - empty_value) <= threshold]
+        if truncations:
+            last_place = truncations[0]
             break
-    shared = (values[reached] - empty) / max(players - reached, 1)
+    remainder = (values[last_place] - empty_value) / max(players - last_place, 1)
     return {
-        int(order[place]): values[place] - values[place + 1] if place < reached else shared
+        int(order[place]): values[place] - values[place + 1] if place < last_place else remainder
         for place in unsettled
     }, evaluated
 

@@ -8,7 +8,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassificati
 from typer.testing import CliRunner
 
 import hf_plugin
-from headprune import HeadPlan
+from headprune import HeadPlan, UsageError
 from headprune.cli import app
 from headprune.scores import HeadScores
 from headprune.scores.registry import Scoring
@@ -69,6 +69,22 @@ def test_values_add_up_to_the_drop_from_all_heads_to_none():
     ).tolist()
     assert sum(sum(row) for row in found.values["ES"]) == pytest.approx(whole - empty, rel=1e-5)
     assert found.settings["orders"] == 3 and found.settings["half_widths"]["ES"][0][0] > 0
+
+
+def test_the_loss_is_recorded_where_ablation_measures_bleu():
+    scored = HuggingFaceModel(build("bert", AutoModelForSequenceClassification))
+    settings = {"components": ["ES"], "batches": lambda _: [data("bert")], "permutations": 2}
+    by_metric = {
+        metric: compute(
+            Scoring(model=scored, metric=metric, ablate=lambda _: {}, **settings), ["shapley"]
+        )["shapley"]
+        for metric in ("bleu", "loss", "accuracy")
+    }
+    assert by_metric["bleu"].values == by_metric["loss"].values != by_metric["accuracy"].values
+    recorded = [found.settings["metric"] for found in by_metric.values()]
+    assert recorded == ["loss", "loss", "accuracy"]
+    with pytest.raises(UsageError, match="metric bleu"):
+        compute(Scoring(model=scored, metric="bleu", **settings), ["shapley"])
 
 
 def test_the_command(tmp_path):
