@@ -35,6 +35,8 @@ SUMMARIES: Mapping[str, str] = {
     "latency": "Measure what fewer heads, neurons and layers save in time, on this machine.",
     "scores": "Score every head (or neuron, or layer) of a model, as JSON and as heat maps.",
     "compare": "Compare scores with random choice: does a score say which heads can be pruned?",
+    "subnetworks": "Find good, random and bad sub-networks of several fine-tunings of one model.",
+    "overlap": "Compare the survivors of `headprune subnetworks` over tasks and seeds.",
     "new-study": "Write a study for prepared data, sized to the data and this machine.",
     "iterate": "Prune in steps: score the heads, prune the worst, score the remaining ones, and so "
     "on.",
@@ -44,7 +46,7 @@ SUMMARIES: Mapping[str, str] = {
 _ORDER = (
     *("plan", "show", "prune", "gates", "vocabulary", "export", "bleu", "report", "claims"),
     *("glue", "changes", "finetune", "measure", "speed", "latency", "scores", "compare", "iterate"),
-    *("translate", "new-study"),
+    *("subnetworks", "overlap", "translate", "new-study"),
 )
 """The order in which the help lists commands; others follow by name."""
 

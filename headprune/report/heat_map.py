@@ -33,7 +33,14 @@ def save_heat_maps(
     save_drawing(lambda: draw(panels, title=title, label=label, columns=columns), png=png, svg=svg)
 
 
-def draw(panels: Sequence[Panel], *, title: str, label: str, columns: int = _COLUMNS) -> Figure:
+def draw(
+    panels: Sequence[Panel],
+    *,
+    title: str,
+    label: str,
+    columns: int = _COLUMNS,
+    limits: tuple[float, float] | None = None,
+) -> Figure:
     """Draw one heat map for each panel, with a common colour scale; pruned heads are grey.
 
     Args:
@@ -41,6 +48,7 @@ def draw(panels: Sequence[Panel], *, title: str, label: str, columns: int = _COL
         title: the title of the figure.
         label: the label of the colour scale: the name of the values.
         columns: the number of panels in a row.
+        limits: the ends of the colour scale; None: the smallest and the largest value.
     """
     import numpy as np
     from matplotlib import pyplot
@@ -49,7 +57,10 @@ def draw(panels: Sequence[Panel], *, title: str, label: str, columns: int = _COL
 
     maps = [_grid(values) for _, values in panels]
     values = np.concatenate([grid[~np.isnan(grid)] for grid in maps])
-    scale = Normalize(*((values.min(), values.max()) if values.size else (0.0, 1.0)))
+    if limits is None:
+        label += "\n(grey: pruned)"
+        limits = (values.min(), values.max()) if values.size else (0.0, 1.0)
+    scale = Normalize(*limits)
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     layers, heads = max(grid.shape[0] for grid in maps), max(grid.shape[1] for grid in maps)
@@ -75,7 +86,7 @@ def draw(panels: Sequence[Panel], *, title: str, label: str, columns: int = _COL
         axes.grid(False)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    figure.colorbar(image, ax=places, label=f"{label}\n(grey: pruned)", shrink=0.8)
+    figure.colorbar(image, ax=places, label=label, shrink=0.8)
     figure.suptitle(title)
     return figure
 

@@ -291,3 +291,15 @@ def test_a_fine_tuning_that_fails_says_fairseqs_last_words(full, prepared, tmp_p
     whole = TranslationModel(path=full, data=prepared, finetuning=("--arch", "no_such_arch"))
     with pytest.raises(DataError, match="fairseq-train ended with status 2: .*no_such_arch"):
         whole.finetuned(HALF, seed=1, folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_sub_networks_of_a_checkpoint(full, prepared, tmp_path):
+    options = ("--data", prepared, "--beam", 1, "--components", "ES,ED,DF", "--step", 50)
+    result = headprune("subnetworks", full, *options, "--threshold", 1, "-o", tmp_path)
+    assert "One model: the overlap of survivors needs two or more" in result.stdout
+    values = json.loads((tmp_path / "subnetworks.json").read_text())
+    assert values["metric"] == "BLEU" and len(values["networks"]) == 4
+    record = Record.load(tmp_path / "records" / "before-finetune" / "random" / "seed1.json")
+    assert record.fingerprint == Checkpoint.load(full).prune(record.plan).fingerprint
+    assert set(record.plan.counts["DF"]) <= {0, Checkpoint.load(full).shape["DF"][0]}

@@ -1,0 +1,42 @@
+"""The command `headprune overlap`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def overlap(
+    of: Annotated[
+        list[str],
+        typer.Option(
+            help="A task and its folder of `headprune subnetworks`: TASK=FOLDER, repeatable."
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Folder for the tables and the heat map."),
+    ],
+    title: Annotated[str, typer.Option(help="Title of the tables and figures.")] = "Survival",
+) -> None:
+    """Compare the survivors of `headprune subnetworks` over tasks and seeds.
+
+    Writes overlap.md, .csv and .json: the overlap of the models of each task and of each two tasks,
+    beside its chance level, and survival.png: for each head (and MLP) the number of tasks in which
+    it survives, as the mean over seeds, with deviations.
+
+    Example:
+
+      headprune overlap --of sst2=subnetworks-sst2 --of rte=subnetworks-rte -o overlap
+    """
+    from headprune.report.render import renderers, save
+    from headprune.subnetworks.tasks import document_of_tasks, parse_folders, read_tasks
+
+    document = document_of_tasks(read_tasks(parse_folders(of)), title=title)
+    save(document, output, name="overlap")
+    print(renderers()[".md"](document))

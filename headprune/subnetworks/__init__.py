@@ -1,0 +1,1 @@
+"""Sub-networks that survive pruning, over seeds and tasks (Prasanna et al. 2020)."""

@@ -1,0 +1,280 @@
+"""Prune elements in steps while the metric stays above a share of the unpruned model's.
+
+Prasanna et al. 2020, section 4. Elements are ranked on the held-out examples of scores, and the
+metric that decides is that of the held-out examples of ablation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headprune.compare.measured import Measured, timed
+from headprune.errors import DataError, UsageError
+from headprune.files import write_text_atomically
+from headprune.folders import scratch_folder
+from headprune.json_files import json_object, known_values
+from headprune.plan import PruningPlan
+from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import keep_of, require_known
+from headprune.scores.registry import score_named
+from headprune.select.score import by_score
+from headprune.subnetworks.choices import Importance, budget_keeping
+from headprune.subnetworks.elements import KINDS, elements_of, kinds_of, of_kind, plan_of_elements
+from headprune.task_model import TaskModel
+
+SCORE_OF_MLPS = "gradient-sublayer"
+"""An MLP is ranked by the gradient of the loss with respect to one gate of all its neurons."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The rules of the search.
+
+    Attributes:
+        score: the score that ranks heads.
+        threshold: the share of the unpruned model's metric to stay at or above, in percent.
+        step: the share of the unpruned model's elements of each kind that a step prunes, in
+            percent; at least one element.
+
+    Raises:
+        UsageError: no such score, or a percentage out of range.
+    """
+
+    score: str = "gradient"
+    threshold: float = 90.0
+    step: float = 10.0
+
+    def __post_init__(self) -> None:
+        require_known([self.score])
+        for name in ("threshold", "step"):
+            percent = getattr(self, name)
+            if not 0 < percent <= 100:  # NaN fails too
+                raise UsageError(f"--{name} {percent:g}: give a percentage above 0, up to 100")
+
+    def require_score_of(self, components: Sequence[str]) -> None:
+        """Refuse a score that the heads of some components do not have.
+
+        Raises:
+            UsageError: there is such a component.
+        """
+        lacking = [
+            name
+            for name in components
+            if name in KINDS["heads"] and name not in score_named(self.score).components
+        ]
+        if lacking:
+            raise UsageError(f"{self.score} is no score of {', '.join(lacking)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A step that was tried.
+
+    Attributes:
+        kinds: the kinds of elements that it pruned.
+        plan: the elements that it kept, as JSON.
+        value: the metric on the held-out examples of ablation.
+        accepted: whether that was high enough.
+    """
+
+    kinds: list[str]
+    plan: dict[str, Any]
+    value: float
+    accepted: bool
+
+    @property
+    def elements(self) -> PruningPlan:
+        """The elements that it kept."""
+        return PruningPlan.from_json(json.dumps(self.plan), source="attempt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """The outcome of a search.
+
+    Attributes:
+        survivors: the elements that survived.
+        importance: of all elements in the unpruned model.
+        full: the metric of the unpruned model on the held-out examples of ablation.
+        value: that of the survivors.
+        attempts: the steps that were tried, the first with all elements.
+        fingerprint: the fingerprint of the weights that were scored; empty if it is not known.
+    """
+
+    survivors: PruningPlan
+    importance: Importance
+    full: float
+    value: float
+    attempts: Sequence[Attempt]
+    fingerprint: str
+
+
+def find_survivors(
+    model: TaskModel,
+    pool: PruningPlan,
+    rules: Rules,
+    *,
+    folder: Path,
+    seed: int = 1,
+    say: Callable[[str], None] = lambda _: None,
+) -> Search:
+    """Prune elements in steps while the metric stays above the threshold.
+
+    A step prunes elements of all kinds. After a step below the threshold, heads alone are pruned in
+    steps until one is below it, and then MLPs alone. Scores are computed again after each step.
+    Every step is a file of ``folder``; an interrupted search resumes there.
+
+    Args:
+        model: the fine-tuned model.
+        pool: the heads and neurons that it keeps, of the components that are pruned.
+        rules: the rules.
+        folder: the folder for scores and steps.
+        seed: the seed of the score ``random``.
+        say: function that is called with a message on each step.
+
+    Raises:
+        DataError: the metric of the unpruned model is not above 0, or is not finite.
+    """
+    search = _Searcher(model=model, pool=pool, rules=rules, folder=folder, seed=seed)
+    elements = elements_of(pool)
+    attempts = [search.attempt(0, elements, [], least=None)]
+    full = attempts[0].value
+    if not full > 0:
+        raise DataError(
+            f"{model.model.path}: {model.metric} is {full:.2f} on the held-out examples, so that "
+            "no share of it can be kept"
+        )
+    kinds = kinds_of(elements)
+    phases = [kinds, *([kind] for kind in kinds if len(kinds) > 1)]
+    accepted = 0
+    for phase in phases:
+        while pruned := [kind for kind in phase if of_kind(elements, kind).total_kept]:
+            attempt = search.attempt(
+                len(attempts),
+                elements,
+                pruned,
+                least=full * rules.threshold / 100,
+                accepted=accepted,
+            )
+            attempts.append(attempt)
+            say(
+                f"{attempt.elements.percent_pruned:.1f}% of {' and '.join(kinds)} pruned: "
+                f"{model.metric} {attempt.value:.2f} of {full:.2f} on held-out examples"
+            )
+            if not attempt.accepted:
+                break
+            elements = attempt.elements
+            accepted += 1
+    scores = search.scores(elements_of(pool), kinds, accepted=0)
+    return Search(
+        survivors=elements,
+        importance={
+            (name, layer, unit): value if keep_of(each.name) == "high" else -value
+            for each in scores.values()
+            for name, layers in each.values.items()
+            for layer, units in enumerate(layers)
+            for unit, value in enumerate(units)
+            if value is not None
+        },
+        full=full,
+        value=next(each.value for each in reversed(attempts) if each.accepted),
+        attempts=attempts,
+        fingerprint=next(iter(scores.values())).fingerprint,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Searcher:
+    """Scores, prunes and measures one model."""
+
+    model: TaskModel
+    pool: PruningPlan
+    rules: Rules
+    folder: Path
+    seed: int
+
+    def attempt(
+        self,
+        number: int,
+        elements: PruningPlan,
+        kinds: list[str],
+        *,
+        least: float | None,
+        accepted: int = 0,
+    ) -> Attempt:
+        """The attempt of this number: prune a step of ``kinds`` from ``elements``."""
+        path = self.folder / "attempts" / f"{number}.json"
+        if not path.exists():
+            kept = elements
+            for kind, scores in self.scores(elements, kinds, accepted=accepted).items():
+                kept = kept.replaced_by(self._step(of_kind(elements, kind), scores))
+            kept = replace(kept, origin=None)
+            plan = self._whole(kept)
+            measured = timed(
+                lambda: Measured.of(self.model.measure_held_out(plan)),
+                metric=self.model.metric,
+                where=path,
+            )
+            attempt = Attempt(
+                kinds=kinds,
+                plan=json.loads(kept.to_json()),
+                value=measured.value,
+                accepted=least is None or measured.value >= least,
+            )
+            write_text_atomically(path, json.dumps(asdict(attempt), indent=1) + "\n")
+        values = json_object(path)
+        return Attempt(**known_values(Attempt, values, source=f"{path}: not a step of a search"))
+
+    def scores(
+        self, elements: PruningPlan, kinds: Sequence[str], *, accepted: int
+    ) -> dict[str, HeadScores]:
+        """The scores of the elements of each kind, after some accepted steps."""
+        return {
+            kind: self._scores(elements, kind, path)
+            for kind in kinds
+            if (path := self.folder / "scores" / f"step{accepted}-{kind.lower()}.json")
+        }
+
+    def _scores(self, elements: PruningPlan, kind: str, path: Path) -> HeadScores:
+        name = SCORE_OF_MLPS if kind == "MLPs" else self.rules.score
+        components = [*of_kind(elements, kind).units]
+        if not path.exists():
+            with scratch_folder(self.folder) as work:
+                model = self.model
+                if elements != elements_of(self.pool):
+                    model = model.pruned(self._whole(elements), work)
+                model.scores([name], seed=self.seed, components=components)[name].save(path)
+        scores = HeadScores.load(path).of_components(components)
+        return _of_mlps(scores) if kind == "MLPs" else scores
+
+    def _step(self, elements: PruningPlan, scores: HeadScores) -> PruningPlan:
+        """The elements of one kind that a step keeps."""
+        size = max(1, round(elements.total * self.rules.step / 100))
+        number = max(0, elements.total_kept - size)
+        return by_score(
+            scores,
+            budget=budget_keeping(number, elements.total),
+            keep=keep_of(scores.name),
+            at_least=0,
+            within=elements,
+        )
+
+    def _whole(self, elements: PruningPlan) -> PruningPlan:
+        """The plan of the whole model with these elements."""
+        plan = self.model.model.plan.completed(self.pool.units)
+        return plan.replaced_by(plan_of_elements(elements, self.pool))
+
+
+def _of_mlps(scores: HeadScores) -> HeadScores:
+    """One number for each MLP, which all its neurons have."""
+    return replace(
+        scores,
+        values={
+            name: [[next((v for v in units if v is not None), None)] for units in layers]
+            for name, layers in scores.values.items()
+        },
+    )

@@ -1,0 +1,190 @@
+"""Survival over several tasks, read from the folders of `headprune subnetworks`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headprune.errors import DataError, UsageError
+from headprune.plan import PruningPlan
+from headprune.report.document import Block, Column, Document, Notes, Table
+from headprune.report.shown import Decimals
+from headprune.subnetworks.choices import GOOD
+from headprune.subnetworks.elements import elements_of, kinds_of, of_kind
+from headprune.subnetworks.survival import (
+    RATIO,
+    Values,
+    cross_task_overlaps,
+    heat_map,
+    mean_overlaps,
+    overlap_notes,
+    overlap_values,
+    sentence_of,
+    survival_over_tasks,
+)
+
+_SEED = re.compile(r"seed([0-9]+)", re.ASCII)
+_TWO = Decimals(2)
+
+ByTask = Mapping[str, Sequence[PruningPlan]]
+"""For each task, the elements that survived in each of its models."""
+
+
+def parse_folders(texts: Sequence[str]) -> dict[str, Path]:
+    """The folders in ``sst2=DIR``, by task.
+
+    Raises:
+        UsageError: a text of another form, or two folders of one task.
+    """
+    folders: dict[str, Path] = {}
+    for text in texts:
+        name, sign, path = text.partition("=")
+        if not name or not sign or not path:
+            raise UsageError(f"--of {text!r}: write TASK=FOLDER")
+        if name in folders:
+            raise UsageError(f"--of {text!r}: {name} has a folder already, {folders[name]}")
+        folders[name] = Path(path)
+    return folders
+
+
+def survivors_in(folder: Path) -> list[PruningPlan]:
+    """The elements that survived in each model of a folder, in the order of their numbers.
+
+    Raises:
+        DataError: the folder holds no plans of survivors, or one that cannot be read.
+    """
+    numbered = {
+        int(match[1]): path
+        for path in folder.glob(f"plans/seed*/{GOOD}.json")
+        if (match := _SEED.fullmatch(path.parent.name))
+    }
+    if not numbered:
+        raise DataError(
+            f"{folder}: holds no plans/seed1/{GOOD}.json; give a folder of `headprune subnetworks`"
+        )
+    return [elements_of(PruningPlan.load(path)) for _, path in sorted(numbered.items())]
+
+
+def read_tasks(folders: Mapping[str, Path]) -> dict[str, list[PruningPlan]]:
+    """The survivors of each task.
+
+    Raises:
+        UsageError: folders of models of different shapes, or with different numbers of models.
+        DataError: see ``survivors_in``.
+    """
+    by_task = {name: survivors_in(folder) for name, folder in folders.items()}
+    first_task, first = next(iter(by_task.items()))
+    for name, plans in by_task.items():
+        for plan in plans:
+            if plan.units != first[0].units:
+                raise UsageError(
+                    f"{folders[name]}: models of another shape, or other components, than in "
+                    f"{folders[first_task]}"
+                )
+        if len(plans) != len(first):
+            raise UsageError(
+                f"{folders[name]}: {len(plans)} models, {folders[first_task]} has {len(first)}; "
+                "give folders with as many models each"
+            )
+    return by_task
+
+
+def document_of_tasks(by_task: ByTask, *, title: str) -> Document:
+    """The heat map over tasks and seeds, and the overlaps within and between tasks."""
+    first = next(iter(by_task.values()))
+    spreads = survival_over_tasks(by_task)
+    means: Values = {
+        name: [[each.mean for each in units] for units in layers]
+        for name, layers in spreads.items()
+    }
+    deviations: Values = {
+        name: [[each.sd for each in units] for units in layers] for name, layers in spreads.items()
+    }
+    within = {task: mean_overlaps(plans) for task, plans in by_task.items()}
+    sentences = [
+        sentence_of(kind, overlap, models=f"{task}'s models")
+        for task, overlaps in within.items()
+        for kind, overlap in overlaps.items()
+    ] or ["One model a task: the overlap of seeds needs two or more, and is left out."]
+    blocks: list[Block] = [Notes(sentences), _tasks_table(by_task)]
+    across = cross_task_overlaps(by_task)
+    if across.rows:
+        blocks.append(across)
+    blocks.append(
+        Notes(
+            [
+                "The heat map has, for each head (and MLP), the number of tasks in which it "
+                f"survives: the mean over {len(first)} "
+                f"{'seed' if len(first) == 1 else 'seeds'}"
+                f"{'' if len(first) == 1 else ', and the sample standard deviation'}. Model 1 of "
+                "each task counts as seed 1, and so on.",
+                *overlap_notes(),
+            ]
+        )
+    )
+    panels = {"mean": means} if len(first) == 1 else {"mean": means, "deviation": deviations}
+    return Document(
+        title=title,
+        blocks=blocks,
+        sheet=Table(
+            columns=[Column(name) for name in ("component", "layer", "unit", "mean", "sd")],
+            rows=[
+                [name, layer, unit, each.mean, each.sd]
+                for name, layers in spreads.items()
+                for layer, units in enumerate(layers)
+                for unit, each in enumerate(units)
+            ],
+        ),
+        values={
+            "format": "headprune.overlap",
+            "version": 1,
+            "title": title,
+            "tasks": [*by_task],
+            "seeds": len(first),
+            "mean": means,
+            "sd": deviations,
+            "overlaps": {task: overlap_values(overlaps) for task, overlaps in within.items()},
+            "between_tasks": [
+                dict(zip((column.name for column in across.columns), row, strict=True))
+                for row in across.rows
+            ],
+        },
+        figures=[
+            heat_map(
+                panels,
+                name="survival",
+                title=title,
+                label=f"number of tasks, of {len(by_task)}, in which it survives",
+                most=float(len(by_task)),
+            )
+        ],
+    )
+
+
+def _tasks_table(by_task: ByTask) -> Table:
+    rows: list[list[object]] = []
+    for task, plans in by_task.items():
+        overlaps = mean_overlaps(plans)
+        for kind in kinds_of(plans[0]):
+            kept = [of_kind(plan, kind).total_kept for plan in plans]
+            overlap = overlaps.get(kind)
+            rows.append(
+                [
+                    *(task, kind, len(plans), sum(kept) / len(kept)),
+                    of_kind(plans[0], kind).total,
+                    None if overlap is None else overlap.value,
+                    None if overlap is None else overlap.chance,
+                    None if overlap is None else overlap.p_value,
+                ]
+            )
+    table = Table(
+        caption="Overlap of the models of one task:",
+        columns=[
+            *(Column("task"), Column("kind"), Column("models")),
+            *(Column("mean number of survivors", _TWO), Column("elements")),
+            *(Column("overlap", RATIO), Column("by chance", RATIO), Column("p", Decimals(4))),
+        ],
+        rows=rows,
+    )
+    return table.without_empty_columns()

@@ -1,0 +1,57 @@
+"""The overlap of sets, against all sets of their sizes."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from statistics import fmean
+
+import pytest
+
+from headprune.subnetworks.overlap import mean_overlap, overlap_of
+
+
+def plain(first: set[int], second: set[int]) -> float:
+    return len(first & second) / len(first | second) if first | second else 1.0
+
+
+@pytest.mark.parametrize(
+    ("n", "a", "b", "shared"),
+    [(5, 2, 3, 1), (6, 3, 3, 3), (4, 4, 2, 2), (5, 0, 2, 0), (3, 0, 0, 0), (6, 5, 4, 3)],
+)
+def test_chance_and_p_value_are_those_of_all_pairs_of_sets(n, a, b, shared):
+    first = set(range(a))
+    second = set(range(a - shared, a - shared + b))
+    assert len(first & second) == shared
+    found = overlap_of(first, second, of=n)
+    every = [
+        plain(set(x), set(y)) for x in combinations(range(n), a) for y in combinations(range(n), b)
+    ]
+    assert found.value == pytest.approx(plain(first, second))
+    assert found.chance == pytest.approx(fmean(every))
+    as_large = [value >= found.value - 1e-12 for value in every]
+    assert found.p_value == pytest.approx(fmean(as_large))
+
+
+def test_the_mean_overlap_of_three_sets_is_tested_against_all_triples():
+    sets = [{0, 1}, {0, 1, 2}, {1, 4}]
+    found = mean_overlap(sets, of=5)
+    every = [
+        fmean(plain(set(x), set(y)) for x, y in combinations(triple, 2))
+        for triple in (
+            (x, y, z)
+            for x in combinations(range(5), 2)
+            for y in combinations(range(5), 3)
+            for z in combinations(range(5), 2)
+        )
+    ]
+    assert found.chance == pytest.approx(fmean(every))
+    exact = fmean(value >= found.value - 1e-12 for value in every)
+    assert 0.05 < exact < 0.95
+    assert found.p_value == pytest.approx(exact, abs=0.02)
+    assert (found.sets, found.pairs) == (3, 3)
+    assert mean_overlap(sets, of=5) == found
+
+
+def test_two_sets_have_the_exact_p_value():
+    pair = overlap_of({0, 1}, {1, 2}, of=6)
+    assert mean_overlap([{0, 1}, {1, 2}], of=6).p_value == pair.p_value
