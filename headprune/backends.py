@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 GROUP = "headprune.backends"
 
+PERMUTATIONS = 200
+"""The default of the largest number of random orders of the score ``shapley``."""
+
 Given = Mapping[str, Any]
 """Options that not every backend has, by name in Python; only those that the user gave."""
 
@@ -70,7 +73,7 @@ class ScoreRequest:
     weights: Mapping[str, float]
     watch: Watch
     without_labels: bool = False
-    permutations: int = 200
+    permutations: int = PERMUTATIONS
 
     def metric_or(self, default: str) -> str:
         """The metric of ablation, which is the divergence without labels.
@@ -264,7 +267,7 @@ def score(
     seed: int = 1,
     weights: Mapping[str, float] | None = None,
     without_labels: bool = False,
-    permutations: int = 200,
+    permutations: int = PERMUTATIONS,
     **given: Any,
 ) -> dict[str, HeadScores]:
     """Compute scores of a model; scores of the weights alone need no data.

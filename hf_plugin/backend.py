@@ -86,17 +86,18 @@ class HuggingFaceBackend:
 
     def score(self, model: str, request: ScoreRequest, *, given: Given) -> dict[str, HeadScores]:
         """Compute scores of a classifier, or of any model where no score needs data."""
-        from headprune.scores.names import needs_data, require_known
+        from headprune.scores.names import needs_data, require_known, with_combined
         from headprune.scores.splits import scoring_split
 
         with needing("scoring Hugging Face models needs transformers"):
+            from hf_plugin.glue.training import Schedule
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.run import score_heads, score_weights
             from hf_plugin.tasks.given import DATA, data_given
             from hf_plugin.tasks.plain_text import text_given
         training = {name: given[name] for name in ("epochs", "learning_rate") if name in given}
         refuse_other_options(given, *DATA, "max_length", *training, model=model, kind=_MODEL)
-        if training and "movement" not in request.scores:
+        if training and "movement" not in with_combined(request.scores, request.weights):
             raise UsageError("--epochs and --learning-rate are those of --score movement")
         quieten()
         require_known(request.scores)
@@ -125,7 +126,12 @@ class HuggingFaceBackend:
             watch=request.watch,
             without_labels=request.without_labels,
             permutations=request.permutations,
-            **training,
+            schedule=Schedule(
+                epochs=training.get("epochs", 1.0),
+                batch_size=request.batch_size,
+                learning_rate=training.get("learning_rate", 2e-5),
+                seed=request.seed,
+            ),
         )
 
     def score_syntax(

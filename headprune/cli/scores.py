@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune.backends import ScoreRequest, backend_of_name
+from headprune.backends import PERMUTATIONS, ScoreRequest, backend_of_name
 from headprune.cli.options import (
     MaxExamples,
     ScoringOptions,
@@ -20,7 +20,7 @@ from headprune.cli.progress import progress
 from headprune.components import HEADS
 from headprune.errors import UsageError
 from headprune.locks import locked_folder
-from headprune.scores.names import all_scores, scores_by_default
+from headprune.scores.names import all_scores, scores_by_default, with_combined
 
 if TYPE_CHECKING:
     from headprune.scores import HeadScores
@@ -92,7 +92,7 @@ def scores(
         ),
     ] = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Batch size; the scores do not depend on it.")
+        int, typer.Option(min=1, help="Batch size; only movement and shapley depend on it.")
     ] = 32,
     normalise: Annotated[
         bool,
@@ -112,12 +112,13 @@ def scores(
         ),
     ] = False,
     permutations: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=2,
             help="Largest number of random orders of the score shapley; usually all are needed.",
+            show_default=str(PERMUTATIONS),
         ),
-    ] = 200,
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(help="Seed of the scores random and shapley, and of labels that are drawn."),
@@ -170,6 +171,9 @@ def scores(
     """
     names = None if components is None else parse_components(components)
     weights = read_weights(combine)
+    wanted = list(score or scores_by_default(names or HEADS))
+    if permutations is not None and "shapley" not in with_combined(wanted, weights):
+        raise UsageError("--permutations is that of --score shapley")
     with locked_folder(output):  # an output that cannot be written to is found before any pass
         parses: list[Parse] = []
         if conllu is not None:
@@ -178,7 +182,7 @@ def scores(
             parses = read_parses(conllu)  # mistakes in them are found before the other passes
         backend = backend_of_name(model)
         request = ScoreRequest(
-            scores=list(score or scores_by_default(names or HEADS)),
+            scores=wanted,
             components=names,
             split=split,
             metric=metric,
@@ -188,7 +192,7 @@ def scores(
             weights=weights,
             watch=progress,
             without_labels=without_labels,
-            permutations=permutations,
+            permutations=PERMUTATIONS if permutations is None else permutations,
         )
         computed = backend.score(model, request, given=options.given())
         saved = _save(computed, output, normalise=normalise)

@@ -13,7 +13,7 @@ from headprune.scores.ablation import Ablation, require_possible
 from headprune.scores.combination import ATTENTION_GUIDED, combined
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.movement import FineTune
-from headprune.scores.names import COMBINATION, require_known
+from headprune.scores.names import COMBINATION, require_known, with_combined
 from headprune.scores.own_outputs import without_labels
 from headprune.scores.registry import (
     ABLATION,
@@ -97,9 +97,9 @@ def compute_scores(
     if missing:
         have = ", ".join((*model.sublayers, *model.layers))
         raise UsageError(f"{missing[0]}: the model has no such component; it has {have}")
-    wanted = [*names, *(weights if COMBINATION in names else ())]
-    require_known(wanted)
-    scores = [score_named(name) for name in dict.fromkeys(wanted) if name != COMBINATION]
+    needed = with_combined(names, weights)
+    require_known(needed)
+    scores = [score_named(name) for name in needed if name != COMBINATION]
     for score in scores:
         if not set(components) & set(score.components):
             raise UsageError(

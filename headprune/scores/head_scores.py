@@ -23,7 +23,10 @@ _VERSION = 2
 """In version 1 the score that is now `gradient-raw` was called `gradient`."""
 NORMALISED = "l2 per layer"
 """The setting of scores whose layers are divided by their l2 norms."""
-_SIGNED = ("metric", "labels", "seed", "normalised", "part", "trained-on")
+_SIGNED = (
+    *("metric", "labels", "seed", "orders", "normalised", "part", "trained-on"),
+    *("finetune", "batch_size", "learning_rate"),  # of movement
+)
 
 Values = Mapping[str, Sequence[Sequence[float | None]]]
 """For each component, for each layer from the bottom, a number for each head; None for pruned."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headprune.components import HEADS
 from headprune.errors import UsageError
@@ -43,6 +43,16 @@ def scores_by_default(components: Sequence[str] = HEADS) -> tuple[str, ...]:
 def all_scores() -> tuple[str, ...]:
     """The names of all scores, ``COMBINATION`` last."""
     return (*registered(), COMBINATION)
+
+
+def with_combined(names: Sequence[str], weights: Iterable[str]) -> tuple[str, ...]:
+    """The scores to compute: those named, and those that ``COMBINATION`` is computed from.
+
+    Args:
+        names: the scores that are asked for.
+        weights: the scores in the combination.
+    """
+    return tuple(dict.fromkeys((*names, *(weights if COMBINATION in names else ()))))
 
 
 def needs_data(score: str) -> bool:

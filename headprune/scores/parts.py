@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headprune.scores.combination import ATTENTION_GUIDED
-from headprune.scores.names import COMBINATION, needs_data
+from headprune.scores.names import COMBINATION, needs_data, with_combined
 from headprune.scores.registry import ABLATION, SCORING, score_named
 
 PARTS = (SCORING, ABLATION)
@@ -40,6 +40,6 @@ def parts_of(
         names: see ``headprune.scores.names``.
         weights: the weights of the scores in the combination.
     """
-    computed = {*names, *(weights if COMBINATION in names else ())} - {COMBINATION}
+    computed = {*with_combined(names, weights)} - {COMBINATION}
     needed = {score_named(name).part for name in computed if needs_data(name)}
     return tuple(part for part in PARTS if part in needed)

@@ -124,7 +124,11 @@ class Classifier:
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
     ) -> dict[str, HeadScores]:
-        """Scores on training examples that neither this model nor its fine-tunings use."""
+        """Scores on training examples that neither this model nor its fine-tunings use.
+
+        The fine-tuning of the score movement has the schedule of those after pruning; one epoch
+        where these are disabled.
+        """
         return score_heads(
             str(self.path),
             scores=names,
@@ -136,6 +140,9 @@ class Classifier:
             metric=self._task.metric_of_ablation,
             components=components,
             watch=self.watch,
+            schedule=replace(
+                self.finetuning.schedule, epochs=self.finetuning.epochs or 1.0, seed=seed
+            ),
         )
 
     def measure(self, plan: PruningPlan | None = None) -> Measurement:

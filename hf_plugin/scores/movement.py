@@ -29,16 +29,29 @@ from hf_plugin.tasks.examples import Examples
 
 
 class StepCallback(TrainerCallback):
-    """Calls a function before each update of the weights; gradients are clipped then."""
+    """Calls a function before each update of the weights, with gradients that are not clipped yet.
+
+    The Trainer clips gradients before its callbacks are called, so the callback clips them in the
+    Trainer's place, in the same way.
+    """
 
     def __init__(self, step: Step) -> None:
         self.step = step
+        self._max_norm = 0.0
 
-    def on_pre_optimizer_step(
+    def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Call the function."""
+        """Take over the clipping."""
+        self._max_norm, args.max_grad_norm = args.max_grad_norm, 0.0
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Call the function, and clip."""
         self.step()
+        if self._max_norm > 0:
+            torch.nn.utils.clip_grad_norm_(kwargs["model"].parameters(), self._max_norm)
 
 
 def fine_tuned(
@@ -91,6 +104,7 @@ def fine_tuned(
             "finetune": f"{schedule.epochs:g}ep",
             "batch_size": schedule.batch_size,
             "learning_rate": schedule.learning_rate,
+            "weight_decay": schedule.weight_decay,
             "seed": schedule.seed,
         },
     )

@@ -72,8 +72,7 @@ def score_heads(
     watch: Watch = lambda batches, *_: batches,
     without_labels: bool = False,
     permutations: int = 200,
-    epochs: float = 1.0,
-    learning_rate: float = 2e-5,
+    schedule: Schedule | None = None,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``scores`` of a fine-tuned classifier.
 
@@ -93,7 +92,8 @@ def score_heads(
         weights: the weights of the combination.
         watch: function that wraps iterators, for a progress bar.
         without_labels: score by the model's own outputs; any model with outputs for text will do.
-        epochs, learning_rate: of the fine-tuning of the score ``movement``.
+        schedule: of the fine-tuning of the score ``movement``; None for one epoch with a peak
+            learning rate of 2e-5.
         permutations: the largest number of random orders of the score ``shapley``.
 
     Raises:
@@ -175,9 +175,8 @@ def score_heads(
             start=start,
             name=data.name_of("train"),
             max_length=max_length,
-            schedule=Schedule(
-                epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed
-            ),
+            schedule=schedule
+            or Schedule(epochs=1.0, batch_size=batch_size, learning_rate=2e-5, seed=seed),
         )
 
     return compute_scores(

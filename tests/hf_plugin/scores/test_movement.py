@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
@@ -12,8 +14,16 @@ from headprune import UsageError
 from headprune.cli import app
 from headprune.scores import HeadScores
 from headprune.scores.movement import Movement
+from hf_plugin.glue.data import GlueData
+from hf_plugin.glue.models import load_classifier
+from hf_plugin.glue.settings import Settings
+from hf_plugin.glue.tasks import TASKS
+from hf_plugin.glue.training import Schedule, encode, fine_tune
+from hf_plugin.scores.classifier import Classifier
 from hf_plugin.scores.losses import example_losses
 from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.scores.movement import fine_tuned
+from hf_plugin.tokenizers import load_tokenizer
 from tests.hf_plugin.glue.made import write_model, write_task
 from tests.hf_plugin.models import HEADS, LAYERS, SIZE, build
 from tests.hf_plugin.scores.test_scores import close, data, tensor
@@ -92,11 +102,59 @@ def test_the_command_fine_tunes_a_copy(classifier, glue, tmp_path):
     assert any(value for row in movement.values["ES"] for value in row)
 
 
+def test_gradients_are_not_clipped_and_the_training_is_the_same(classifier, glue, tmp_path):
+    model = load_classifier(str(classifier), TASKS["sst2"], untrained=True)
+    model.classifier.weight.data *= 300  # gradients that are clipped
+    tokenizer = load_tokenizer(str(classifier))
+    examples = GlueData(TASKS["sst2"], glue).load("train")
+    schedule = Schedule(epochs=1, batch_size=8, learning_rate=1e-3, seed=1)
+    norms, copies = [], []
+
+    def start(scored):
+        copies.append(scored.model)
+
+        def step():
+            norms.append(torch.stack([p.grad.norm() for p in scored.model.parameters()]).norm())
+
+        return step
+
+    options = {"start": start, "name": "sst2", "max_length": 24, "schedule": schedule}
+    fine_tuned(model, tokenizer, examples, **options)
+    assert len(norms) == 3 and max(norms) > 10
+    torch.manual_seed(1)
+    encoded = encode(examples, tokenizer, max_length=24)
+    fine_tune(model, tokenizer, encoded, schedule=schedule, folder=tmp_path)
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(copies[0].state_dict()[name], weight, msg=name)
+
+
+def test_the_fine_tuning_of_a_comparison_is_that_after_pruning(classifier, glue):
+    options = {"max_length": 24, "data_dir": glue, "hold_out": 50.0, "batch_size": 4}
+    settings = Settings(
+        task="sst2",
+        model=str(classifier),
+        epochs=2,
+        learning_rate=1e-3,
+        weight_decay=0.1,
+        **options,
+    )
+    two, one = (
+        Classifier(path=classifier, finetuning=each).scores(["movement"], seed=1)["movement"]
+        for each in (settings, replace(settings, epochs=0))
+    )
+    assert "|finetune:2ep|batch_size:4|learning_rate:0.001|" in two.signature
+    assert "|finetune:1ep|batch_size:4|learning_rate:0.001|" in one.signature
+    assert two.settings["steps"] == 6 and one.settings["steps"] == 3
+    assert two.settings["weight_decay"] == 0.1
+
+
 def test_movement_needs_labels_and_a_fine_tuning(classifier, glue, tmp_path):
     options = ("--task", "sst2", "--data-dir", glue, "--max-length", 24, "-o", tmp_path / "out")
     with pytest.raises(UsageError, match="during a fine-tuning with labels"):
         run("scores", classifier, *options, "--score", "movement", "--without-labels")
     with pytest.raises(UsageError, match="are those of --score movement"):
         run("scores", classifier, *options, "--epochs", 2)
+    with pytest.raises(UsageError, match="--permutations is that of --score shapley"):
+        run("scores", classifier, *options, "--permutations", 5)
     with pytest.raises(UsageError, match="above 0"):
         run("scores", classifier, *options, "--score", "movement", "--epochs", 0)

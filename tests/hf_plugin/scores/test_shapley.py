@@ -96,4 +96,4 @@ def test_the_command(tmp_path):
     assert result.exception is None
     assert "shapley: 2 random orders" in result.stdout
     scores = HeadScores.load(tmp_path / "out" / "shapley.json")
-    assert scores.settings["metric"] == "divergence" and "|seed:1|" in scores.signature
+    assert scores.settings["metric"] == "divergence" and "|seed:1|orders:2|" in scores.signature
