@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _COLUMNS = 3
+_NARROWEST = 4
+"""The number of columns whose room a panel has at least, for its title and labels."""
 _PRUNED = "#d0d0d0"
 
 Panel = tuple[str, Sequence[Sequence[float | None]]]
@@ -63,16 +65,18 @@ def draw(
     scale = Normalize(*limits)
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    layers, heads = max(grid.shape[0] for grid in maps), max(grid.shape[1] for grid in maps)
+    layers = max(grid.shape[0] for grid in maps)
+    widths = [max(grid.shape[1] for grid in maps[place::columns]) for place in range(columns)]
     figure, places = pyplot.subplots(
         rows,
         columns,
         # Not too small for the title and the scale's label.
         figsize=(
-            max(8.0, 1.6 + columns * (1.1 + 0.26 * heads)),
+            max(8.0, 1.6 + sum(1.1 + 0.26 * heads for heads in widths)),
             max(4.5, 1.0 + rows * (1.1 + 0.26 * layers)),
         ),
         squeeze=False,
+        width_ratios=[max(heads, _NARROWEST) for heads in widths],
         layout="constrained",
     )
     colours = pyplot.colormaps["viridis"].with_extremes(bad=_PRUNED)
@@ -86,6 +90,9 @@ def draw(
         axes.grid(False)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        if grid.shape[1] == 1:  # a sub-layer, or a layer, as a whole
+            axes.set_xticks([])
+            axes.set_xlabel("")
     figure.colorbar(image, ax=places, label=label, shrink=0.8)
     figure.suptitle(title)
     return figure

@@ -123,7 +123,7 @@ def document_of_tasks(by_task: ByTask, *, title: str) -> Document:
             ]
         )
     )
-    panels = {"mean": means} if len(first) == 1 else {"mean": means, "deviation": deviations}
+    panels = {"mean": means} if len(first) == 1 else {"mean": means, "sd": deviations}
     return Document(
         title=title,
         blocks=blocks,

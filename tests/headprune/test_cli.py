@@ -164,15 +164,17 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give one of --percent, --budget, --keep and --prune"),
+        ([], "give one of --percent, --budget, --speedup, --keep and --prune"),
         (["--percent", 5, "--best", "low"],
          "--best goes with --scores, the file with the scores to rank by"),
         (["--prune", "odd", "--seed", 2],
          "--seed goes with a random choice: --scores and --prune draw no heads"),
         (["--percent", 5, "--scores", "s.json", "--seed", 1],
          "--seed goes with a random choice: --scores and --prune draw no heads"),
-        (["--percent", 5, "--prune", "odd"], "give one of --percent, --budget, --keep and --prune"),
-        (["--keep", "ES=5", "--percent", 0], "give one of --percent, --budget, --keep and --prune"),
+        (["--percent", 5, "--prune", "odd"],
+         "give one of --percent, --budget, --speedup, --keep and --prune"),
+        (["--keep", "ES=5", "--percent", 0],
+         "give one of --percent, --budget, --speedup, --keep and --prune"),
         (["--percent", 101], "101.0% is not between 0 and 100"),
         (["--percent", "nan"], "nan% is not between 0 and 100"),
         # the wrong number of layers, more heads than there are

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from headprune import DataError, PruningPlan, UsageError
+from headprune.report.heat_map import draw
 from headprune.report.render import markdown, save
 from headprune.results.record import Record
 from headprune.scores import HeadScores
@@ -200,3 +201,10 @@ def test_mistakes_are_one_line(tmp_path):
         parse_folders(["a=b", "a=c"])
     with pytest.raises(DataError, match=r"holds no plans/seed1/good.json"):
         read_tasks({"a": tmp_path})
+
+
+def test_heat_maps_of_mlps_have_one_column_without_numbers():
+    panels = [("ES", [[0.0, 1.0, 1.0], [1.0, 1.0, 0.0]]), ("EF", [[1.0], [0.0]])]
+    heads, mlps, *_ = draw(panels, title="T", label="models", limits=(0, 2)).axes
+    assert len(heads.get_xticks()) > 1 and len(mlps.get_xticks()) == 0
+    assert {axes.get_images()[0].norm.vmax for axes in (heads, mlps)} == {2}
