@@ -190,6 +190,12 @@ def _measure(settings: Settings, output: Path) -> Record:
         facts["subset_seed"] = SUBSET_SEED
     if left_out := {split: part.left_out for split, part in examples.items() if part.left_out}:
         facts["left_out"] = left_out
+    words_left_out = {
+        split: len(single(part.labels, task)) - len(single(labels[split], task))
+        for split, part in examples.items()
+    }
+    if any(words_left_out.values()):
+        facts["words_left_out"] = words_left_out
     fingerprint = model_fingerprint(model)
     if form == "mask":
         hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked

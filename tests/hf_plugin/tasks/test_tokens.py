@@ -11,7 +11,8 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
-from transformers import AutoConfig
+from tokenizers import ByteLevelBPETokenizer
+from transformers import AutoConfig, RobertaConfig, RobertaTokenizer
 from transformers.modeling_outputs import MaskedLMOutput, TokenClassifierOutput
 
 import headprune
@@ -139,6 +140,21 @@ def test_the_first_token_of_a_word_has_its_label(tmp_path, capsys):
     data = encode(examples, tokenizer, max_length=4)
     assert data["labels"][0] == [-100, 4, 0, -100] and labels_of(examples, data)[0] == (4, 0)
     assert "of 6 words, in 2 of 2 texts, are left out" in capsys.readouterr().err
+
+
+def test_words_of_a_byte_level_tokenizer_begin_with_a_space(tmp_path):
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(
+        ["the old dog"] * 9, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>"]
+    )
+    trained.save_model(str(tmp_path))
+    files = {"vocab": str(tmp_path / "vocab.json"), "merges": str(tmp_path / "merges.txt")}
+    RobertaTokenizer(**files).save_pretrained(tmp_path)
+    RobertaConfig().save_pretrained(tmp_path)
+    tokenizer = load_tokenizer(str(tmp_path), of_words=True)
+    data = encode(Examples([("old", "dog")], [(0, 1)], of_words=True), tokenizer, max_length=9)
+    assert data["input_ids"][0] == tokenizer(" old dog")["input_ids"]
+    assert data["labels"][0] == [-100, 0, 1, -100]
 
 
 def test_only_first_tokens_are_predictions():
@@ -272,16 +288,19 @@ def test_labels_of_words_and_of_texts_are_told_apart(trained, files, tmp_path):
 
 
 def test_labels_that_name_no_entities(tmp_path):
-    rows = [{"words": row["words"], "tags": [w[:1] for w in row["words"]]} for row in sentences(9)]
+    texts = [["a", "dog", *row["words"]] for row in sentences(9)]
+    rows = [{"words": words, "tags": [word[:1] for word in words]} for words in texts]
     model = write_model(tmp_path / "model")
     train = write_jsonl(tmp_path / "a.jsonl", rows[:5])
     dev = write_jsonl(tmp_path / "b.jsonl", rows[5:])
     options = ("--train", train, "--dev", dev, *OPTIONS, *QUICK, "--hold-out", 0, "--epochs", 1)
     with pytest.raises(HeadpruneError, match="--metric entity-f1: is of labels such as"):
         finetune(model, *options, "--metric", "entity-f1", "-o", tmp_path / "none")
-    finetune(model, *options, "-o", tmp_path / "out")
+    finetune(model, *options, "--max-length", 8, "-o", tmp_path / "out")  # 6 words each
     record = Record.load(tmp_path / "out" / "result.json")
     assert list(record.metrics) == ["token-accuracy", "macro-f1"]
+    missing = [sum(max(0, len(row["words"]) - 6) for row in part) for part in (rows[:5], rows[5:])]
+    assert record.training["words_left_out"] == dict(zip(("train", "dev"), missing, strict=True))
 
 
 def test_a_model_that_predicts_one_label_for_every_word(trained, files, tmp_path):
