@@ -26,6 +26,8 @@ from headprune.cli.progress import progress
 from headprune.components import HEADS
 from headprune.errors import UsageError, needing
 from headprune.locks import locked_folder
+from headprune.methods.method import is_training
+from headprune.methods.registry import method_named
 from headprune.methods.registry import registered as registered_methods
 from headprune.recovery.kinds import Recovery
 from headprune.scores.names import all_scores, scores_by_default
@@ -162,7 +164,8 @@ def compare(
         task_model = backend_of(model).task_model(
             model,
             output=output,
-            finetune=any(each.trains for each in recoveries),
+            finetune=any(each.trains for each in recoveries)
+            or any(is_training(method_named(name)) for name in score or ()),
             max_examples=pruning.max_examples,
             watch=progress,
             given=options.given() | ({"distillation": weights} if distills else {}),

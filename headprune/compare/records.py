@@ -49,20 +49,26 @@ class Outcome:
     @property
     def file(self) -> Path:
         """The record's file, relative to the folder of records."""
-        if self.record.kind in ("baseline", "control"):
-            is_first = self.when in (BEFORE, Recovery.FINETUNE)
-            folder = Path(self.record.kind if is_first else f"{self.record.kind}-{self.when}")
-        else:
+        folder = Path(self.record.kind)
+        is_named = self.record.kind not in ("pruned", "control")
+        if not is_named and self.when != Recovery.FINETUNE:
+            folder = Path(f"{self.record.kind}-{self.when}")  # several recoveries train
+        if self.score != CONTROL:
             measure = "" if self.measure == "units" else f"-{self.measure}"
-            folder = Path(self.record.kind, self.score, f"{percent_text(self.percent)}pct{measure}")
+            folder = folder / self.score / f"{percent_text(self.percent)}pct{measure}"
         return folder / f"seed{self.record.seed}.json"
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """All measurements of a comparison, one for each row and moment."""
+    """All measurements of a comparison, one for each row and moment.
+
+    Attributes:
+        trained: the methods that trained the model while they chose its units.
+    """
 
     all: Sequence[Outcome]
+    trained: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, comparison: Comparison) -> Outcomes:
@@ -83,7 +89,8 @@ class Outcomes:
                     for when in (BEFORE, *([] if row.recovery is None else [row.recovery]))
                     if (record := _record(comparison, row, when)) is not None
                 ),
-            ]
+            ],
+            frozenset(row.score for row in comparison.rows if row.trained),
         )
 
     @property
@@ -112,7 +119,8 @@ class Outcomes:
         distinct: dict[object, Outcome] = {}
         for each in self.all:
             by_seed = each.record.seed if each.record.finetune != "none" else None
-            key = (each.score, each.percent, each.when, each.record.plan, by_seed)
+            weights = each.record.fingerprint  # of methods that train, they differ by seed
+            key = (each.score, each.percent, each.when, each.record.plan, weights, by_seed)
             distinct.setdefault(key, each)
         return list(distinct.values())
 
@@ -129,19 +137,32 @@ class Outcomes:
         return cell_of(records) if records else None
 
     def cells(self) -> Iterator[tuple[str, float, dict[str, Cell]]]:
-        """The cells of all scores by name, for each moment and percentage."""
+        """The cells of scores that compare at equal cost, for each moment and percentage.
+
+        A method that trains the model has had one training right after pruning, as others have
+        after their fine-tuning; so it is there that it is compared.
+        """
         for when in self._moments:
             for percent in self.percents:
                 cells = {name: self.cell(name, percent, when) for name in self.scores}
+                for name in self.trained:
+                    is_equal = when == Recovery.FINETUNE
+                    cells[name] = self.cell(name, percent, BEFORE) if is_equal else None
                 yield when, percent, {name: cell for name, cell in cells.items() if cell}
 
-    def last(self, score: str) -> list[Record]:
-        """The record of the last measurement for each row of a score."""
-        last: dict[object, Record] = {}
-        for each in self.all:
-            if each.score == score:
-                last[each.percent, each.record.seed] = each.record
-        return list(last.values())
+    def signed(self, score: str) -> list[list[Record]]:
+        """The records of a score after each recovery, by recovery.
+
+        Those right after pruning are among them where there is no recovery, or where the method
+        trained the model.
+        """
+        by_moment: dict[str, list[Record]] = {}
+        for outcome in self.all:
+            if outcome.score == score and outcome.record.kind != "baseline":
+                by_moment.setdefault(outcome.when, []).append(outcome.record)
+        if len(by_moment) > 1 and score not in self.trained:
+            by_moment.pop(BEFORE, None)
+        return list(by_moment.values())
 
 
 def save_records(comparison: Comparison, folder: Path) -> None:
@@ -181,6 +202,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
     is_last = when != BEFORE or row.after is None
     budget = Budget(row.percent, comparison.measure)
     recovery = Recovery.NONE if when == BEFORE else Recovery(when)
+    trainings = int(recovery.trains) + int(row.trained and recovery != Recovery.SCRATCH)
     kind = _KINDS.get(recovery, "before-finetune")
     return record_of(
         comparison,
@@ -193,6 +215,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         requested_percent=row.percent if budget.of == "units" else None,
         seed=row.seed,
         recovery=comparison.name_of(recovery),
+        trainings=trainings,
         environment=row.environment_before if when == BEFORE else row.environment_after,
         metric_signature=comparison.metric_signature,
         fingerprint=row.fingerprint_before if when == BEFORE else row.fingerprint_after,
@@ -234,6 +257,7 @@ def record_of(
     fingerprint: str | None,
     training: Mapping[str, Any],
     recovery: str | None = None,
+    trainings: int | None = None,
 ) -> Record:
     """The record of one measurement.
 
@@ -242,10 +266,12 @@ def record_of(
         method: the method that chose them; ``none`` where nothing is pruned.
         training: facts that are None are left out.
         recovery: the name of what was done besides fine-tuning; see ``signature``.
+        trainings: the number of trainings; None: one for the kinds of records that are trained.
         model, value, ...: see ``Record``.
     """
-    is_trained = kind in ("control", "pruned", "scratch")
-    finetune = task.finetune_name if is_trained else "none"
+    if trainings is None:
+        trainings = int(kind in ("control", "pruned", "scratch"))
+    finetune = "+".join([task.finetune_name] * trainings) or "none"
     form = "none" if plan.is_full else "remove"
     where = environment or Environment()
     metric = task.metric.lower()  # signatures and titles write BLEU, records bleu

@@ -99,8 +99,9 @@ class Report:
                 [
                     *(score.signature for score in self.comparison.scores.values()),
                     *(
-                        common_part([record.signature for record in self._outcomes.last(score)])
+                        common_part([record.signature for record in records])
                         for score in dict.fromkeys(row.score for row in self.comparison.rows)
+                        for records in self._outcomes.signed(score)
                     ),
                     *self._metric_signatures(),
                 ]
@@ -282,9 +283,10 @@ class Report:
                 f"example: its figure does not say how well the {units} were chosen."
             )
         fair = ""
-        if trained := [each for each in self._outcomes.recoveries if each.trains]:
-            moments = " and ".join(each.moment for each in trained)
-            fair = f"; {moments}, what is fine-tuned for as long as the pruned ones"
+        tuned = {Recovery.FINETUNE, Recovery.DISTILL}.intersection(self._outcomes.recoveries)
+        if tuned:
+            moments = " and ".join(each.moment for each in Recovery if each in tuned)
+            fair = f"; {moments}, the same model, trained in the same way for as long"
         timed = "plans" if self.comparison.has_timed_methods else f"random {units}"
         return [
             *notes,
@@ -292,6 +294,7 @@ class Report:
             f"{f' ({draws} of random)' if draws != seeds else ''}. A seed draws the random {units} "
             f"and the fine-tuning's chances; the {units} of the other scores are the same for "
             "every seed, so right after pruning they have one value.",
+            *self._training_note(),
             f"not pruned: the model as it was given{fair}.",
             *self._recovery_note(),
             "Tests against random choice: a score chooses one plan, so its value (the mean where "
@@ -314,6 +317,17 @@ class Report:
             "are computed in one pass over the data have the time of this pass."
         ]
 
+    def _training_note(self) -> list[str]:
+        names = sorted(self._outcomes.trained)
+        if not names:
+            return []
+        return [
+            f"{', '.join(names)}: the method trains the model for as long as a fine-tuning, with "
+            "each seed anew, while it chooses. Its figures right after pruning come after one "
+            "training, so the tests compare them with those of random plans after fine-tuning; its "
+            "figures after fine-tuning come after two."
+        ]
+
     def _recovery_note(self) -> list[str]:
         notes = {
             Recovery.DISTILL: "after distillation: fine-tuned towards the outputs of the model as "
@@ -321,6 +335,9 @@ class Report:
             Recovery.REFIT: "after re-fitting: the output projections of pruned sub-layers are "
             "solved by least squares on calibration examples, which are training examples; nothing "
             "is trained.",
+            Recovery.SCRATCH: "trained from scratch: from random weights in the pruned shape, for "
+            "as long as a fine-tuning; the row of what is not pruned has the unpruned shape, "
+            "trained in the same way.",
         }
         return [notes[each] for each in self._outcomes.recoveries if each in notes]
 

@@ -29,6 +29,7 @@ class Row:
         before: the metric right after pruning.
         after: the metric after the recovery; None without one.
         recovery: the name of the recovery of ``after``; None without one.
+        trained: whether the method trained the model, for as long as a fine-tuning.
         parameters, flops: of the pruned model.
         resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
         constant: whether the model of the last figure (``after``, or ``before`` without one)
@@ -50,6 +51,7 @@ class Row:
     parameters: int
     flops: int
     recovery: str | None = None
+    trained: bool = False
     resumed: bool | None = None
     constant: bool | None = None
     constant_before: bool | None = None

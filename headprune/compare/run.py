@@ -22,6 +22,7 @@ from headprune.compare.turns import Quartiles
 from headprune.components import HEADS, NEURONS, unit_names
 from headprune.cost import forward_flops
 from headprune.errors import UsageError
+from headprune.methods.method import Method, TrainingMethod, is_training
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import Distillation
@@ -156,8 +157,8 @@ def compare(
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     require_high_is_good(model)
-    possible = _possible(model, recoveries)
     methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
+    possible = _possible(model, recoveries, methods=list(methods.values()))
     for name in tuned or ():
         if name not in (*scores, "random"):
             raise UsageError(f"{name} is to be fine-tuned, but is not among the scores compared")
@@ -168,8 +169,12 @@ def compare(
     judges = [] if set(competition.components) & {*NEURONS} else ["ablation"]
     names = list(dict.fromkeys([*needed, *judges, "random"]))
     competition.require_possible(needed, percents)
+    for method in methods.values():
+        if isinstance(method, TrainingMethod):
+            method.require_possible(model, competition.components)
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
-    # Folders of other recoveries can be shared: each has its own numbers there.
+    # Other recoveries can share a folder, where each has its own numbers; the weights of a
+    # distillation are among the settings.
     is_named = possible == [Recovery.REFIT]
     claim(folder, settings | ({"recovery": str(possible[0])} if is_named else {}))
     store = Store(folder, model, competition)
@@ -209,11 +214,12 @@ def compare(
             flops=forward_flops(plan, sizes),
             environment_before=before.environment,
             fingerprint_before=before.fingerprint,
+            trained=choice.training is not None,
         )
         recovered = [
             row.recovered(recovery, store.recovered(choice, recovery, seed))
             for recovery in possible
-            if name in tuned and (recovery.trains or name != CONTROL)
+            if name in tuned and (recovery.trains or not (name == CONTROL or row.trained))
         ]
         rows += recovered or [row]
     store.remove_models()
@@ -246,14 +252,16 @@ def compare(
         costs={
             name: cost
             for name, method in methods.items()
-            if (cost := store.cost(method)) is not None
+            if (cost := store.costs.of(method.name, method.needs_scores)) is not None
         },
     )
     save_records(comparison, folder / "records")
     return comparison
 
 
-def _possible(model: TaskModel, recoveries: Sequence[Recovery]) -> list[Recovery]:
+def _possible(
+    model: TaskModel, recoveries: Sequence[Recovery], *, methods: Sequence[Method]
+) -> list[Recovery]:
     """The recoveries that can be done with ``model``, each once.
 
     Raises:
@@ -261,7 +269,7 @@ def _possible(model: TaskModel, recoveries: Sequence[Recovery]) -> list[Recovery
     """
     asked = list(dict.fromkeys(recoveries))
     trained = [each for each in asked if each.trains]
-    if model.can_finetune and not trained:
+    if model.can_finetune and not trained and not any(map(is_training, methods)):
         names = ", ".join(asked)
         raise UsageError(f"--recovery {names}: give no epochs or flags for fine-tuning with it")
     for each in asked:

@@ -23,7 +23,8 @@ from headprune.compare.competition import Competition
 from headprune.compare.costs import Costs
 from headprune.compare.interruptions import is_resumed
 from headprune.compare.measured import Measured, timed
-from headprune.compare.turns import Quartiles, speedup
+from headprune.compare.speeds import speedups
+from headprune.compare.turns import Quartiles
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
@@ -33,7 +34,7 @@ from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
 from headprune.recovery.variant import Variant
 from headprune.scores.head_scores import HeadScores
-from headprune.scores.names import ABLATIONS, needs_data
+from headprune.scores.names import TAKE_LONG, needs_data
 from headprune.task_model import TaskModel
 
 _FOLDERS = {Recovery.FINETUNE: "after"}
@@ -74,15 +75,16 @@ class Store:
         paths = {name: self.folder / "scores" / f"{name}.json" for name in names}
         missing = [n for n, path in paths.items() if not needs_data(n) or not path.exists()]
         # Together what takes one pass over the data, by itself what takes long.
-        quick = [name for name in missing if name not in ABLATIONS]
-        for group in (quick, *([name] for name in missing if name in ABLATIONS)):
+        quick = [name for name in missing if needs_data(name) and name not in TAKE_LONG]
+        others = [name for name in missing if name not in quick]
+        for group in [quick] * bool(quick) + [[name] for name in others]:
             components = self.competition.scored_components
             started = time.monotonic()
             computed = self.model.scores(group, seed=1, components=components)
             seconds = time.monotonic() - started
             for name, scores in computed.items():
                 scores.save(paths[name])
-                self.costs.add(name, "scores", seconds)
+                self.costs.add_score(name, seconds)
         return {name: HeadScores.load(path) for name, path in paths.items()}
 
     def chosen(
@@ -116,7 +118,8 @@ class Store:
             if not path.exists():
                 started = time.monotonic()
                 chosen = method.run(request).plan
-                self.costs.add(method.name, label, time.monotonic() - started)
+                seconds = time.monotonic() - started
+                self.costs.add_method(method.name, seed=seed, seconds=seconds)
                 chosen.save(path)
             plan = PruningPlan.load(path)
         else:
@@ -127,9 +130,14 @@ class Store:
             return Choice(plan=whole)
 
         def train() -> TaskModel:
-            path = method.run(request).model
-            assert path is not None
-            return self.model.opened(path)
+            outcome = method.run(request)
+            assert outcome.model is not None
+            if outcome.plan != plan:
+                raise DataError(
+                    f"{self.folder}: training {label} again keeps other units than before; delete "
+                    f"plans/{label}.json, and {label}* in before/ and after/"
+                )
+            return self.model.opened(outcome.model)
 
         return Choice(plan=whole, training=label, train=train)
 
@@ -183,27 +191,20 @@ class Store:
         """The model that the choice's plan prunes."""
         return self.model if choice.train is None else choice.train()
 
-    def cost(self, method: Method) -> float | None:
-        """The mean seconds of a method and its scores; None where they are not known."""
-        parts = [self.costs.mean(name) for name in (method.name, *method.needs_scores)]
-        known = [part for part in dict.fromkeys(parts) if part is not None]
-        return sum(known) if known else None
-
     def speedups(
         self, full: PruningPlan, plans: Sequence[PruningPlan], rounds: int
     ) -> dict[PruningPlan, Quartiles]:
         """The speed-up of each plan over ``full``; equal plans are timed once."""
-        path = self.folder / "seconds.json"
-        plans = list(dict.fromkeys([full, *plans]))
-        wanted = [name_of(plan) for plan in plans]
-        seconds = _seconds(path, plans=wanted, rounds=rounds) if path.exists() else None
-        if seconds is None:
-            seconds = self.model.seconds(plans, rounds=rounds)
-            content = {"plans": wanted, "seconds": seconds}
-            write_text_atomically(path, json.dumps(content) + "\n")
-        return {
-            plan: speedup(seconds[0], times) for plan, times in zip(plans, seconds, strict=True)
-        }
+        distinct = list(dict.fromkeys([full, *plans]))
+        found = speedups(
+            self.folder / "seconds.json",
+            [name_of(plan) for plan in distinct],
+            rounds=rounds,
+            time=lambda numbers: self.model.seconds(
+                [distinct[number] for number in numbers], rounds=rounds
+            ),
+        )
+        return dict(zip(distinct, found, strict=True))
 
     def _measured(self, path: Path, measure: Callable[[], Measured]) -> Measured:
         if not path.exists():
@@ -212,25 +213,6 @@ class Store:
             write_text_atomically(path, json.dumps(content) + "\n")
         values = json_object(path)
         return Measured(**known_values(Measured, values, source=str(path)))
-
-
-@dataclass(frozen=True)
-class _Times:
-    """The file of times: seconds of each plan in each round."""
-
-    plans: list[str]
-    seconds: list[list[float]]
-
-
-def _seconds(path: Path, *, plans: list[str], rounds: int) -> list[list[float]] | None:
-    """Read the times in a file; None if plans or number of rounds differ."""
-    values = json_object(path)
-    times = _Times(**known_values(_Times, values, source=str(path)))
-    if times.plans != plans or [len(each) for each in times.seconds] != [rounds] * len(plans):
-        return None
-    if any(second <= 0 for each in times.seconds for second in each):
-        raise DataError(f"{path}: a time that is not above 0")
-    return times.seconds
 
 
 def name_of(plan: PruningPlan) -> str:

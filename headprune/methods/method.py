@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headprune.budget import Budget
 from headprune.plan import PruningPlan
@@ -55,11 +55,6 @@ class Outcome:
     model: Path | None = None
 
 
-def is_training(method: Method) -> bool:
-    """Check if a method trains the model; it then has an attribute ``trains``, which is true."""
-    return bool(getattr(method, "trains", False))
-
-
 class Method(Protocol):
     """A way to prune."""
 
@@ -89,3 +84,20 @@ class Method(Protocol):
         Raises:
             UsageError: a budget that cannot be reached.
         """
+
+
+@runtime_checkable
+class TrainingMethod(Method, Protocol):
+    """A method that trains the model while it chooses; its outcomes have a ``model``."""
+
+    def require_possible(self, model: TaskModel, components: Sequence[str]) -> None:
+        """Check before anything is computed that the model can be trained.
+
+        Raises:
+            UsageError: no settings for a training, or components that the method cannot prune.
+        """
+
+
+def is_training(method: Method) -> bool:
+    """Check if a method trains the model."""
+    return isinstance(method, TrainingMethod)

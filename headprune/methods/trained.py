@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headprune.budget import percent_text
@@ -30,7 +31,10 @@ class TrainGates:
     needs_scores: tuple[str, ...] = ()
     needs_model: bool = True
     draws: bool = True
-    trains: bool = True
+
+    def require_possible(self, model: TaskModel, components: Sequence[str]) -> None:
+        """Check that there are settings for a training."""
+        _require_training(self.name, model)
 
     def run(self, request: Request) -> Outcome:
         """Train and close the gates.
@@ -63,7 +67,12 @@ class TrainLayerDrop:
     needs_scores: tuple[str, ...] = ()
     needs_model: bool = True
     draws: bool = True
-    trains: bool = True
+
+    def require_possible(self, model: TaskModel, components: Sequence[str]) -> None:
+        """Check that layers are pruned, and that there are settings for a training."""
+        if set(components) - {*LAYERS}:
+            raise UsageError(f"{self.name} drops whole layers; give --components EL, DL or EL,DL")
+        _require_training(self.name, model)
 
     def run(self, request: Request) -> Outcome:
         """Train, then drop layers.
@@ -71,8 +80,6 @@ class TrainLayerDrop:
         Raises:
             UsageError: no settings for a training, or components whose units are not layers.
         """
-        if set(request.plan.units) - {*LAYERS}:
-            raise UsageError(f"{self.name} drops whole layers; give --components EL, DL or EL,DL")
         (alternate,) = (each for each in DROP_LAYERS if each.name == "layers-alternate")
         plan = alternate.run(request).plan
         trained = _trained(self.name, request, Variant(layerdrop=LAYERDROP), label=self.name)
@@ -80,13 +87,17 @@ class TrainLayerDrop:
         return Outcome(plan=plan.with_origin(origin), model=trained.model.path)
 
 
+def _require_training(name: str, model: TaskModel) -> None:
+    if not model.can_finetune:
+        raise UsageError(f"{name} trains the model: give --epochs, or --finetune for a checkpoint")
+
+
 def _trained(name: str, request: Request, variant: Variant, *, label: str) -> TaskModel:
     """The model of the request, trained; a finished training is not repeated."""
     model = request.model
     if model is None or request.folder is None:
         raise UsageError(f"{name} trains the model; use it in `headprune compare`")
-    if not model.can_finetune:
-        raise UsageError(f"{name} trains the model: give --epochs, or --finetune for a checkpoint")
+    _require_training(name, model)
     folder = request.folder / f"{label}-seed{request.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     return model.finetuned(model.model.plan, seed=request.seed, folder=folder, variant=variant)

@@ -98,7 +98,12 @@ class Settings:
             return "none"
         once = f"{self.epochs:g}ep"
         length = once if self.protocol == "prune-finetune" else f"{once}+{once}"
-        return length if self.pooling == "first" else f"{length},{self.pooling}-pooled"
+        variant = [
+            *(["from-scratch"] if self.variant.from_scratch else []),
+            *([f"layerdrop={self.variant.layerdrop:g}"] if self.variant.layerdrop else []),
+            *([] if self.pooling == "first" else [f"{self.pooling}-pooled"]),
+        ]
+        return ",".join([length, *variant])
 
     @property
     def data_name(self) -> str:

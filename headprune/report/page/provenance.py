@@ -36,8 +36,6 @@ _OF_COMPARISONS = (
     *DISTILL_SETTINGS,
 )
 """Settings of a comparison that are flags of its command."""
-_NAMED = (Recovery.REFIT, Recovery.DISTILL)
-"""Recoveries that are flags of a comparison's command."""
 _FLAG_NAMES = {"metric_of_ablation": "metric"}
 """Names of flags that are not those of their settings."""
 _PLACES = {

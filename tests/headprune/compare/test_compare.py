@@ -25,6 +25,7 @@ from headprune.compare.report import Report
 from headprune.compare.rows import Row
 from headprune.compare.run import Comparison, compare
 from headprune.compare.saved import load_report
+from headprune.compare.speeds import speedups
 from headprune.cost import Sizes
 from headprune.origin import Origin
 from headprune.recovery.kinds import Recovery
@@ -122,7 +123,7 @@ class Made:
             value,
             constant,
             signature=self.metric_signature,
-            fingerprint=f"weights of {self.plan}",
+            fingerprint=f"weights of {self.plan}{self.path.name.removeprefix('made')}",
         )
 
     def pruned(self, plan, folder):
@@ -340,6 +341,13 @@ def test_trainings_of_three_kinds_stand_beside_each_other(tmp_path):
     # Each has a control of its own.
     assert {row.recovery for row in found.rows if row.score == "control"} == {*asked}
     records = [Record.load(path) for path in (tmp_path / "records").rglob("*.json")]
+    # Each measurement has a file, and a signature in the report.
+    distinct = Outcomes.of(found).distinct
+    assert len({each.file for each in distinct}) == len(distinct) == len(records)
+    text = Report.of(found).markdown(title="T")
+    for recovery in ("scratch|", "distill[weight=0.5,temperature=2"):
+        assert f"select:gradient|seed:*|form:remove|finetune:1ep|recovery:{recovery}" in text
+    assert "select:gradient|seed:*|form:remove|finetune:1ep|data:" in text
     scratch = [each for each in records if "|recovery:scratch|" in each.signature]
     assert {each.kind for each in scratch} == {"control", "scratch"}
     assert all(each.finetune == "1ep" for each in scratch)
@@ -364,14 +372,40 @@ def test_a_method_that_trains_is_measured_on_its_own_model(tmp_path):
     }
     assert all(row.plan["kept"] == {"ES": [[0, 1, 2, 3], []]} for row in rows)
     assert not (tmp_path / "methods").exists()
+    # There is nothing to re-fit where the trained model has been closed.
+    assert {row.recovery for row in found.rows if row.score == "l0-gates"} == {"finetune"}
+    # Every seed has a model of its own, with a record that counts its trainings.
+    cell = Outcomes.of(found).cell("l0-gates", 50.0, "before")
+    assert cell is not None and cell.value == spread([16.1, 16.2, 16.3])
+    for kind, length in (("before-finetune", "1ep"), ("pruned", "1ep+1ep")):
+        paths = [*(tmp_path / "records" / kind / "l0-gates" / "50pct").iterdir()]
+        assert len(paths) == 3
+        assert all(Record.load(path).finetune == length for path in paths)
+    # The tests compare it, after its one training, with random plans after theirs.
+    report = Report.of(found)
+    assert not [
+        sentence
+        for sentence in report.findings
+        if "l0-gates" in sentence and not sentence.startswith("After fine-tuning")
+    ]
+    (sentence,) = (each for each in report.findings if "l0-gates" in each)
+    random = [
+        row.after for row in found.rows if (row.score, row.recovery) == ("random", "finetune")
+    ]
+    assert f"l0-gates {16.2 - sum(random) / 3:+.2f}" in sentence
+    assert "l0-gates: the method trains the model" in report.markdown(title="T")
     again = subject()
     assert compared(again, tmp_path, recoveries=both, **options).rows == found.rows
     assert again.log == ["score random"]
-    assert found.costs["l0-gates"] >= 0
+    # Gates without any recovery still need the settings of a training.
+    alone = compared(subject(), tmp_path / "alone", recoveries=[Recovery.NONE], **options)
+    assert {row.recovery for row in alone.rows} == {None}
+    untrained, whole = subject(can_finetune=False), subject()
     with pytest.raises(UsageError, match="l0-gates trains the model: give --epochs"):
-        compared(subject(can_finetune=False), tmp_path / "other", **options)
+        compared(untrained, tmp_path / "other", **options)
     with pytest.raises(UsageError, match="layerdrop drops whole layers; give --components EL"):
-        compared(subject(), tmp_path / "layers", **{**options, "scores": ["layerdrop"]})
+        compared(whole, tmp_path / "layers", **{**options, "scores": ["layerdrop"]})
+    assert not untrained.log and not whole.log  # before anything is measured
 
 
 def test_every_method_has_its_own_speed_and_cost(tmp_path):
@@ -380,7 +414,7 @@ def test_every_method_has_its_own_speed_and_cost(tmp_path):
     )
     assert {*found.speedups} == {"gradient", "adversarial", "iterate", "random"}
     assert all(each == {50.0: (2.0, 2.0, 2.0)} for each in found.speedups.values())
-    assert {*found.costs} >= {"gradient", "adversarial", "iterate"}
+    assert {*found.costs} == {"gradient", "adversarial", "iterate"}
     kept = {row.score: row.plan["kept"]["ES"] for row in found.rows}
     assert kept["gradient"] == [[0, 1, 2], [0]] and kept["adversarial"] == [[3], [1, 2, 3]]
     report = Report.of(found)
@@ -394,6 +428,41 @@ def test_every_method_has_its_own_speed_and_cost(tmp_path):
         subject(), tmp_path, percents=[50.0], scores=["gradient", "adversarial", "iterate"]
     )
     assert again.costs == found.costs
+
+
+def test_costs_are_of_the_first_run_and_trainings_count_once(tmp_path):
+    costs = Costs(tmp_path / "costs.json")
+    costs.add_score("gradient", 2.0)
+    costs.add_score("fisher", 2.0)  # in the same pass
+    costs.add_score("magnitude", 0.5)
+    for seed, seconds in ((1, 10.0), (1, 0.0), (2, 14.0)):  # two budgets share the first training
+        costs.add_method("layerdrop", seed=seed, seconds=seconds)
+    costs.add_method("gradient", seed=1, seconds=1.0)
+    again = Costs(tmp_path / "costs.json")
+    again.add_score("gradient", 99.0)
+    assert again.of("layerdrop", []) == 12.0
+    assert again.of("combination", ["gradient", "fisher"]) == 2.0
+    assert again.of("adversarial", ["magnitude"]) == 0.5
+    assert again.of("random", []) is None
+    assert again.of("gradient", ["gradient"]) == 3.0
+
+
+def test_times_are_taken_some_plans_at_a_time_and_used_again(tmp_path):
+    taken = []
+
+    def time(numbers):
+        taken.append([*numbers])
+        return [[1.0 / (number + 1)] * 3 for number in numbers]
+
+    path, names = tmp_path / "seconds.json", [f"plan{number}" for number in range(7)]
+    first = speedups(path, names[:2], rounds=3, time=time)
+    assert first == [(1, 1, 1), (2, 2, 2)] and json.loads(path.read_text())["plans"] == names[:2]
+    assert speedups(path, names, rounds=3, time=time)[5] == (6, 6, 6)
+    assert taken == [[0, 1], [0, 2, 3, 4, 5], [0, 6]]
+    assert speedups(path, names, rounds=3, time=time) == [(n, n, n) for n in range(1, 8)]
+    assert len(taken) == 3
+    speedups(path, names[:2], rounds=5, time=time)  # other rounds
+    assert len(taken) == 4
 
 
 def test_a_broken_file_of_costs_is_named(tmp_path):
