@@ -435,8 +435,10 @@ def test_a_comparison_is_continued_with_its_numbers(
     assert numbers == measured  # nothing was measured again
     # Newer versions time the other methods too, and keep the times that there are.
     assert {name: times[name] for name in old_times} == old_times
-    for name in ("metric", "base", "claims", "tests", "speedups", "correlations", "settings"):
+    for name in ("metric", "base", "claims", "speedups", "correlations", "settings"):
         assert after[name] == before[name]
+    for test, old in zip(after["tests"], before["tests"], strict=True):
+        assert {name: test[name] for name in old} == old
     assert len(after["rows"]) == 6 and before["base"] == pytest.approx(base)
     for row, old in zip(after["rows"], before["rows"], strict=True):
         plan, old_plan = (HeadPlan.from_json(json.dumps(each.pop("plan"))) for each in (row, old))

@@ -77,8 +77,8 @@ def test_random_weights_and_layerdrop(model, glue, tmp_path):
     assert records["drop"].plan == plain.plan
     assert records["scratch"].training["settings"]["from_scratch"] is True
     assert "from_scratch" not in plain.training["settings"]
-    assert "|finetune:1ep,layerdrop=0.5|" in records["drop"].signature
-    assert "|finetune:1ep,from-scratch|" in records["scratch"].signature
+    assert "|finetune:2ep,layerdrop=0.5|" in records["drop"].signature
+    assert "|finetune:2ep,from-scratch|" in records["scratch"].signature
 
 
 def command(app, *arguments: object) -> None:
