@@ -53,7 +53,7 @@ def trim_vocabulary(
         output: the new folder, for model.pt and the dictionaries.
         text: lines of both languages; raw where a prep.json beside the data says how text is split,
             else words or sub-words with spaces between them.
-        held_out: lines to count words of; may be empty.
+        held_out: lines to count words of, as source and as target text; may be empty.
         data: the folder of the dictionaries; default: the data that the checkpoint was trained on.
 
     Raises:
@@ -86,14 +86,16 @@ def trim_vocabulary(
                 after = _logits(renewed, line, smaller)
                 if not torch.allclose(before, after, atol=_TOLERANCE, rtol=_TOLERANCE):
                     raise DataError(f"{path}: cannot be trimmed: its outputs would change")
-    counts = None
+    names = [f"dict.{language}.txt" for language in languages]
+    counts = {}
     if held_out:
-        words = [word for line in held_out for word in splitters[0](line)]
-        counts = _counts(words, dictionaries), _counts(words, smaller)
+        for name, split, old, new in zip(names, splitters, dictionaries, smaller, strict=True):
+            words = [word for line in held_out for word in split(line)]
+            counts[name] = _counts(words, old), _counts(words, new)
     return Trimmed(
         sizes={
-            f"dict.{language}.txt": (len(old), len(new))
-            for language, old, new in zip(languages, dictionaries, smaller, strict=True)
+            name: (len(old), len(new))
+            for name, old, new in zip(names, dictionaries, smaller, strict=True)
         },
         parameters=(checkpoint.parameters, trimmed.parameters),
         held_out=counts,
@@ -137,7 +139,7 @@ def _logits(model: Any, line: Sequence[str], dictionaries: Sequence[Dictionary])
     return logits
 
 
-def _counts(words: Sequence[str], dictionaries: Sequence[Dictionary]) -> TokenCounts:
-    """Words, and those that are in neither dictionary."""
-    known = {word for dictionary in dictionaries for word in dictionary.symbols}
+def _counts(words: Sequence[str], dictionary: Dictionary) -> TokenCounts:
+    """Words, and those that are not in the dictionary."""
+    known = set(dictionary.symbols)
     return TokenCounts(tokens=len(words), unknown=sum(word not in known for word in words))

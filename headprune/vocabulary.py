@@ -7,7 +7,7 @@ split kept words as before.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -39,12 +39,13 @@ class Trimmed:
     Attributes:
         sizes: for each vocabulary by name, the number of entries before and after.
         parameters: the number of parameters before and after.
-        held_out: the tokens of a held-out text before and after; None without one.
+        held_out: for each vocabulary by name, the tokens of a held-out text before and after, where
+            the whole text is split and looked up as text of that vocabulary; empty without a text.
     """
 
     sizes: Mapping[str, tuple[int, int]]
     parameters: tuple[int, int]
-    held_out: tuple[TokenCounts, TokenCounts] | None = None
+    held_out: Mapping[str, tuple[TokenCounts, TokenCounts]] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -28,7 +28,11 @@ def vocabulary(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
     check: Annotated[
         Path | None,
-        typer.Option(help="File of held-out text, to count unknown tokens in before and after."),
+        typer.Option(
+            help="File of held-out text, to count unknown tokens in before and after. For a "
+            "checkpoint they are counted with the source's and with the target's dictionary: look "
+            "at the one of the text's language."
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -63,9 +67,9 @@ def vocabulary(
         print(f"{name}: {before:,} -> {after:,} entries")
     before, after = trimmed.parameters
     print(f"{output}: {before:,} -> {after:,} parameters ({(after - before) / before:+.1%})")
-    if trimmed.held_out is not None:
-        old, new = trimmed.held_out
+    for name, (old, new) in trimmed.held_out.items():
+        side = f" with {name}" if len(trimmed.held_out) > 1 else ""
         print(
-            f"{check}: {old.tokens:,} -> {new.tokens:,} tokens, unknown: {old.unknown_share:.2%} "
-            f"-> {new.unknown_share:.2%}"
+            f"{check}{side}: {old.tokens:,} -> {new.tokens:,} tokens, "
+            f"unknown: {old.unknown_share:.2%} -> {new.unknown_share:.2%}"
         )

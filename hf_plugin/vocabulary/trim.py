@@ -29,6 +29,9 @@ _TOKENIZER = (
 )
 """Files of a tokenizer and a model that are written anew."""
 
+_VOCABULARY = "vocabulary"
+"""The name of the only vocabulary of a folder."""
+
 _LINES = 1000
 _COMPARED = 8
 _LENGTH = 24
@@ -91,11 +94,11 @@ def trim_vocabulary(
                 raise DataError(
                     f"{name}: its vocabulary cannot be trimmed: its outputs would change"
                 )
-        counts = None
+        counts = {}
         if held_out:
-            counts = _counts(tokenizer, held_out), _counts(smaller, held_out)
+            counts[_VOCABULARY] = _counts(tokenizer, held_out), _counts(smaller, held_out)
     return Trimmed(
-        sizes={"vocabulary": (size, len(numbers))},
+        sizes={_VOCABULARY: (size, len(numbers))},
         parameters=(parameters, count_parameters(renewed)),
         held_out=counts,
     )

@@ -51,8 +51,8 @@ def test_kept_words_have_the_same_outputs(tied, plan, tmp_path):
     assert result.sizes == dict.fromkeys(("dict.de.txt", "dict.en.txt"), (24, 12))
     width, matrices = SIZES["encoder_embed_dim"], 1 if tied else 3
     assert result.parameters[0] - result.parameters[1] == 12 * width * matrices
-    before, after = result.held_out
-    assert (before.tokens, before.unknown, after.unknown) == (4, 1, 3)
+    for before, after in (result.held_out[name] for name in ("dict.de.txt", "dict.en.txt")):
+        assert (before.tokens, before.unknown, after.unknown) == (4, 1, 3)
     old, _ = load_model(Checkpoint.load(path), tmp_path / "data")
     checkpoint = Checkpoint.load(tmp_path / "smaller" / "model.pt")
     new, task = load_model(checkpoint, tmp_path / "smaller")
@@ -65,6 +65,23 @@ def test_kept_words_have_the_same_outputs(tied, plan, tmp_path):
     torch.testing.assert_close(found, expected)
 
 
+def test_held_out_words_are_counted_with_the_splitter_and_dictionary_of_each_side(
+    tmp_path, monkeypatch
+):
+    path = write(tmp_path, share_all_embeddings=False)
+    target = tmp_path / "data" / "dict.en.txt"
+    target.write_text(target.read_text().replace("w7 ", "only-target "))
+    splitters = [str.split, lambda line: line.replace("_", " ").split()]
+    monkeypatch.setattr("fairseq_plugin.vocabulary._splitters", lambda *_: splitters)
+    text, held_out = ["w1 w7 only-target"], ["w1 w7 w7_only-target w9"]
+    result = trim_vocabulary(path, tmp_path / "smaller", text=text, held_out=held_out)
+    counts = {
+        name: [(each.tokens, each.unknown) for each in pair]
+        for name, pair in result.held_out.items()
+    }
+    assert counts == {"dict.de.txt": [(4, 1), (4, 2)], "dict.en.txt": [(5, 2), (5, 3)]}
+
+
 def test_the_command(tmp_path):
     path = write(tmp_path, share_all_embeddings=True)
     (tmp_path / "text").write_text("\n".join(TEXT))
@@ -72,7 +89,9 @@ def test_the_command(tmp_path):
     run = CliRunner().invoke(app, ["vocabulary", *map(str, (path, *options))])
     assert run.exception is None
     assert "dict.de.txt: 24 -> 12 entries" in run.stdout
-    assert "11 -> 11 tokens, unknown: 9.09% -> 9.09%" in run.stdout
+    for name in ("dict.de.txt", "dict.en.txt"):
+        counts = f"text with {name}: 11 -> 11 tokens, unknown: 9.09% -> 9.09%"
+        assert counts in run.stdout
     assert Checkpoint.load(tmp_path / "out" / "model.pt").state["args"].data == str(
         tmp_path / "out"
     )

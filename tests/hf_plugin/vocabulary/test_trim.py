@@ -55,7 +55,7 @@ def test_unseen_words_are_spelt_by_the_characters_of_the_text(tmp_path):
     result = trim_vocabulary(folder, tmp_path / "smaller", text=SMALL, held_out=["moon", "quixzz"])
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "smaller")
     assert tokenizer.unk_token not in tokenizer.tokenize("dogs heard")
-    assert result.held_out is not None and result.held_out[1].unknown >= 1
+    assert result.held_out["vocabulary"][1].unknown >= 1
 
 
 def test_the_command_and_pruning_afterwards(tmp_path):
