@@ -2,8 +2,9 @@
 
 For each family, ``BertConfig`` say, there is a ``HeadPrunedBertConfig`` with the kept units in it,
 of model type ``headpruned-bert``, and for each of the family's models a pruned one, registered
-with the Auto classes under that type. The stock classes stay as they are, except that their
-``from_pretrained`` gives a pruned model if the config is of one. Without this package
+with the Auto classes under that type. A pruned class of models is made when it is first needed, so
+that a family's model code is imported only then. The stock classes stay as they are, except that
+their ``from_pretrained`` gives a pruned model if the config is of one. Without this package
 transformers asks for ``trust_remote_code``, and then runs ``modeling_headpruned`` from the folder.
 """
 
@@ -12,13 +13,13 @@ from __future__ import annotations
 import copy
 import functools
 import re
+import threading
 from contextvars import ContextVar
 from typing import Any, SupportsIndex
 
 import torch
 from transformers import (
     AutoConfig,
-    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
 )
@@ -32,6 +33,7 @@ from headprune.plan import PruningPlan
 from hf_plugin.adapters import prepare_peft
 from hf_plugin.families import attentions
 from hf_plugin.head_names import FAMILIES, PREFIX
+from hf_plugin.lazy_entries import entries_of
 from hf_plugin.plans import Heads, plan_after
 from hf_plugin.pruned_configs import FIELDS, configured_plans, describe
 from hf_plugin.pruned_files import PrunedConfig, PrunedFiles, expect_layout
@@ -49,7 +51,12 @@ _OF_PRUNED = (
 )
 CONFIGS: dict[type[PreTrainedConfig], type[PreTrainedConfig]] = {}
 MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}
-"""For each stock class of a known family, the class of its pruned ones."""
+"""For each stock class that was needed so far, the class of its pruned ones; see ``all_models``."""
+
+_LISTED: dict[str, tuple[Any, type[PreTrainedConfig]]] = {}
+"""By the name of a stock class, the mapping of an Auto class that lists it, and its config."""
+
+_making = threading.RLock()
 
 
 class _PrunedConfig(PrunedConfig):
@@ -213,12 +220,47 @@ def pruned_class(stock: type[PreTrainedModel]) -> type[PreTrainedModel]:
     """
     if issubclass(stock, HeadPrunedModel):
         return stock
-    if stock not in MODELS:
-        config = CONFIGS.get(getattr(stock, "config_class", None) or PreTrainedConfig)
-        if config is None:  # of no family: an Auto class
-            return stock
-        MODELS[stock] = _named(stock, {"config_class": config}, HeadPrunedModel)
+    with _making:
+        if stock not in MODELS:
+            _make_listed(stock.__name__)
+        if stock not in MODELS:
+            config = CONFIGS.get(getattr(stock, "config_class", None) or PreTrainedConfig)
+            if config is None:  # of no family: an Auto class
+                return stock
+            MODELS[stock] = _named(stock, {"config_class": config}, HeadPrunedModel)
     return MODELS[stock]
+
+
+def all_models() -> dict[type[PreTrainedModel], type[PreTrainedModel]]:
+    """``MODELS`` with the classes of all families, whose model code is imported."""
+    for name in _LISTED:
+        _make_listed(name)
+    return MODELS
+
+
+def _make_listed(name: str) -> None:
+    """Make the pruned class of the stock class with this name, if an Auto class lists one."""
+    if name not in _LISTED:
+        return
+    mapping, stock = _LISTED[name]
+    with _making:
+        for model in _as_tuple(mapping[stock]):
+            if model.__name__ == name and model not in MODELS:
+                MODELS[model] = _named(model, {"config_class": CONFIGS[stock]}, HeadPrunedModel)
+
+
+def _as_tuple(listed: Any) -> tuple[Any, ...]:
+    """The entry of an Auto class; of some families it has several, of which a config chooses."""
+    return listed if isinstance(listed, tuple) else (listed,)
+
+
+def __getattr__(name: str) -> Any:
+    """Make a pruned class of models that is asked for by its name."""
+    if name.startswith(_PRUNED):
+        _make_listed(name.removeprefix(_PRUNED))
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _become(model: PreTrainedModel, pruned: type[PreTrainedModel]) -> None:
@@ -232,7 +274,7 @@ def _become(model: PreTrainedModel, pruned: type[PreTrainedModel]) -> None:
 
 
 def _register(family: str) -> None:
-    """Make the pruned classes of ``family`` and tell the Auto classes about them."""
+    """Tell the Auto classes about the pruned classes of ``family``."""
     stock = CONFIG_MAPPING[family]
     code = "modeling_headpruned"
     auto_map = {"AutoConfig": f"{code}.{_PRUNED}{stock.__name__}"}
@@ -251,19 +293,36 @@ def _register(family: str) -> None:
     for auto in vars(modeling_auto).values():
         if not (isinstance(auto, type) and issubclass(auto, _BaseAutoModelClass)):
             continue
-        if auto._model_mapping is None or stock not in auto._model_mapping:
+        mapping: Any = auto._model_mapping
+        if mapping is None or stock not in mapping:
             continue
-        listed = auto._model_mapping[stock]
-        models = listed if isinstance(listed, tuple) else (listed,)  # a config chooses from several
-        for model in models:
-            if model not in MODELS:
-                MODELS[model] = _named(model, {"config_class": config}, HeadPrunedModel)
-        pruned = tuple(MODELS[model] for model in models)
-        auto.register(config, pruned if len(pruned) > 1 else pruned[0])
-        auto_map[auto.__name__] = f"{code}.{_PRUNED}{models[0].__name__}"
-    tokenizer = TOKENIZER_MAPPING.get(stock, None)
-    if tokenizer is not None:
-        AutoTokenizer.register(config, tokenizer)
+        names = _listed_names(mapping, stock)
+        for name in names:
+            _LISTED.setdefault(name, (mapping, stock))
+        entries_of(mapping).defer(config, functools.partial(_pruned_entry, mapping, stock))
+        auto_map[auto.__name__] = f"{code}.{_PRUNED}{names[0]}"
+    if stock in TOKENIZER_MAPPING and _listed_names(TOKENIZER_MAPPING, stock) != (None,):
+        entries_of(TOKENIZER_MAPPING).defer(
+            config, functools.partial(TOKENIZER_MAPPING.__getitem__, stock)
+        )
+
+
+def _listed_names(mapping: Any, stock: type[PreTrainedConfig]) -> tuple[Any, ...]:
+    """The names of the classes that an Auto class lists for a config; imports no model code.
+
+    A family without a tokenizer has None.
+    """
+    if stock in mapping._extra_content:  # registered by the user in place of transformers' own
+        return tuple(model.__name__ for model in _as_tuple(mapping[stock]))
+    return _as_tuple(mapping._model_mapping[mapping._reverse_config_mapping[stock.__name__]])
+
+
+def _pruned_entry(mapping: Any, stock: type[PreTrainedConfig]) -> Any:
+    """The entry of an Auto class for a pruned config, with the pruned classes."""
+    listed = mapping[stock]
+    if isinstance(listed, tuple):
+        return tuple(map(pruned_class, listed))
+    return pruned_class(listed)
 
 
 def _named(stock: type, namespace: dict[str, Any], *mixins: type) -> Any:

@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 from headprune.errors import UsageError
 from headprune.plan import is_whole
 from hf_plugin.masks import masked
-from hf_plugin.modeling import MODELS, prune_heads
+from hf_plugin.modeling import all_models, prune_heads
 from hf_plugin.plans import head_plan, numbers_of
 
 MASKS = {"head_mask": "ES", "decoder_head_mask": "DS", "cross_attn_head_mask": "ED"}
@@ -101,7 +101,7 @@ def install() -> None:
     methods = {"prune_heads": _prune_heads, "__call__": _masking(nn.Module.__call__)}
     for name, method in methods.items():
         setattr(PreTrainedModel, name, method)
-    for stock in MODELS:  # forward is also called directly
+    for stock in all_models():  # forward is also called directly
         setattr(stock, "forward", _masking(stock.forward))  # noqa: B010
 
 

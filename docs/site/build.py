@@ -26,7 +26,8 @@ SECTIONS = {
         *("guides/data.md", "guides/translation.md", "guides/huggingface.md", "guides/families.md"),
         *("guides/glue.md", "guides/classifier.md", "guides/scores.md", "guides/subnetworks.md"),
         "guides/gates.md",
-        *("guides/without-retraining.md", "guides/distillation.md", "guides/studies.md"),
+        *("guides/speed.md", "guides/without-retraining.md", "guides/distillation.md"),
+        *("guides/vocabulary.md", "guides/studies.md"),
     ),
     "Reference": (
         *("reference/cli.md", "reference/python.md", "glossary.md", "records.md", "claims.md"),

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 pytest.importorskip("sphinx")
 sys.path.insert(0, str(ROOT / "docs" / "site"))
-from build import in_site, with_links_of_site  # type: ignore[import-not-found]  # noqa: E402
+from build import SECTIONS, in_site, with_links_of_site  # type: ignore[import-not-found]  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,11 @@ def test_links(place: str, text: str, expected: str) -> None:
 def test_every_place_is_a_file() -> None:
     assert in_site("docs/guides/gates.md") == "guides/gates.md"
     assert in_site("setup.py") is None and in_site("docs/figures/architecture.py") is None
+
+
+def test_every_guide_is_listed() -> None:
+    guides = {f"guides/{path.name}" for path in (ROOT / "docs" / "guides").glob("*.md")}
+    assert guides == set(SECTIONS["Guides"])
 
 
 @pytest.mark.slow

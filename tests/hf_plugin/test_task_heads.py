@@ -11,7 +11,7 @@ from hf_plugin import modeling
 from tests.hf_plugin.models import FAMILIES, SOME, batch, build, plan_for
 
 MODELS = sorted(
-    (model for model in modeling.MODELS if model.config_class.model_type in FAMILIES),
+    (model for model in modeling.all_models() if model.config_class.model_type in FAMILIES),
     key=lambda model: model.__name__,
 )
 
