@@ -116,6 +116,19 @@ def test_the_jobs_of_a_translation_model(translator):
     assert job["search"].flops > job["forward"].flops and job["encoder"].flops is None
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_search_continues_the_same_hypotheses_with_every_model(translator, tmp_path, beam):
+    build("marian", AutoModelForSeq2SeqLM, seed=2).save_pretrained(tmp_path / "other")
+    first, second = (
+        forward_pass(folder, replace(CONDITIONS, job="search", beam=beam))
+        for folder in (translator, tmp_path / "other")
+    )
+    outputs = first.run()
+    assert outputs.shape == (2, 1 + 8)
+    torch.testing.assert_close(second.run(), outputs)
+    torch.testing.assert_close(first.run(), outputs)  # also in each round
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
