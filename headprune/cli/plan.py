@@ -130,7 +130,8 @@ def plan(
     at_least: Annotated[
         int | None,
         typer.Option(
-            help="Minimum number of heads that every layer keeps.",
+            help="Minimum number of heads that every layer keeps; with --speedup also of neurons, "
+            "and unless it is 0 one layer of each side is kept.",
             show_default="0; with --scores 1, unless --keep gives a number for each layer",
         ),
     ] = None,

@@ -37,7 +37,8 @@ def plan_by_speed(
         latency, scores: files.
         components: those to prune; None: those that are scored and measured.
         best: ``high`` or ``low``; None: the score's own direction.
-        at_least: heads and neurons that every layer keeps.
+        at_least: heads and neurons that every layer keeps; unless it is 0, one layer of each side
+            is kept too.
         verify: number of measurements at most; 0 for none.
 
     Raises:

@@ -79,7 +79,8 @@ def by_speed(
         speedup: the speed that is asked for.
         components: those whose units are chosen.
         keep: ``high`` or ``low``, as in ``by_score``.
-        at_least: heads and neurons that every layer that is not dropped keeps.
+        at_least: heads and neurons that every layer that is not dropped keeps. Unless it is 0, one
+            layer of each side is kept too, as not every library runs a side without layers.
         faster: factor on the speed, to correct a prediction that was found too high.
 
     Raises:
@@ -94,30 +95,31 @@ def by_speed(
     names = [name for name in latency.shape if name in components]
     _require_scored(scores, latency, names)
     losses = _losses(scores, keep)
-    order = {place: sorted(range(len(own)), key=lambda n: -own[n]) for place, own in losses.items()}
+    order = {
+        place: sorted(range(len(values)), key=lambda unit: -values[unit])
+        for place, values in losses.items()
+    }
     steps = _Steps(latency, tie=_TIE * (sum(map(sum, losses.values())) or 1.0))
     layers = list(_layers(names, latency))
     choices = [_choices(layer, names, steps, losses, order, at_least) for layer in layers]
-    highest = sum(max(each.saved for each in of_layer) for of_layer in choices)
+    undropped = choices
+    if at_least:
+        sublayers = [name for name in names if name not in LAYERS]
+        undropped = [_choices(layer, sublayers, steps, losses, order, at_least) for layer in layers]
+    highest = _most_saved(layers, choices, undropped)
     needed = _STEPS - _STEPS / (speedup.times * faster)
-    most = int(highest - needed)
-    groups: list[list[Option]] = [
-        [(max(each.saved for each in of_layer) - each.saved, each.loss) for each in of_layer]
-        for of_layer in choices
-    ]
-    chosen = least_loss(groups, most=most) if needed <= highest else None
+    chosen = _least_loss(layers, choices, undropped, needed) if needed <= highest else None
     if chosen is None:
-        best = _STEPS / max(_STEPS - highest, 1)
+        highest_speed = _STEPS / max(_STEPS - highest, 1)
         raise UsageError(
             f"{speedup}: cannot be reached by pruning {', '.join(names)}; the best is "
-            f"{int(100 * best / faster) / 100:g}x" + _advice(names, latency, at_least)
+            f"{int(100 * highest_speed / faster) / 100:g}x" + _advice(names, latency, at_least)
         )
     kept: dict[str, list[tuple[int, ...]]] = {
         name: [tuple(range(units)) for units in latency.shape[name]] for name in names
     }
-    for layer, of_layer, number in zip(layers, choices, chosen, strict=True):
-        side, index = layer
-        counts = of_layer[number].counts
+    for (side, index), choice in zip(layers, chosen, strict=True):
+        counts = choice.counts
         for name in names:
             if side_of(name) != side:
                 continue
@@ -136,7 +138,7 @@ def by_speed(
 
 def _require_scored(scores: HeadScores, latency: Latency, names: Sequence[str]) -> None:
     for name in names:
-        scored = any(layers_of(each) == layers_of(name) for each in scores.values)
+        scored = any(layers_of(component) == layers_of(name) for component in scores.values)
         if name in LAYERS and scored:
             continue
         if name not in scores.values:
@@ -164,17 +166,84 @@ def _losses(scores: HeadScores, keep: str) -> dict[tuple[str, int], list[float]]
         for index, layer in enumerate(layers)
     }
     if keep == "high":
-        return {place: [max(0.0, value) for value in own] for place, own in values.items()}
-    largest = max(max(own) for own in values.values())
-    return {place: [largest - value for value in own] for place, own in values.items()}
+        return {place: [max(0.0, value) for value in layer] for place, layer in values.items()}
+    largest = max(max(layer) for layer in values.values())
+    return {place: [largest - value for value in layer] for place, layer in values.items()}
 
 
 def _layers(names: Sequence[str], latency: Latency) -> Iterator[tuple[str, int]]:
     """The layers of the sides that the components belong to."""
     for side in ("encoder", "decoder"):
-        own = [name for name in names if side_of(name) == side]
-        if own:
-            yield from ((side, index) for index in range(len(latency.shape[own[0]])))
+        components = [name for name in names if side_of(name) == side]
+        if components:
+            yield from ((side, index) for index in range(len(latency.shape[components[0]])))
+
+
+def _most_saved(
+    layers: Sequence[tuple[str, int]],
+    choices: Sequence[Sequence[_Choice]],
+    undropped: Sequence[Sequence[_Choice]],
+) -> int:
+    """The most steps of time that can be saved if one layer of each side has an undropped choice.
+
+    Args:
+        layers: the side and number of each layer.
+        choices, undropped: the choices for each layer: all, and those that do not drop it; the
+            same ones where all layers may be dropped.
+    """
+    fastest = [max(choice.saved for choice in of_layer) for of_layer in choices]
+    slower: dict[str, list[int]] = {}
+    for (side, _), saved, of_layer in zip(layers, fastest, undropped, strict=True):
+        slower.setdefault(side, []).append(saved - max(choice.saved for choice in of_layer))
+    return sum(fastest) - sum(map(min, slower.values()))
+
+
+def _least_loss(
+    layers: Sequence[tuple[str, int]],
+    choices: Sequence[Sequence[_Choice]],
+    undropped: Sequence[Sequence[_Choice]],
+    needed: float,
+) -> list[_Choice] | None:
+    """The choice for each layer with the least sum of losses that saves the needed steps of time.
+
+    Where the best choices drop all layers of a side, the best ones that keep one of them are
+    searched for each of its layers.
+
+    Args:
+        layers, choices, undropped: see ``_most_saved``.
+        needed: steps of time.
+
+    Returns:
+        None if no choices save so much.
+    """
+    fastest = [max(choice.saved for choice in of_layer) for of_layer in choices]
+    may_drop_all = undropped is choices
+
+    def solve(allowed: list[Sequence[_Choice]]) -> list[_Choice] | None:
+        groups: list[list[Option]] = [
+            [(saved - choice.saved, choice.loss) for choice in of_layer]
+            for saved, of_layer in zip(fastest, allowed, strict=True)
+        ]
+        numbers = least_loss(groups, most=int(sum(fastest) - needed))
+        if numbers is None:
+            return None
+        chosen = [of_layer[number] for of_layer, number in zip(allowed, numbers, strict=True)]
+        for side in () if may_drop_all else dict.fromkeys(side for side, _ in layers):
+            places = [place for place, layer in enumerate(layers) if layer[0] == side]
+            if any(chosen[place].counts is not None for place in places):
+                continue
+            solutions = [
+                solve([*allowed[:place], undropped[place], *allowed[place + 1 :]])
+                for place in places
+            ]
+            return min(
+                (solution for solution in solutions if solution is not None),
+                key=lambda solution: sum(choice.loss for choice in solution),
+                default=None,
+            )
+        return chosen
+
+    return solve(list(choices))
 
 
 def _choices(
@@ -191,11 +260,11 @@ def _choices(
     for name in names:
         if side_of(name) != side or name in LAYERS:
             continue
-        own, best = losses[name, index], order[name, index]
+        unit_losses, best_first = losses[name, index], order[name, index]
         options = [
-            steps.choice(saved, sum(own[unit] for unit in best[kept:]), {name: kept})
+            steps.choice(saved, sum(unit_losses[unit] for unit in best_first[kept:]), {name: kept})
             for kept, saved in steps.latency.saved[name].items()
-            if kept >= min(at_least, len(own))
+            if kept >= min(at_least, len(unit_losses))
         ]
         choices = _fastest_first(
             [

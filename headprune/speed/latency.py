@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headprune.components import LAYERS, layers_of, unit_name
+from headprune.components import LAYERS, layers_of, side_of, unit_name
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
@@ -73,6 +73,26 @@ class Latency:
             units = self.shape[name][0] if name in self.shape else 0
             if savings.get(units) != 0 or not all(0 <= kept <= units for kept in savings):
                 raise UsageError(f"{name}: not the savings of a model with {units} units a layer")
+        if self._most_saved > self.seconds * (1 + 1e-6):
+            raise UsageError(
+                f"savings of {self._most_saved:.3g} seconds in all layers together, and the whole "
+                f"job takes {self.seconds:.3g}; measure again with more --rounds"
+            )
+
+    @property
+    def _most_saved(self) -> float:
+        """Seconds that are saved where each layer is dropped or empty, whichever saves more."""
+        emptied: dict[tuple[str, int], float] = {}
+        dropped: dict[tuple[str, int], float] = {}
+        for name, savings in self.saved.items():
+            seconds_by_layer = dropped if name in LAYERS else emptied
+            for layer in range(len(self.shape[name])):
+                place = side_of(name), layer
+                seconds = seconds_by_layer.get(place, 0.0) + max(savings.values())
+                seconds_by_layer[place] = seconds
+        return sum(
+            max(emptied.get(place, 0.0), dropped.get(place, 0.0)) for place in emptied | dropped
+        )
 
     def saving(self, component: str, kept: int) -> float:
         """Seconds that one layer of a component saves, interpolated between measured sizes."""
@@ -139,12 +159,14 @@ class Latency:
         Raises:
             UsageError: it has others.
         """
-        own, measured = dict(model.shape), dict(self.shape)
-        if own != measured:
-            name = next(name for name in (*own, *measured) if own.get(name) != measured.get(name))
+        shape, measured = dict(model.shape), dict(self.shape)
+        if shape != measured:
+            name = next(
+                name for name in (*shape, *measured) if shape.get(name) != measured.get(name)
+            )
             raise UsageError(
                 f"{where}: measured on {self.model}, another model than {model.path}: {name} has "
-                f"{_layers(name, measured)} there, {_layers(name, own)} here"
+                f"{_layers(name, measured)} there, {_layers(name, shape)} here"
             )
         if model.sizes != self.sizes:
             raise UsageError(

@@ -95,16 +95,16 @@ def measure_latency(
     variants = _variants(model.shape, conditions.job, components, steps)
     parts = _parts(conditions.job, variants)
     groups = [
-        (job, own[start : start + _TOGETHER])
-        for job, own in parts.items()
-        for start in range(0, len(own), _TOGETHER)
+        (job, of_job[start : start + _TOGETHER])
+        for job, of_job in parts.items()
+        for start in range(0, len(of_job), _TOGETHER)
     ]
     ticks = iter(watch(range((len(groups) + 1) * rounds)))
     clock = clock_of(conditions)
 
     def turns(models: Sequence[ForwardPass]) -> list[list[float]]:
         return taking_turns(
-            [each.run for each in models],
+            [model.run for model in models],
             rounds=rounds,
             warm_up=False,
             clock=clock,
@@ -118,18 +118,21 @@ def measure_latency(
     whole, *others = turns(list(unpruned.values()))
     # Of each job, its time as a share of the whole job's.
     of_whole = {conditions.job: 1.0} | {
-        job: statistics.median(own / of for own, of in zip(times, whole, strict=True))
+        job: statistics.median(part / total for part, total in zip(times, whole, strict=True))
         for job, times in zip(list(unpruned)[1:], others, strict=True)
     }
     shares: dict[str, dict[int, float]] = {}
     for job, group in groups:
         settings = replace(conditions, job=job)
-        passes = [ready(backend, model.prune(each.plan), settings) for each in group]
+        passes = [ready(backend, model.prune(variant.plan), settings) for variant in group]
         full, *times = turns([unpruned[job], *passes])
         if job == conditions.job:
             whole += full
-        for variant, own in zip(group, times, strict=True):
-            saved = statistics.median(1 - each / of for each, of in zip(own, full, strict=True))
+        for variant, seconds_pruned in zip(group, times, strict=True):
+            saved = statistics.median(
+                1 - pruned / unpruned_seconds
+                for pruned, unpruned_seconds in zip(seconds_pruned, full, strict=True)
+            )
             share = of_whole[job] * saved / variant.layers
             shares.setdefault(variant.component, {})[variant.kept] = share
     for _ in ticks:  # the bar ends

@@ -75,13 +75,14 @@ def every_plan(names: list[str], at_least: int) -> list[PruningPlan]:
         ]
         for name in names
     }
-    return [
+    plans = [
         PruningPlan(
             kept={name: chosen[2 * number : 2 * number + 2] for number, name in enumerate(names)},
             units={name: SHAPE[name] for name in names},
         )
         for chosen in product(*(own for name in names for own in (layers[name], layers[name])))
     ]
+    return [plan for plan in plans if not at_least or any(plan.kept.get("EL", [(0,)]))]
 
 
 def loss_of(plan: PruningPlan, scores: HeadScores) -> float:
@@ -103,7 +104,7 @@ def loss_of(plan: PruningPlan, scores: HeadScores) -> float:
     neurons=layers_of_numbers(4),
     names=st.sampled_from([["ES"], ["EF"], ["ES", "EL"], ["ES", "EF"], ["EL"]]),
     at_least=st.integers(0, 1),
-    times=st.sampled_from([1.0, 1.1, 1.25, 1.43, 2.0]),
+    times=st.sampled_from([1.0, 1.1, 1.25, 1.43, 2.0, 3.5]),
 )
 def test_no_plan_of_that_speed_loses_less(
     heads: Any, neurons: Any, names: list[str], at_least: int, times: float
@@ -131,6 +132,20 @@ def test_all_kinds_of_units_at_once() -> None:
     assert str(plan) == "ES=20 EF=20 EL=10" and plan.kept["EF"][0] == (2, 3)
     assert plan.origin is not None and plan.origin.budget == "2x speed"
     assert requested_percent_of(plan) is None and row_of(plan, default="") == "2x speed"
+
+
+def test_one_layer_of_each_side_is_kept() -> None:
+    scores = scores_of({"ES": [[1, 1], [1, 1]], "EF": [[2, 2, 2, 2], [1, 1, 1, 1]]})
+    arguments: Any = dict(components=["ES", "EF", "EL"])
+    # With both layers dropped the time is 2 of 10 seconds; one layer has a head and two neurons.
+    plan = by_speed(scores, LATENCY, Speedup(2.2), **arguments)
+    assert [len(layer) for layer in plan.kept["EL"]] == [1, 0]
+    with pytest.raises(UsageError, match=r"the best is 2.35x; give --at-least 0"):
+        by_speed(scores, LATENCY, Speedup(5), **arguments)
+    emptied = by_speed(scores, LATENCY, Speedup(5), at_least=0, **arguments)
+    assert not any(emptied.kept["EL"])
+    with pytest.raises(UsageError, match="the best is 1.66x; add ES,EF to --components"):
+        by_speed(scores_of({"EL": [[1], [1]]}), LATENCY, Speedup(3), components=["EL"])
 
 
 def test_units_without_a_score_are_pruned_only_as_needed() -> None:
@@ -197,6 +212,7 @@ def test_files(tmp_path: Path) -> None:
         ({"seconds": 0}, "not a whole latency file"),
         ({"saved": {"ES": {"0": 1.0}}}, "ES: not the savings of a model with 2 units"),
         ({"saved": {"ES": {"few": 1.0}}}, "not a whole latency file"),
+        ({"seconds": 7.9}, "savings of 8 seconds in all layers together, and the whole job"),
         ({"conditions": {"batch": 1}}, "conditions: length is missing"),
     ],
 )
