@@ -22,7 +22,7 @@ from headprune.compare.turns import Quartiles
 from headprune.components import HEADS, NEURONS, unit_names
 from headprune.cost import forward_flops
 from headprune.errors import UsageError
-from headprune.methods.method import Method, TrainingMethod, is_training
+from headprune.methods.method import Method, is_training
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import Distillation
@@ -170,7 +170,7 @@ def compare(
     names = list(dict.fromkeys([*needed, *judges, "random"]))
     competition.require_possible(needed, percents)
     for method in methods.values():
-        if isinstance(method, TrainingMethod):
+        if is_training(method):
             method.require_possible(model, competition.components)
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
     # Other recoveries can share a folder, where each has its own numbers; the weights of a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from headprune.budget import Budget
 from headprune.plan import PruningPlan
@@ -86,7 +86,6 @@ class Method(Protocol):
         """
 
 
-@runtime_checkable
 class TrainingMethod(Method, Protocol):
     """A method that trains the model while it chooses; its outcomes have a ``model``."""
 
@@ -98,6 +97,7 @@ class TrainingMethod(Method, Protocol):
         """
 
 
-def is_training(method: Method) -> bool:
+def is_training(method: Method) -> TypeGuard[TrainingMethod]:
     """Check if a method trains the model."""
-    return isinstance(method, TrainingMethod)
+    # Without reading its attributes: the meaning of a score's method may be unknown.
+    return hasattr(type(method), "require_possible")

@@ -258,19 +258,9 @@ def test_a_registered_backend_refuses_in_one_line(installed: Path) -> None:
 def test_a_registered_command_is_listed_last_and_runs(installed: Path) -> None:
     listed = re.findall(r"^│ (\w+) ", output(installed, "--help"), flags=re.M)
     assert listed == [
-        *(
-            "plan",
-            "show",
-            "prune",
-            "gates",
-            "export",
-            "bleu",
-            "report",
-            "claims",
-            "glue",
-            "changes",
-        ),
-        *("finetune", "measure", "speed", "scores", "compare", "iterate", "translate", "play"),
+        *("plan", "show", "prune", "gates", "vocabulary", "export", "bleu", "report", "claims"),
+        *("glue", "changes", "finetune", "measure", "speed", "latency", "scores", "compare"),
+        *("iterate", "subnetworks", "overlap", "translate", "play"),
     ]
     assert "Play with a toy." in output(installed, "--help")
     assert output(installed, "play", "bear") == "playing with bear\n"
