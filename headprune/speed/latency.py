@@ -127,7 +127,8 @@ class Latency:
 
     def speedup_of(self, plan: PruningPlan) -> float:
         """How many times as fast a plan is predicted to be."""
-        return self.seconds / self.seconds_of(plan)
+        # Where the layers take the whole time, a plan without any would take none.
+        return self.seconds / max(self.seconds_of(plan), 1e-6 * self.seconds)
 
     def require_device(self, *, where: object) -> None:
         """Check that the file was measured on this machine's processor.
