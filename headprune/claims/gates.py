@@ -7,6 +7,7 @@ from headprune.claims.contrasts import contrast, part
 from headprune.claims.region import Region
 from headprune.claims.runs import Runs, method_in
 from headprune.components import HEADS
+from headprune.recovery.variant import L0_GATES
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
 
@@ -73,7 +74,7 @@ def _encoder_heads(runs: Runs) -> Measurement | None:
 
 def _by_gates_in_the_encoder(record: Record) -> bool:
     """Check for a plan by learnt gates that prunes 38 of 48 ES heads or more, and no others."""
-    if not method_in(record).startswith("gates") or "ES" not in record.plan.units:
+    if method_in(record) not in (L0_GATES, "gates") or "ES" not in record.plan.units:
         return False
     plan = record.plan
     kept = {name: sum(plan.counts[name]) / sum(plan.units[name]) for name in plan.units}

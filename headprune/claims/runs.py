@@ -120,5 +120,9 @@ def _rows(results: Sequence[Located]) -> dict[tuple[str, str, str], Row]:
 
 
 def method_in(record: Record) -> str:
-    """The method that chose the units, as the signature of the figures names it."""
-    return fields_of(record.signature).get("select") or method_of(record.plan, default="")
+    """The method that chose the units, as the signature of the figures names it.
+
+    Comparisons call ``adversarial`` what studies call ``gradient-important-first``.
+    """
+    method = fields_of(record.signature).get("select") or method_of(record.plan, default="")
+    return "gradient-important-first" if method == "adversarial" else method

@@ -10,20 +10,21 @@ from headprune.claims.outcome import Assessed, Outcome, assess
 from headprune.results.control_tests import Located
 from tests.claims.conftest import Make
 
-WORST = "gradient-important-first"
-
 
 def outcome(results: list[Located], name: str) -> Assessed:
     (assessed,) = [each for each in assess(all_claims(), results) if each.claim.name == name]
     return assessed
 
 
-def test_importance_matters_where_the_most_important_heads_cost_more(translations: Make) -> None:
+@pytest.mark.parametrize("worst_method", ["gradient-important-first", "adversarial"])
+def test_importance_matters_where_the_most_important_heads_cost_more(
+    translations: Make, worst_method: str
+) -> None:
     results = [
         *translations(30.0, 30.1, 30.2, percent=50, method="gradient"),
-        *translations(25.0, 25.2, 25.1, percent=50, method=WORST),
+        *translations(25.0, 25.2, 25.1, percent=50, method=worst_method),
         *translations(28.0, 28.1, 28.2, percent=75, method="gradient"),
-        *translations(20.0, 20.2, 20.1, percent=75, method=WORST),
+        *translations(20.0, 20.2, 20.1, percent=75, method=worst_method),
         *translations(31.0, 31.1, 31.2, kind="control"),
     ]
     assessed = outcome(results, "importance-does-not-inform")
@@ -75,13 +76,16 @@ def test_encoder_decoder_attention_is_the_most_sensitive(translations: Make) -> 
     assert missing.outcome is Outcome.NOT_RUN
 
 
+@pytest.mark.parametrize("method", ["gates", "l0-gates"])
 @pytest.mark.parametrize(("kept", "run"), [("222222", False), ("222220", True)])
-def test_gates_that_prune_38_of_48_encoder_heads(translations: Make, kept: str, run: bool) -> None:
+def test_gates_that_prune_38_of_48_encoder_heads(
+    translations: Make, kept: str, run: bool, method: str
+) -> None:
     """Three quarters of the heads are not enough."""
     results = [
         *translations(30.0, 30.2, 30.1, kind="control"),
         *translations(
-            30.1, 30.2, 30.4, keep={"ES": kept, "ED": "888888", "DS": "888888"}, method="gates"
+            30.1, 30.2, 30.4, keep={"ES": kept, "ED": "888888", "DS": "888888"}, method=method
         ),
     ]
     assessed = outcome(results, "most-encoder-heads-pruned")
