@@ -9,26 +9,25 @@ from headprune.report.page.material import ComparisonResult
 
 
 def against_speed(comparison: ComparisonResult) -> list[Block]:
-    """A section with the figure; empty where no time was taken."""
+    """A section with the figure; empty where no time was taken.
+
+    Comparisons that timed every method have the figure among their own.
+    """
     measured = comparison.report.comparison
-    if not measured.speedups:
+    if not measured.speedups or measured.has_timed_methods:
         return []
     outcomes = Outcomes.of(measured)
     speeds = ", ".join(
         f"{percent:g}% pruned {times[0]:.2f} times"
         for percent, times in measured.speedups["random"].items()
     )
-    speed = f"The speed is that of as many random {measured.unit_names}"
-    if measured.has_timed_methods:
-        speeds = f"random plans with {speeds}"
-        speed = "The speed is that of each score's own plan"
     figure = Figure(
         name="speed",
         draw=lambda: draw_speed(measured, outcomes),
         alt=f"{measured.metric} of each score against the speed: {speeds} as fast as the unpruned "
         "model.",
         caption=f"{measured.metric} against the measured speed, as a multiple of the unpruned "
-        f"model's: medians, bars from the lower to the upper quartile. {speed}, on the machine of "
-        "the comparison.",
+        f"model's: medians, bars from the lower to the upper quartile. The speed is that of as "
+        f"many random {measured.unit_names}, on the machine of the comparison.",
     )
     return [Section(title="Methods against speed", blocks=[figure])]
