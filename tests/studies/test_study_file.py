@@ -285,7 +285,6 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"finetune": DISTILLED | {"distill-from": None}}, "distill-from: None; give baseline"),
         ({"finetune": DISTILLED | {"criterion": "cross_entropy"}}, "give `criterion: label_smooth"),
         ({"train": DISTILLED}, "train: the baseline has no teacher"),
-        ({"finetune": DISTILLED | {"distill-wait": 1}}, "unrecognized arguments: --distill-wait"),
     ],
 )
 def test_a_mistake_is_refused_in_one_line_that_names_the_key(
