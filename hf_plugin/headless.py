@@ -60,9 +60,11 @@ class BiasAlone(Weightless):
 WEIGHTS = "weights"
 ON_REQUEST, LIST = "weights on request", "list of weights on request"
 BIAS = "position bias, weights"
-"""What attentions return after their output: attention weights or None; weights only if they are
-called with ``output_attentions=True``, in a tuple or in a list; T5's position biases before the
-weights."""
+"""The values that attentions return after their output.
+
+Attention weights or None; weights only if they are called with ``output_attentions=True``, in a
+tuple or in a list; T5's position biases before the weights.
+"""
 
 
 class HeadlessAttention(StandIn):

@@ -50,7 +50,7 @@ class _Steps:
     tie: float
 
     def choice(self, saved: float, loss: float, counts: Mapping[str, int] | None) -> _Choice:
-        """A choice that saves so many seconds; the tie is added to its loss."""
+        """A choice that saves these seconds; the tie is added to its loss."""
         number = round(_STEPS * saved / self.latency.seconds)
         return _Choice(number, loss + self.tie * number / _STEPS, counts)
 
@@ -159,7 +159,7 @@ def _require_scored(scores: HeadScores, latency: Latency, names: Sequence[str]) 
 
 
 def _losses(scores: HeadScores, keep: str) -> dict[tuple[str, int], list[float]]:
-    """What it loses to prune each unit, by component and layer; not below 0."""
+    """The loss of pruning each unit, by component and layer; 0 or more."""
     values = {
         (name, index): [value for value in layer if value is not None]
         for name, layers in scores.values.items()
@@ -292,7 +292,7 @@ def _fastest_first(choices: Sequence[_Choice]) -> list[_Choice]:
 
 
 def _advice(names: Sequence[str], latency: Latency, at_least: int) -> str:
-    """What else could be pruned."""
+    """Advice on further units that could be pruned."""
     others = [name for name in latency.saved if name not in names]
     advice = [f"add {','.join(others)} to --components"] if others else []
     if at_least:

@@ -126,7 +126,7 @@ class Latency:
         return seconds
 
     def speedup_of(self, plan: PruningPlan) -> float:
-        """How many times as fast a plan is predicted to be."""
+        """The predicted speed of a plan, as a multiple of the unpruned model's."""
         # Where the layers take the whole time, a plan without any would take none.
         return self.seconds / max(self.seconds_of(plan), 1e-6 * self.seconds)
 

@@ -15,7 +15,7 @@ from headprune.speed.latency_measuring import Watch, clock_of, ready
 from headprune.speed.measure import prepare_processor
 
 Measured = tuple[float, float, float]
-"""How many times as fast as the unpruned model: the median and the quartiles."""
+"""The speed as a multiple of the unpruned model's: median and quartiles."""
 
 TOLERANCE = 0.02
 """A speed that differs by no more than this share is not corrected."""
