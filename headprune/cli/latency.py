@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune.cli.options import kinds_of_models, parse_components
-from headprune.cli.timing import BEAM, JOB, Device, Job
+from headprune.cli.timing import BATCH, BEAM, DEVICE, JOB, LENGTH, THREADS, Device, Job
 from headprune.components import COMPONENT_NAMES, LAYERS
 from headprune.files import require_separate, require_standard_output
 
@@ -24,15 +24,10 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 def latency(
     model: Annotated[Path, typer.Argument(help=f"The unpruned model: {kinds_of_models()}.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Latency file (JSON).")],
-    batch: Annotated[int, typer.Option(min=1, help="Number of sentences of a batch.")] = 8,
-    length: Annotated[
-        int,
-        typer.Option(min=3, help="Number of tokens of a sentence, on both sides of a translation."),
-    ] = 32,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of CPU threads.", show_default="torch's")
-    ] = None,
-    device: Annotated[Device, typer.Option(help="The processor.")] = Device.cpu,
+    batch: Annotated[int, BATCH] = 8,
+    length: Annotated[int, LENGTH] = 32,
+    threads: Annotated[int | None, THREADS] = None,
+    device: Annotated[Device, DEVICE] = Device.cpu,
     job: Annotated[
         Job | None, typer.Option(help=f"{JOB.help}", show_default="search for translation models")
     ] = None,

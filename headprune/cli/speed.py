@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune.cli.options import kinds_of_models
-from headprune.cli.timing import BEAM, JOB, Device, Job
+from headprune.cli.timing import BATCH, BEAM, DEVICE, JOB, LENGTH, THREADS, Device, Job
 from headprune.files import require_standard_output, write_text_atomically
 
 if TYPE_CHECKING:
@@ -30,15 +30,10 @@ def speed(
             "CTranslate2 or ONNX."
         ),
     ],
-    batch: Annotated[int, typer.Option(min=1, help="Number of sentences of a batch.")] = 8,
-    length: Annotated[
-        int,
-        typer.Option(min=3, help="Number of tokens of a sentence, on both sides of a translation."),
-    ] = 32,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of CPU threads.", show_default="torch's")
-    ] = None,
-    device: Annotated[Device, typer.Option(help="The processor.")] = Device.cpu,
+    batch: Annotated[int, BATCH] = 8,
+    length: Annotated[int, LENGTH] = 32,
+    threads: Annotated[int | None, THREADS] = None,
+    device: Annotated[Device, DEVICE] = Device.cpu,
     job: Annotated[Job, JOB] = Job.forward,
     beam: Annotated[int, BEAM] = 5,
     rounds: Annotated[int, typer.Option(min=1, help="Number of times that a model is timed.")] = 20,

@@ -25,6 +25,10 @@ class Job(StrEnum):
     search = "search"
 
 
+BATCH = typer.Option(min=1, help="Number of sentences of a batch.")
+LENGTH = typer.Option(min=3, help="Number of tokens of a sentence, on both sides of a translation.")
+THREADS = typer.Option(min=1, help="Number of CPU threads.", show_default="torch's")
+DEVICE = typer.Option(help="The processor.")
 JOB = typer.Option(
     help="The work that is timed: "
     + "; ".join(f"{job}, {what}" for job, what in JOBS.items())

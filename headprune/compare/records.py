@@ -49,10 +49,10 @@ class Outcome:
     @property
     def file(self) -> Path:
         """The record's file, relative to the folder of records."""
-        folder = Path(self.record.kind)
-        is_named = self.record.kind not in ("pruned", "control")
-        if not is_named and self.when != Recovery.FINETUNE:
-            folder = Path(f"{self.record.kind}-{self.when}")  # several recoveries train
+        kind = self.record.kind
+        # Several recoveries train, and their records are of these kinds.
+        is_shared = kind in ("pruned", "control") and self.when != Recovery.FINETUNE
+        folder = Path(f"{kind}-{self.when}" if is_shared else kind)
         if self.score != CONTROL:
             measure = "" if self.measure == "units" else f"-{self.measure}"
             folder = folder / self.score / f"{percent_text(self.percent)}pct{measure}"

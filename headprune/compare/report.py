@@ -208,7 +208,8 @@ class Report:
         """Size and speed, of random plans alone where the other methods were not timed."""
         speedups = self.comparison.speedups
         names = self._outcomes.scores if self.comparison.has_timed_methods else ["random"]
-        rows = []
+        is_single = len(names) == 1
+        rows: list[list[object]] = []
         for percent in self._outcomes.percents:
             for name in names:
                 first = next(
@@ -217,8 +218,8 @@ class Report:
                     if row.percent == percent and row.score == name
                 )
                 speed = speedups.get(name, {}).get(percent)
-                rows.append([percent, name, first.parameters, first.flops, speed])
-        is_single = len(names) == 1
+                method = [] if is_single else [name]
+                rows.append([percent, *method, first.parameters, first.flops, speed])
         return Table(
             caption="What pruning saves:",
             columns=[
@@ -229,7 +230,7 @@ class Report:
                     "speed, x unpruned (quartiles)", "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})".format
                 ),
             ],
-            rows=[[row[0], *row[2:]] for row in rows] if is_single else rows,
+            rows=rows,
         )
 
     def _methods_table(self) -> Table:

@@ -175,8 +175,7 @@ def compare(
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
     # Other recoveries can share a folder, where each has its own numbers; the weights of a
     # distillation are among the settings.
-    is_named = possible == [Recovery.REFIT]
-    claim(folder, settings | ({"recovery": str(possible[0])} if is_named else {}))
+    claim(folder, settings | ({"recovery": "refit"} if possible == [Recovery.REFIT] else {}))
     store = Store(folder, model, competition)
     base = store.before(Choice(plan=full))  # first, as it shows if there are data to measure on
     scores_by_name = store.scores(names)

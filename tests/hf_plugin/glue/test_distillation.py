@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.functional import cross_entropy, mse_loss
-from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+from transformers import AutoModelForSequenceClassification, TrainingArguments
 from typer.testing import CliRunner
 
 import hf_plugin
@@ -29,7 +29,7 @@ from hf_plugin.glue.settings import Labels
 from tests.hf_plugin.models import SOME, batch, build
 
 from .made import settings, write_model
-from .test_run import Killed, weights
+from .test_run import killed_after_a_checkpoint, weights
 
 DROPPED = PruningPlan(kept={"EL": [(0,), (), (0,)]}, units={"EL": (1, 1, 1)})
 TYPES = {
@@ -163,16 +163,8 @@ def test_resume(model, glue, teacher, tmp_path, monkeypatch):
         distillation=Distillation(hidden=0.1),
     )
     run(wanted, Labels(), tmp_path / "whole")
-    save = Trainer._save_checkpoint
-
-    def save_and_die(self, *arguments, **options):
-        save(self, *arguments, **options)
-        raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_save_checkpoint", save_and_die)
-        with pytest.raises(Killed):
-            run(wanted, Labels(), tmp_path / "killed")
+    with killed_after_a_checkpoint(monkeypatch):
+        run(wanted, Labels(), tmp_path / "killed")
     with pytest.raises(UsageError, match=r"other settings \(distill_from"):
         run(settings("rte", teacher, glue, plan=SOME), Labels(), tmp_path / "killed")
     resumed = run(wanted, Labels(), tmp_path / "killed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -178,6 +179,23 @@ class Killed(BaseException):
     """An interruption as sudden as a kill, which no `except Exception` catches."""
 
 
+@contextmanager
+def killed_after_a_checkpoint(monkeypatch, *, number=1):
+    """A block in which the Trainer is killed once this many checkpoints are written."""
+    save, done = Trainer._save_checkpoint, []
+
+    def save_and_die(self, *arguments, **options):
+        save(self, *arguments, **options)
+        done.append(1)
+        if len(done) == number:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_save_checkpoint", save_and_die)
+        with pytest.raises(Killed):
+            yield
+
+
 SLOW = pytest.mark.slow
 
 
@@ -192,18 +210,8 @@ SLOW = pytest.mark.slow
 def test_resume(protocol, saves, state, model, glue, tmp_path, monkeypatch):
     wanted = settings("rte", model, glue, plan=SOME, protocol=protocol)
     whole = run(wanted, Labels(), tmp_path / "whole")
-    save, done = Trainer._save_checkpoint, []
-
-    def save_and_die(self, *arguments, **options):
-        save(self, *arguments, **options)
-        done.append(1)
-        if len(done) == saves:
-            raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_save_checkpoint", save_and_die)
-        with pytest.raises(Killed):
-            run(wanted, Labels(), tmp_path / "killed")
+    with killed_after_a_checkpoint(monkeypatch, number=saves):
+        run(wanted, Labels(), tmp_path / "killed")
     folder = tmp_path / "killed"
     assert not (folder / "result.json").exists()
     # A checkpoint that was not written to its end is passed over.
@@ -249,16 +257,8 @@ def test_killed_in_the_middle_of_an_epoch(
 def test_a_damaged_checkpoint_is_not_resumed_from(name, model, glue, tmp_path, monkeypatch, capsys):
     wanted = settings("rte", model, glue, plan=SOME)
     whole = run(wanted, Labels(), tmp_path / "whole")
-    save = Trainer._save_checkpoint
-
-    def save_and_die(self, *arguments, **options):
-        save(self, *arguments, **options)
-        raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_save_checkpoint", save_and_die)
-        with pytest.raises(Killed):
-            run(wanted, Labels(), tmp_path / "killed")
+    with killed_after_a_checkpoint(monkeypatch):
+        run(wanted, Labels(), tmp_path / "killed")
     (damaged,) = (tmp_path / "killed").glob(f"training/*/checkpoint-*/{name}")
     damaged.write_bytes(damaged.read_bytes()[:-100])
     resumed = run(wanted, Labels(), tmp_path / "killed")

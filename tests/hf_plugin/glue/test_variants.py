@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, Trainer
+from transformers import AutoModelForSequenceClassification
 from typer.testing import CliRunner
 
 import hf_plugin
@@ -20,7 +20,7 @@ from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels
 
 from .made import settings
-from .test_run import Killed, weights
+from .test_run import killed_after_a_checkpoint, weights
 
 HALF = Variant(gates=GateTarget(components=("ES",), budget=Budget(50)))
 
@@ -37,16 +37,8 @@ def test_gates_are_trained_and_closed_and_a_killed_training_gives_the_same(
     assert record.plan.percent_pruned == 50
     assert "|select:l0-gates|" in record.signature
     assert hf_plugin.plan(loaded(tmp_path / "whole" / "model")) == record.plan
-    save = Trainer._save_checkpoint
-
-    def save_and_die(self, *arguments, **options):
-        save(self, *arguments, **options)
-        raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_save_checkpoint", save_and_die)
-        with pytest.raises(Killed):
-            run(wanted, Labels(), tmp_path / "killed")
+    with killed_after_a_checkpoint(monkeypatch):
+        run(wanted, Labels(), tmp_path / "killed")
     with pytest.raises(UsageError, match=r"other settings \(.*gates, l0_target"):
         run(settings("rte", model, glue, epochs=2), Labels(), tmp_path / "killed")
     resumed = run(wanted, Labels(), tmp_path / "killed")
