@@ -104,7 +104,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "canine": {**_ENCODER, "num_hash_buckets": 32, "num_hash_functions": 4},
     "mbart": _ENCODER_DECODER,
     "pegasus": _ENCODER_DECODER,
-    "m2m_100": _ENCODER_DECODER,
+    # Its defaults drop each layer of a training step at random, with its gradients.
+    "m2m_100": {**_ENCODER_DECODER, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0},
     "plbart": _ENCODER_DECODER,
     "blenderbot": _ENCODER_DECODER,
     "blenderbot-small": _ENCODER_DECODER,
