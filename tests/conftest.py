@@ -1,11 +1,25 @@
-"""Settings of hypothesis: no deadline, since a busy machine is no failure."""
+"""Settings of hypothesis, and the same random numbers for every test."""
 
 import os
+import random
+import sys
 
+import numpy
+import pytest
 from hypothesis import settings
 
-# In CI the same examples each time: a failure there is the change's, and can be repeated.
+# No deadline, since a busy machine is no failure. In CI the same examples each time: a failure
+# there is the change's, and can be repeated.
 settings.register_profile(
     "headprune", deadline=None, max_examples=40, derandomize=bool(os.environ.get("CI"))
 )
 settings.load_profile("headprune")
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    """Seed all generators, so that a test's numbers do not depend on the tests before it."""
+    random.seed(1)
+    numpy.random.seed(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(1)
