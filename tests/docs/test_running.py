@@ -69,21 +69,27 @@ def test_the_python_of_a_document_runs_in_its_order(path: Path, folder: Path) ->
         exec(compile(block.text, str(block), "exec"), names)
 
 
-def readme_block(start: str) -> str:
-    (block,) = [b for b in code_blocks(ROOT / "README.md") if b.text.startswith(start)]
-    return block.text
+def commands(document: str, count: int, start: str) -> str:
+    """The block of the document that starts so, and the ones after it, `count` in all."""
+    blocks = [block.text for block in code_blocks(ROOT / document)]
+    first = next(place for place, text in enumerate(blocks) if text.startswith(start))
+    return "\n".join(blocks[first : first + count])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("start", "shorter", "written"),
+    ("document", "count", "start", "shorter", "written"),
     [
         (
+            "docs/guides/glue.md",
+            3,
             "headprune glue",
             {"headprune glue": "headprune glue --max-train-examples 64 --epochs 1"},
             ["runs/glue/half/result.json", "runs/glue/table/table.md"],
         ),
         (
+            "README.md",
+            1,
             "data_prep/numbers.sh",
             {
                 "--out data/numbers\n": "--out data/numbers --train 300 --valid 30 --test 30 "
@@ -94,10 +100,15 @@ def readme_block(start: str) -> str:
         ),
     ],
 )
-def test_the_commands_of_the_readme_run(
-    start: str, shorter: dict[str, str], written: list[str], tmp_path: Path
+def test_the_first_commands_of_a_reader_run(
+    document: str,
+    count: int,
+    start: str,
+    shorter: dict[str, str],
+    written: list[str],
+    tmp_path: Path,
 ) -> None:
-    text = readme_block(start)
+    text = commands(document, count, start)
     for shown, run in shorter.items():
         assert shown in text
         text = text.replace(shown, run)
