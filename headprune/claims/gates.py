@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from headprune.claims.claim import Claim, Measurement, Source, not_in_records
+from statistics import fmean
+
+from headprune.claims.claim import Claim, Measurement, Part, Source, not_in_records
 from headprune.claims.contrasts import contrast, part
+from headprune.claims.estimate import mean_difference
 from headprune.claims.region import Region
 from headprune.claims.runs import Runs, method_in
 from headprune.components import HEADS
@@ -12,6 +15,8 @@ from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
 
 VOITA = "Voita et al., ACL 2019"
+
+_METHODS = (L0_GATES, "gates")
 
 _KEPT = 10 / 48
 """The share of encoder heads that the gates of Voita et al. keep."""
@@ -34,7 +39,8 @@ def claims() -> list[Claim]:
             effect="BLEU of the model with 38 of 48 ES heads or more pruned by gates less the "
             "control's; in models of other sizes, with as large a share",
             rows="control, and 38 of 48 ES heads or more pruned by gates, with the same seeds",
-            command="",
+            command="headprune compare MODEL --data DATA --score l0-gates --components ES "
+            "--percent 80 --recovery finetune",
             measure=_encoder_heads,
         ),
         Claim(
@@ -55,11 +61,12 @@ def claims() -> list[Claim]:
             "and those of encoder-decoder attention last.",
             source=Source(paper=VOITA, place="pruning of all types of attention", value=""),
             region=Region(low=0),
-            unit="",
-            effect="share of heads kept in ED less the share kept in ES",
-            rows="no records: plans by gates over all components at several strengths",
-            command="",
-            measure=not_in_records,
+            unit="points",
+            effect="percentage of heads kept in ED less the percentage kept in ES",
+            rows="plans by gates over all heads, at several budgets",
+            command="headprune compare MODEL --data DATA --score l0-gates --percent 25 "
+            "--percent 50 --percent 75",
+            measure=_order_of_components,
         ),
     ]
 
@@ -72,9 +79,48 @@ def _encoder_heads(runs: Runs) -> Measurement | None:
     return Measurement(parts=[part("ES by gates - control", [difference])])
 
 
+def _order_of_components(runs: Runs) -> Measurement | None:
+    # The rows before and after a recovery have the same plans.
+    rows = {
+        label: row
+        for kind in ("before-finetune", "pruned")
+        for label, row in runs.matching(TRANSLATION, _by_gates_over_all_heads, kind=kind).items()
+    }
+    if not rows:
+        return None
+    differences = [
+        {
+            seed: _percent_kept(record, "ED") - _percent_kept(record, "ES")
+            for seed, (_, record) in row.items()
+        }
+        for row in rows.values()
+    ]
+    name = f"ED - ES of {', '.join(rows)}"
+    estimate = mean_difference(differences)
+    mean = fmean(fmean(each.values()) for each in differences)
+    effect = mean if estimate is None else estimate.effect
+    return Measurement(parts=[Part(name=name, effect=effect, estimate=estimate)])
+
+
+def _by_gates_over_all_heads(record: Record) -> bool:
+    """Check for a plan by learnt gates in which the heads of all components compete.
+
+    A plan that keeps all heads of ED and DS is taken for one of gates on ES alone.
+    """
+    plan = record.plan
+    if method_in(record) not in _METHODS or not set(HEADS) <= plan.units.keys():
+        return False
+    return any(_percent_kept(record, component) < 100 for component in ("ED", "DS"))
+
+
+def _percent_kept(record: Record, component: str) -> float:
+    plan = record.plan
+    return 100 * sum(plan.counts[component]) / sum(plan.units[component])
+
+
 def _by_gates_in_the_encoder(record: Record) -> bool:
     """Check for a plan by learnt gates that prunes 38 of 48 ES heads or more, and no others."""
-    if method_in(record) not in (L0_GATES, "gates") or "ES" not in record.plan.units:
+    if method_in(record) not in _METHODS or "ES" not in record.plan.units:
         return False
     plan = record.plan
     kept = {name: sum(plan.counts[name]) / sum(plan.units[name]) for name in plan.units}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from headprune.budget import Budget
-from headprune.compare.against_random import LEVEL, CellTest, ScoreTest, compare_with_random
+from headprune.compare.against_random import LEVEL, CellTest, compare_with_random
 from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.recovery.kinds import words_for
@@ -23,7 +23,14 @@ def findings(
 ) -> list[str]:
     """One sentence for each percentage before and after a recovery, and one on correlations."""
     sentences = (
-        against_random(cells, when=words_for(when), percent=percent, metric=metric, measure=measure)
+        against_random(
+            cells,
+            when=words_for(when),
+            percent=percent,
+            metric=metric,
+            measure=measure,
+            trained=outcomes.trained,
+        )
         for when, percent, cells in outcomes.cells()
     )
     return [*filter(None, sentences), *_on_correlations(correlations)]
@@ -36,7 +43,13 @@ def tested(cells: Mapping[str, Cell]) -> CellTest | None:
 
 
 def against_random(
-    cells: Mapping[str, Cell], *, when: str, percent: float, metric: str, measure: str = "units"
+    cells: Mapping[str, Cell],
+    *,
+    when: str,
+    percent: float,
+    metric: str,
+    measure: str = "units",
+    trained: Collection[str] = (),
 ) -> str | None:
     """A sentence that names the scores which differ significantly from random choice.
 
@@ -45,6 +58,8 @@ def against_random(
     Args:
         cells: the values by score.
         when: the moment of the measurement, in words.
+        trained: methods that train the model themselves. Their values are those after that
+            training, which the sentence says.
     """
     random, values = _values(cells)
     if random is None or random.sd is None or not values:
@@ -56,9 +71,14 @@ def against_random(
             f"{start} all {random.n} random plans have the same {metric}, {random.mean:.2f}, "
             "so that no score can be tested against them."
         )
+
+    def with_difference(name: str) -> str:
+        moment = " after its own training alone" if name in trained else ""
+        return f"{name}{moment} {test.scores[name].difference:+.2f}"
+
     different = {name: each for name, each in test.scores.items() if each.significant}
     parts = [
-        f"{_listed([_with_difference(name, different[name]) for name in names])} "
+        f"{_listed([with_difference(name) for name in names])} "
         f"{'are' if len(names) > 1 else 'is'} {which} than random choice"
         for which, names in (
             ("better", [name for name, each in different.items() if each.difference > 0]),
@@ -68,7 +88,7 @@ def against_random(
     ]
     others = {name: each for name, each in test.scores.items() if name not in different}
     ordered = sorted(others, key=lambda name: -others[name].difference)
-    differences = ", ".join(_with_difference(name, others[name]) for name in ordered)
+    differences = ", ".join(with_difference(name) for name in ordered)
     if not different:
         parts = [f"no score differs significantly from random choice ({differences})"]
     elif others:
@@ -86,10 +106,6 @@ def _values(cells: Mapping[str, Cell]) -> tuple[Spread | None, dict[str, float]]
     spreads = {name: cell.value for name, cell in cells.items()}
     random = spreads.pop("random", None)
     return random, {name: each.mean for name, each in spreads.items()}
-
-
-def _with_difference(name: str, test: ScoreTest) -> str:
-    return f"{name} {test.difference:+.2f}"
 
 
 def _on_correlations(correlations: Mapping[str, Correlation]) -> list[str]:

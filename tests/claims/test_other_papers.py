@@ -92,6 +92,21 @@ def test_gates_that_prune_38_of_48_encoder_heads(
     assert (assessed.outcome is not Outcome.NOT_RUN) == run
 
 
+def test_the_order_in_which_gates_prune_components(translations: Make) -> None:
+    """All records of a row have one plan here, so that there is no interval."""
+    keep = {"ES": "222222", "ED": "888822", "DS": "444444"}
+    results = translations(30.0, 30.2, keep=keep, method="l0-gates")
+    assessed = outcome(results, "encoder-self-attention-first")
+    assert assessed.outcome is Outcome.UNKNOWN
+    assert assessed.weakest is not None
+    assert assessed.weakest.effect == pytest.approx(100 * (36 - 12) / 48)
+    random = translations(30.0, 30.2, keep=keep, study="random")
+    assert outcome(random, "encoder-self-attention-first").outcome is Outcome.NOT_RUN
+    encoder = {"ES": "222222", "ED": "888888", "DS": "888888"}
+    alone = translations(30.0, 30.2, keep=encoder, method="l0-gates", study="encoder")
+    assert outcome(alone, "encoder-self-attention-first").outcome is Outcome.NOT_RUN
+
+
 def test_a_score_is_one_more_draw(classifications: Make) -> None:
     """The seeds of a score share a plan: a lucky plan is not significant."""
     draws = [80.0, 81.0, 82.0, 81.5]

@@ -717,7 +717,9 @@ def test_random_may_be_drawn_more_often(tmp_path):
     assert "random's 5 values: t with 4 degrees of freedom" in text
 
 
-def outcomes(values: dict[str, list[float]], *, percent: float = 50) -> Outcomes:
+def outcomes(
+    values: dict[str, list[float]], *, percent: float = 50, trained: tuple[str, ...] = ()
+) -> Outcomes:
     """Measurements before fine-tuning, which adds 10: of one plan a score, but random's."""
     rows = [
         Row(
@@ -731,6 +733,7 @@ def outcomes(values: dict[str, list[float]], *, percent: float = 50) -> Outcomes
             recovery="finetune",
             parameters=1,
             flops=1,
+            trained=name in trained,
         )
         for name, each in values.items()
         for seed, before in enumerate(each)
@@ -855,6 +858,15 @@ def test_nothing_is_said_of_one_seed():
         )
         is None
     )
+
+
+def test_the_cost_at_which_a_method_that_trains_is_compared_is_said():
+    values = {"l0-gates": [29.0], "gradient": [20.0], "random": [1.0, 2.0, 3.0]}
+    before, after = findings(outcomes(values, trained=("l0-gates",)), {}, metric="points")
+    assert "l0-gates" not in before
+    # 29 after its training, 12 on average for random plans after theirs.
+    assert "l0-gates after its own training alone +17.00" in after
+    assert "gradient +18.00" in after
 
 
 def test_what_is_said_of_correlations():
