@@ -392,7 +392,7 @@ def test_a_method_that_trains_is_measured_on_its_own_model(tmp_path):
     random = [
         row.after for row in found.rows if (row.score, row.recovery) == ("random", "finetune")
     ]
-    assert f"l0-gates {16.2 - sum(random) / 3:+.2f}" in sentence
+    assert f"l0-gates after its own training alone {16.2 - sum(random) / 3:+.2f}" in sentence
     assert "l0-gates: the method trains the model" in report.markdown(title="T")
     again = subject()
     assert compared(again, tmp_path, recoveries=both, **options).rows == found.rows
