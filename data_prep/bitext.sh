@@ -2,8 +2,8 @@
 # Sentence pairs of one's own, from raw text to bin/. See --help.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
-merges=8000 pair="" from_dir="" seed=1 ratio="" longest=250 keep_all=() bpe=""
-train=() valid="" test_sources=() held_out=() added=()
+merges=8000 pair="" from_dir="" seed=1 ratio="" longest=250 pairs=all keeping=() bpe=""
+train=() valid="" test_sources=() held_out=() added=() listed_files=()
 
 script_help() {
     cat <<HELP
@@ -26,11 +26,18 @@ end.
   --valid-lines N, --test-lines N
                    number of pairs that are held out (default: 1000, but at most a
                    tenth of the clean pairs)
-  --seed N         seed of their choice (default: 1)
+  --hold-out-by LANG
+                   the language whose sentences decide which pairs are held out
+                   (default: the source; the same for both directions, if given)
+  --seed N         seed of all choices (default: 1)
+  --pairs N        draw N of the clean training pairs at random; they stay in order
+                   (default: all)
   --ratio R        largest ratio of the lengths of two training sentences (default:
                    1.5; 2 for languages without spaces)
   --max-length N   largest number of tokens of a training sentence (default: 250)
   --keep-all       drop no pair, for published sets
+  --keep-overlap   do not drop training pairs for a sentence in a given validation or
+                   test set, nor validation pairs for one in a test set
   --name NAME      name of the corpus in prep.json and in signatures of results
                    (default: bitext)
   --from-dir DIR   short for --train DIR/train --valid DIR/valid --test DIR/test
@@ -44,6 +51,10 @@ much, or if one of the two sentences is in the validation or a test set (without
 regard to case and spacing). dropped.tsv lists them with the reason, prep.json has
 the counts. Pairs of a given validation set are dropped if a test set has one of
 their sentences.
+
+multi30k.sh, tatoeba.sh and wmt14.sh unpack published files and then call this
+script. For such scripts, sources in DIR/raw and DIR/corpora/raw are used where they
+are, and prep.json lists the files of --source-file (may be repeated) in their place.
 
 Languages that the Moses tokeniser does not know (zh, ja, th, ...) get sentencepiece
 by default. prep.json has sacreBLEU's tokeniser for each language.
@@ -72,10 +83,13 @@ while [ $# -gt 0 ]; do
         --valid) need_value "$@"; valid=$(absolute "$2"); shift 2 ;;
         --test) need_value "$@"; test_sources+=("$(absolute "$2")"); shift 2 ;;
         --valid-lines | --test-lines) need_positive "$@"; held_out+=("$1" "$2"); shift 2 ;;
+        --hold-out-by) need_value "$@"; held_out+=("$1" "$2"); shift 2 ;;
         --seed) need_number "$@"; seed=$2; shift 2 ;;
+        --pairs) need_value "$@"; [ "$2" = all ] || need_positive "$@"; pairs=$2; shift 2 ;;
         --ratio) need_ratio "$@"; ratio=$2; shift 2 ;;
         --max-length) need_positive "$@"; longest=$2; shift 2 ;;
-        --keep-all) keep_all=(--keep-all); shift ;;
+        --keep-all | --keep-overlap) keeping+=("$1"); shift ;;
+        --source-file) need_value "$@"; listed_files+=("$(absolute "$2")"); shift 2 ;;
         --name) need_name "$@"; corpus_name=$2; shift 2 ;;
         --from-dir) need_value "$@"; from_dir=$(absolute "$2"); shift 2 ;;
         --add-test) need_value "$@"; added+=("$(absolute "$2")"); shift 2 ;;
@@ -100,10 +114,13 @@ check_options() {
         return
     fi
     [ -n "$pair" ] || usage_error "--pair is needed, such as --pair en-ru"
-    [[ $pair =~ ^[a-z]{2,3}(_[A-Za-z0-9]{2,8})?-[a-z]{2,3}(_[A-Za-z0-9]{2,8})?$ ]] \
-        || usage_error "--pair: '$pair' is not source-target, such as en-ru"
-    set_pair "$pair" "$pair"
-    [ "$source_lang" != "$target_lang" ] || usage_error "--pair: '$pair' has one language twice"
+    need_pair "$pair"
+    local number
+    for number in "${!held_out[@]}"; do
+        [ "${held_out[number]}" != --hold-out-by ] \
+            || [[ ${held_out[number + 1]} =~ ^($source_lang|$target_lang)$ ]] \
+            || usage_error "--hold-out-by: '${held_out[number + 1]}' is not one of: $source_lang $target_lang"
+    done
     [ ${#train[@]} -gt 0 ] || usage_error "--train is needed (or --from-dir): there is nothing to download"
     choose_bpe
     [ -n "$ratio" ] || ratio=$("$python" -m data_prep.lib.languages --ratio "$source_lang" "$target_lang")
@@ -117,6 +134,12 @@ fi
 
 languages=(--source-lang "$source_lang" --target-lang "$target_lang")
 
+# in_place SOURCE: tells if a calling script has put a source where it belongs. Sets prefix.
+in_place() {
+    prefix=${1#"$PWD/"}
+    [[ $prefix != "$1" && $prefix =~ ^(corpora/)?raw/[^/]+$ ]]
+}
+
 # read_step NAME PREFIX SOURCES...: reads pairs into PREFIX.LANG.
 read_step() {
     local name=$1 prefix=$2 listed files=()
@@ -128,44 +151,97 @@ read_step() {
         --do data_prep.lib.bitext read "${languages[@]}" --out "$prefix" "$@"
 }
 
-inputs=(corpora/raw/train.{"$source_lang","$target_lang"})
-outputs=(raw/train.{"$source_lang","$target_lang"})
-dividing=(--raw corpora/raw/train)
-read_step raw.train corpora/raw/train "${train[@]}"
-if [ -n "$valid" ]; then
-    read_step raw.valid corpora/raw/valid "$valid"
-    inputs+=(corpora/raw/valid.{"$source_lang","$target_lang"})
-    dividing+=(--valid corpora/raw/valid)
+# sides PREFIX...: sets files to the two files of each prefix.
+sides() {
+    local each
+    files=()
+    for each in "$@"; do
+        files+=("$each.$source_lang" "$each.$target_lang")
+    done
+}
+
+# The training pairs: corpora/raw/train, and others that are in place. raw/train itself is whole.
+corpora=() elsewhere=() divided=yes
+for source in "${train[@]}"; do
+    if ! in_place "$source"; then
+        elsewhere+=("$source")
+    elif [ "$prefix" = raw/train ]; then
+        divided=""
+    else
+        corpora+=("${prefix##*/}")
+    fi
+done
+unpacked=${corpora[*]-}
+if [ ${#elsewhere[@]} -gt 0 ]; then
+    corpora+=(train)
+    read_step raw.train corpora/raw/train "${elsewhere[@]}"
 fi
-outputs+=(raw/valid.{"$source_lang","$target_lang"})
+
+sides ${corpora[@]+"${corpora[@]/#/corpora/raw/}"}
+inputs=(${files[@]+"${files[@]}"}) dividing=(--raw-folder corpora/raw)
+sides raw/train
+outputs=("${files[@]}")
+if [ -z "$valid" ]; then
+    sides raw/valid
+    outputs+=("${files[@]}")
+else
+    if ! in_place "$valid"; then
+        prefix=corpora/raw/valid
+        read_step raw.valid "$prefix" "$valid"
+        sides raw/valid
+        outputs+=("${files[@]}")
+    fi
+    sides "$prefix"
+    inputs+=("${files[@]}") dividing+=(--valid "$prefix")
+fi
 if [ ${#test_sources[@]} -gt 0 ]; then
     tests=()
     for source in "${test_sources[@]}"; do
         name=test
         [ ${#tests[@]} -eq 0 ] || name=test${#tests[@]}
         tests+=("$name")
-        read_step "raw.$name" "raw/$name" "$source"
-        inputs+=("raw/$name.$source_lang" "raw/$name.$target_lang")
-        dividing+=(--test "raw/$name")
-        manifest_options+=(--test-source "$source")
+        if ! in_place "$source"; then
+            read_step "raw.$name" "raw/$name" "$source"
+            manifest_options+=(--test-source "$source")
+        fi
+        sides "raw/$name"
+        inputs+=("${files[@]}") dividing+=(--test "raw/$name")
     done
 else
-    outputs+=(raw/test.{"$source_lang","$target_lang"})
+    sides raw/test
+    outputs+=("${files[@]}")
+fi
+source_files+=(${listed_files[@]+"${listed_files[@]}"})
+
+if [ -z "$divided" ]; then
+    [ ${#outputs[@]} -eq 2 ] && [ ${#corpora[@]} -eq 0 ] \
+        || usage_error "--train: $PWD/raw/train is what this script writes; give other files"
+    tokenise_all train valid "${tests[@]}"
+    finish
+    exit
 fi
 if [ "$bpe" = subword-nmt ]; then
-    for lang in "$source_lang" "$target_lang"; do
-        step "corpora.tok.$lang" --in "corpora/raw/train.$lang" --out "corpora/tok/train.$lang" \
-            --do data_prep.lib.tokenise --lang "$lang" "corpora/raw/train.$lang" \
-            "corpora/tok/train.$lang" --workers "$workers"
+    for name in "${corpora[@]}"; do
+        for lang in "$source_lang" "$target_lang"; do
+            step "corpora.tok.$name.$lang" --in "corpora/raw/$name.$lang" \
+                --out "corpora/tok/$name.$lang" --do data_prep.lib.tokenise --lang "$lang" \
+                "corpora/raw/$name.$lang" "corpora/tok/$name.$lang" --workers "$workers"
+        done
     done
-    inputs+=(corpora/tok/train.{"$source_lang","$target_lang"})
-    outputs+=(tok/train.{"$source_lang","$target_lang"})
-    dividing+=(--tok corpora/tok/train)
+    sides "${corpora[@]/#/corpora/tok/}"
+    inputs+=("${files[@]}") dividing+=(--tok-folder corpora/tok)
+    sides tok/train
+    outputs+=("${files[@]}")
 fi
+[ "$pairs" = all ] || dividing+=(--pairs "$pairs")
 step divide --in "${inputs[@]}" --out "${outputs[@]}" dropped.tsv dropped.json \
     --do data_prep.lib.bitext divide "${languages[@]}" "${dividing[@]}" \
     ${held_out[@]+"${held_out[@]}"} --seed "$seed" --ratio "$ratio" --max-length "$longest" \
-    ${keep_all[@]+"${keep_all[@]}"}
-manifest_options+=(--seed "$seed" --option "ratio=$ratio" --option "max-length=$longest" --dropped)
+    ${keeping[@]+"${keeping[@]}"} "${corpora[@]}"
+manifest_options+=(--seed "$seed" --dropped)
+[ "$pairs" = all ] || manifest_options+=(--option "pairs=$pairs")
+[[ " ${keeping[*]-} " == *" --keep-all "* ]] \
+    || manifest_options+=(--option "ratio=$ratio" --option "max-length=$longest")
+[ -z "$unpacked" ] || manifest_options+=(--option "corpora=$unpacked")
 tokenise_all valid "${tests[@]}"
 finish

@@ -3,7 +3,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 default_url=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw
-pair=en-de merges=8000 from_dir="" url="" downloading=()
+pair=en-de merges=8000 from_dir="" url="" downloading=() bpe=""
 
 script_help() {
     cat <<HELP
@@ -17,8 +17,8 @@ validation (val) and the 1,000 of test_2016_flickr, for fairseq.
   --url URL        download them (.gz) from the folder URL into DIR/download, and
                    resume interrupted downloads (default without --from-dir:
                    $default_url)
-  --pair PAIR      en-de (default), or any other two of en, de, fr and cs, if the files
-                   are there; cs with --from-dir alone
+  --pair PAIR      en-de (default), or any other two languages that the files are in
+                   (published: en, de, fr, cs)
   --no-known-checksums
                    accept downloaded files whose checksums differ from the published
                    ones (with --url a difference is a note, not an error)
@@ -47,9 +47,7 @@ while [ $# -gt 0 ]; do
         *) common_option "$@"; shift "$used" ;;
     esac
 done
-set_pair "$pair" en-{de,fr,cs} de-{en,fr,cs} fr-{en,de,cs} cs-{en,de,fr}
-[ -n "$from_dir" ] || [[ $pair != *cs* ]] \
-    || usage_error "--pair: the Czech files are not downloaded; give --from-dir"
+need_pair "$pair"
 [ -z "$from_dir" ] || [ -z "$url" ] || usage_error "give --from-dir or --url, not both"
 begin
 
@@ -65,5 +63,4 @@ for names in train:train valid:val test:test_2016_flickr; do
     source_files+=("$source_file" "$target_file")
     pair_step "${names%:*}" "$source_file" "$target_file"
 done
-tokenise_all train valid test
-finish
+go_on_as_bitext --train "$PWD/raw/train" --valid "$PWD/raw/valid" --test "$PWD/raw/test"

@@ -5,9 +5,11 @@
 default_url=https://www.manythings.org/anki
 pair=en-de merges=8000 valid=1000 test=1000 seed=1 from_dir="" url="" sha256=() bpe=""
 # The names of the lists, by language code.
-lists="ar:ara bg:bul cs:ces da:dan de:deu el:ell es:spa et:est fi:fin fr:fra he:heb hi:hin hu:hun
-id:ind is:isl it:ita ja:jpn ko:kor lt:lit lv:lvs nl:nld no:nob pl:pol pt:por ro:ron ru:rus sk:slk
-sl:slv sr:srp sv:swe th:tha tr:tur uk:ukr vi:vie zh:cmn"
+lists="af:afr ar:ara az:aze be:bel bg:bul bn:ben ca:cat cs:ces da:dan de:deu el:ell eo:epo es:spa
+et:est eu:eus fa:pes fi:fin fr:fra ga:gle gl:glg he:heb hi:hin hr:hrv hu:hun hy:hye id:ind is:isl
+it:ita ja:jpn ka:kat ko:kor la:lat lt:lit lv:lvs mk:mkd mr:mar ms:zsm nl:nld no:nob pl:pol pt:por
+ro:ron ru:rus sk:slk sl:slv sq:sqi sr:srp sv:swe sw:swh ta:tam te:tel th:tha tr:tur uk:ukr ur:urd
+vi:vie zh:cmn"
 
 script_help() {
     cat <<HELP
@@ -28,7 +30,8 @@ bitext.sh --train LIST.tsv --pair PAIR.
                    list grows every month, so its checksum is not known beforehand.
                    The release of 2018-05-13 is recognised; a note is printed for
                    every other one
-  --pair PAIR      en-de (default), or English and another language, as en-fr, ja-en
+  --pair PAIR      en-de (default), or English and another language, as en-fr, ja-en;
+                   any list by the three letters of its name, as en-yue
   --valid N        validation pairs (default: 1000)
   --test N         test pairs (default: 1000)
   --seed N         seed of the choice of these pairs (default: 1)
@@ -59,16 +62,17 @@ while [ $# -gt 0 ]; do
         *) common_option "$@"; shift "$used" ;;
     esac
 done
-[[ $pair =~ ^(en-[a-z]{2}|[a-z]{2}-en)$ ]] || usage_error "--pair: '$pair' is not one of: en-XX, XX-en"
-foreign_lang=${pair/en/} foreign_lang=${foreign_lang//-/}
+[[ $pair =~ ^(en-[a-z]{2,3}|[a-z]{2,3}-en)$ ]] || usage_error "--pair: '$pair' is not one of: en-XX, XX-en"
+need_pair "$pair"
+foreign_lang=$target_lang
+[ "$foreign_lang" != en ] || foreign_lang=$source_lang
 list_name=""
+[ ${#foreign_lang} -eq 2 ] || list_name=$foreign_lang
 for known in $lists; do
     [ "${known%:*}" != "$foreign_lang" ] || list_name=${known#*:}
 done
 [ -n "$list_name" ] \
-    || usage_error "--pair: the name of the list of '$foreign_lang' is not known; use bitext.sh --train LIST"
-set_pair "$pair" "$pair"
-check_options() { choose_bpe; }
+    || usage_error "--pair: the name of the list of '$foreign_lang' is not known; give its three letters, as en-yue"
 [ -z "$from_dir" ] || [ -z "$url" ] || usage_error "give --from-dir or --url, not both"
 begin
 
@@ -84,9 +88,10 @@ else
 fi
 source_files+=("$list")
 
-step raw --in "$list" --out raw/{train,valid,test}.{en,"$foreign_lang"} \
-    --do data_prep.lib.tatoeba --language "$foreign_lang" --member "$list_name.txt" --valid "$valid" --test "$test" --seed "$seed" \
-    ${sha256[@]+"${sha256[@]}"} "$list" raw
-manifest_options+=(--seed "$seed")
-tokenise_all train valid test
-finish
+corpus=corpora/raw/$list_name
+step unpack --in "$list" --out "$corpus".{en,"$foreign_lang"} \
+    --do data_prep.lib.tatoeba --language "$foreign_lang" --member "$list_name.txt" \
+    ${sha256[@]+"${sha256[@]}"} "$list" "$corpus"
+# The English sentences decide in both directions, so that both have the same sets.
+go_on_as_bitext --train "$PWD/$corpus" --keep-all --seed "$seed" \
+    --valid-lines "$valid" --test-lines "$test" --hold-out-by en

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# WMT'14 English-German and English-Russian, from the published archives to bin/. See --help.
+# WMT'14, English and another language, from the published archives to bin/. See --help.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 mirror=https://www.statmt.org
-pair=en-de merges=32000 pairs=2500000 seed=1 ratio=1.5 longest=250 from_dir="" yandex=""
-known_checksums=yes downloading=()
+pair=en-de merges=32000 pairs=2500000 seed=1 ratio="" longest=250 from_dir="" yandex=""
+known_checksums=yes downloading=() bpe=""
 
 script_help() {
     cat <<HELP
@@ -14,6 +14,8 @@ Prepare a sample of the training data of WMT'14 for fairseq, with newstest2013 f
 validation and newstest2014 (the full set) for testing.
 
   en-de   Europarl v7, Common Crawl, News Commentary v9     (1.7 GB to download)
+  en-cs, en-fr   the same, without the larger corpora that are not in these archives
+          (CzEng, UN, 10^9 French-English)
   en-ru   Common Crawl, News Commentary v9, Wiki Headlines, and with --yandex the
           Yandex 1M corpus                                  (1.1 GB to download)
 
@@ -22,10 +24,12 @@ clean-corpus-n: 1 to 250 tokens on each side, and neither side more than 1.5 tim
 as long as the other, after tokenisation and before BPE. Duplicates are kept. The
 pairs stay in the order of the corpora; the same seed draws the same pairs.
 
-  --pair PAIR      en-de (default), en-ru, de-en or ru-en
+  --pair PAIR      en-de (default), en-cs, en-fr, en-ru or the other direction. With
+                   --from-dir English and any language that the files are in
   --pairs N        number of training pairs to draw, or "all" (default: 2500000)
   --seed N         seed of the random choice of pairs (default: 1)
-  --ratio R        largest ratio of the two lengths (default: 1.5)
+  --ratio R        largest ratio of the two lengths (default: 1.5; 2 for languages
+                   without spaces)
   --max-length N   largest number of tokens on each side (default: 250)
   --yandex FILE    1mcorpus.zip, for en-ru. It is never downloaded, since its licence
                    requires a form: https://translate.yandex.ru/corpus
@@ -84,9 +88,12 @@ while [ $# -gt 0 ]; do
         *) common_option "$@"; shift "$used" ;;
     esac
 done
-set_pair "$pair" en-de en-ru de-en ru-en
+need_pair "$pair"
+[[ $pair =~ ^en-|-en$ ]] || usage_error "--pair: '$pair' is not one of: en-XX, XX-en; see bitext.sh for others"
 foreign_lang=$target_lang
 [ "$foreign_lang" != en ] || foreign_lang=$source_lang
+[ -n "$from_dir" ] || [[ $foreign_lang =~ ^(cs|de|fr|ru)$ ]] \
+    || usage_error "--pair: no training data of '$pair' to download; give --from-dir"
 [ -z "$yandex" ] || [ "$foreign_lang" = ru ] || usage_error "--yandex is for --pair en-ru alone"
 begin
 
@@ -101,42 +108,19 @@ fi
 listed=$("$python" -m data_prep.lib.wmt14 "${listing[@]}")
 
 # Each source becomes two plain files: corpora/raw/NAME.LANG, raw/valid.LANG, raw/test.LANG.
-corpora=() corpus_files=()
+training=()
 while IFS=$'\t' read -r -u 3 name first second; do
     files=("$first") prefix=raw/$name
     [ -z "$second" ] || files+=("$second")
     source_files+=("${files[@]}")
     case $name in
         valid | test) ;;
-        *) corpora+=("$name"); prefix=corpora/raw/$name ;;
+        *) prefix=corpora/raw/$name; training+=(--train "$PWD/$prefix") ;;
     esac
     step "unpack.$name" --in "${files[@]}" --out "$prefix.en" "$prefix.$foreign_lang" \
         --do data_prep.lib.wmt14 unpack --target "$foreign_lang" --name "$name" \
         --out "$prefix" "${files[@]}"
 done 3<<<"$listed"
 
-sampling=(--raw-folder corpora/raw --out-raw raw/train)
-drawn=(raw/train.{en,"$foreign_lang"})
-for name in "${corpora[@]}"; do
-    corpus_files+=("corpora/raw/$name.en" "corpora/raw/$name.$foreign_lang")
-done
-if [ "$bpe" = subword-nmt ]; then
-    for name in "${corpora[@]}"; do
-        for lang in en "$foreign_lang"; do
-            step "corpora.tok.$name.$lang" --in "corpora/raw/$name.$lang" \
-                --out "corpora/tok/$name.$lang" --do data_prep.lib.tokenise --lang "$lang" \
-                "corpora/raw/$name.$lang" "corpora/tok/$name.$lang" --workers "$workers"
-            corpus_files+=("corpora/tok/$name.$lang")
-        done
-    done
-    sampling+=(--tok-folder corpora/tok --out-tok tok/train)
-    drawn+=(tok/train.{en,"$foreign_lang"})
-fi
-step sample --in "${corpus_files[@]}" --out "${drawn[@]}" --do data_prep.lib.sample \
-    --source-lang en --target-lang "$foreign_lang" --pairs "$pairs" --seed "$seed" \
-    --ratio "$ratio" --max-length "$longest" "${sampling[@]}" "${corpora[@]}"
-
-manifest_options+=(--seed "$seed" --option "pairs=$pairs" --option "ratio=$ratio"
-    --option "max-length=$longest" --option "corpora=${corpora[*]}")
-tokenise_all valid test
-finish
+go_on_as_bitext "${training[@]}" --valid "$PWD/raw/valid" --test "$PWD/raw/test" --keep-overlap \
+    --pairs "$pairs" --seed "$seed" --max-length "$longest" ${ratio:+--ratio "$ratio"}

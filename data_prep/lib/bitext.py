@@ -2,8 +2,8 @@
 
 A training pair is dropped if a side is empty, or longer than the limit, or more than R times as
 long as the other (as Moses' ``clean-corpus-n``), or if either of its sentences is in the validation
-or a test set. Lengths are numbers of tokens; in scripts without spaces each character counts as
-one, and the ratio is then relative to that of the whole corpus.
+or a test set. Lengths are numbers of tokens; where a language is written without spaces, each
+character of such a script counts as one, and the ratio is relative to that of the whole corpus.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import TextIO
 
@@ -23,6 +24,7 @@ from data_prep.lib.corpus import read_parallel, write
 from data_prep.lib.hold_out import HeldOut, Pair, hold_out
 from data_prep.lib.languages import is_unspaced, length
 from data_prep.lib.pairs import files_of, read_pairs
+from data_prep.lib.sample import selection
 from headprune.errors import DataError
 from headprune.files import atomic_path, write_text_atomically
 
@@ -31,7 +33,7 @@ Row = tuple[str, ...]
 EMPTY, TOO_LONG, RATIO, HELD_OUT = "empty side", "too long", "length ratio", "in a held-out set"
 """Reasons to drop a training pair."""
 
-_DRAWN = "held out"
+_HELD_OUT, _NOT_DRAWN = "held out", "not drawn"
 
 LINES_HELD_OUT = 1000
 """The default number of pairs of a set that is held out; at most a tenth of the clean pairs."""
@@ -44,25 +46,31 @@ class Cleaning:
     Attributes:
         ratio: the largest ratio of the two lengths; infinite for no limit.
         longest: the largest length of a side; None keeps every pair, also with an empty side.
+        unspaced: tells that a language is written without spaces, so that lengths are those of
+            `length`; else they are numbers of words.
         scale: the length of the target side of the corpus over that of the source side, where
             lengths are of different units; else 1.
     """
 
     ratio: float
     longest: int | None
+    unspaced: bool = False
     scale: float = 1.0
 
     def reason_to_drop(self, source: str, target: str) -> str | None:
         """The reason why a pair is not clean; None if it is."""
         if self.longest is None:
             return None
-        lengths = (length(source), length(target))
+        if self.unspaced:
+            lengths = (length(source), length(target))
+        else:
+            lengths = (len(source.split()), len(target.split()))
         if not all(lengths):
             return EMPTY
         if max(lengths) > self.longest:
             return TOO_LONG
-        relative = lengths[1] / lengths[0] / self.scale
-        return RATIO if max(relative, 1 / relative) > self.ratio else None
+        scaled = (lengths[0] * self.scale, lengths[1])
+        return RATIO if max(scaled) / min(scaled) > self.ratio else None
 
 
 def corpus_scale(pairs: Iterator[Pair]) -> float:
@@ -72,6 +80,14 @@ def corpus_scale(pairs: Iterator[Pair]) -> float:
         totals[0] += length(source)
         totals[1] += length(target)
     return totals[1] / totals[0] if all(totals) else 1.0
+
+
+def _unchanged(pair: Pair) -> Pair:
+    return pair
+
+
+def _swapped(pair: Pair) -> Pair:
+    return pair[1], pair[0]
 
 
 def _files_command(options: argparse.Namespace) -> None:
@@ -98,8 +114,18 @@ class _Division:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.languages = (options.source_lang, options.target_lang)
-        prefixes = [options.raw, *([options.tok] if options.tok else [])]
-        self.files = [f"{prefix}.{each}" for prefix in prefixes for each in self.languages]
+        self.folders = {"raw": options.raw_folder}
+        if options.tok_folder:
+            self.folders["tok"] = options.tok_folder
+        self.corpora = [
+            [
+                f"{folder}/{name}.{each}"
+                for folder in self.folders.values()
+                for each in self.languages
+            ]
+            for name in options.corpora
+        ]
+        self.keeps_overlap = options.keep_all or options.keep_overlap
         self.given = HeldOut()
         self.drawn: set[Pair] = set()
 
@@ -112,17 +138,19 @@ class _Division:
         overlapping = 0
         if options.valid:
             pairs = self._read(options.valid)
-            valid = pairs if options.keep_all else [p for p in pairs if p not in self.given]
+            valid = pairs if self.keeps_overlap else [p for p in pairs if p not in self.given]
             overlapping = len(pairs) - len(valid)
             self.given.add(valid)
-        if options.keep_all:
+        if self.keeps_overlap:
             self.given = HeldOut()
         self.cleaning = self._cleaning()
         wanted = self._sizes(need_valid=valid is None, need_test=not tests)
         drawn = []
         if any(wanted):
-            passes = [self._clean_pairs(what) for what in ("choose", "collect")]
-            drawn = hold_out(passes, wanted, seed=options.seed)
+            order = _swapped if options.hold_out_by == self.languages[1] else _unchanged
+            passes = [map(order, self._clean_pairs(what)) for what in ("choose", "collect")]
+            sets = hold_out(passes, wanted, seed=options.seed)
+            drawn = [list(map(order, pairs)) for pairs in sets]
             for pairs in drawn:
                 self.given.add(pairs)
                 self.drawn.update(pairs)
@@ -132,7 +160,8 @@ class _Division:
         if valid is not None:
             if not valid:
                 raise DataError("every validation pair has a sentence of a test set; give another")
-            self._write("valid", valid)
+            if Path(options.valid) != Path("raw/valid"):  # else it is in place
+                self._write("valid", valid)
         self._write_training(overlapping)
 
     def _read(self, prefix: str) -> list[Pair]:
@@ -145,16 +174,19 @@ class _Division:
         print(f"{prefix}: {len(pairs)} pairs", file=sys.stderr)
 
     def _rows(self, what: str) -> Iterator[Row]:
-        return progress(read_parallel(*self.files), what=what)
+        """The rows of all corpora: the two raw sentences, and the two with tokens if there are."""
+        for files in self.corpora:
+            yield from progress(read_parallel(*files), what=f"{what} {Path(files[0]).stem}")
 
     def _cleaning(self) -> Cleaning:
         options = self.options
         if options.keep_all:
             return Cleaning(ratio=options.ratio, longest=None)
-        scale = 1.0
-        if any(map(is_unspaced, self.languages)):
-            scale = corpus_scale((row[-2], row[-1]) for row in self._rows("measure"))
-        return Cleaning(ratio=options.ratio, longest=options.max_length, scale=scale)
+        limits = Cleaning(ratio=options.ratio, longest=options.max_length)
+        if not any(map(is_unspaced, self.languages)):
+            return limits
+        scale = corpus_scale((row[-2], row[-1]) for row in self._rows("measure"))
+        return replace(limits, unspaced=True, scale=scale)
 
     def _reason(self, row: Row) -> str | None:
         reason = self.cleaning.reason_to_drop(row[-2], row[-1])
@@ -173,30 +205,44 @@ class _Division:
         sizes = [default if lines is None else lines for lines in asked]
         return sizes[0] * need_valid, sizes[1] * need_test
 
+    def _drawn(self) -> Iterator[bool]:
+        """For each pair that is kept, whether it is drawn for training."""
+        options = self.options
+        if options.pairs is None:
+            return repeat(True)
+        clean = sum(1 for row in self._rows("count") if self._reason(row) is None)
+        if options.pairs > clean:
+            raise DataError(
+                f"only {clean} clean pairs (of {', '.join(options.corpora)}; at most "
+                f"{options.max_length} tokens, ratio at most {options.ratio}) for the "
+                f"{options.pairs} asked for; give fewer --pairs, or more sources"
+            )
+        return selection(options.pairs, clean, seed=options.seed)
+
     def _write_training(self, overlapping: int) -> None:
         dropped: Counter[str] = Counter()
-        outputs = [
-            f"{folder}/train.{each}" for folder in self._folders() for each in self.languages
-        ]
+        outputs = [f"{folder}/train.{each}" for folder in self.folders for each in self.languages]
+        drawn = self._drawn()
         with ExitStack() as stack:
             listed = stack.enter_context(atomic_path(Path("dropped.tsv")))
             report = stack.enter_context(open(listed, "w", encoding="utf-8", newline="\n"))
-            kept = write(self._kept_rows(dropped, report), *outputs)
-        held_out = dropped.pop(_DRAWN, 0)
-        total = kept + held_out + dropped.total()
+            kept = write(self._kept_rows(dropped, report, drawn=drawn), *outputs)
+        held_out, not_drawn = dropped.pop(_HELD_OUT, 0), dropped.pop(_NOT_DRAWN, 0)
+        total = kept + held_out + not_drawn + dropped.total()
         summary = ", ".join(f"{count} {reason}" for reason, count in dropped.most_common())
         if not kept:
             raise DataError(f"no pair is left for training, of {total} ({summary})")
-        facts = {
-            "pairs": total,
-            "kept": kept,
-            "held_out": held_out,
+        facts: dict[str, object] = {"pairs": total, "kept": kept, "held_out": held_out}
+        if self.options.pairs is not None:
+            facts["not_drawn"] = not_drawn
+        facts |= {
             "dropped": dict(dropped.most_common()),
             "dropped_from_valid": overlapping,
         }
         write_text_atomically("dropped.json", json.dumps(facts, indent=2) + "\n")
         print(
             f"raw/train: {kept} of {total} pairs"
+            + (f"; not drawn: {not_drawn}" if not_drawn else "")
             + (f"; dropped: {summary} (dropped.tsv lists them)" if summary else ""),
             file=sys.stderr,
         )
@@ -206,18 +252,20 @@ class _Division:
                 file=sys.stderr,
             )
 
-    def _folders(self) -> list[str]:
-        return ["raw", "tok"] if self.options.tok else ["raw"]
-
-    def _kept_rows(self, dropped: Counter[str], report: TextIO) -> Iterator[Row]:
+    def _kept_rows(
+        self, dropped: Counter[str], report: TextIO, *, drawn: Iterator[bool]
+    ) -> Iterator[Row]:
         report.write("reason\tpair\t" + "\t".join(self.languages) + "\n")
         for number, row in enumerate(self._rows("write"), start=1):
             reason = self._reason(row)
             if reason is None:
-                yield row
+                if next(drawn):
+                    yield row
+                else:
+                    dropped[_NOT_DRAWN] += 1
             elif (row[0], row[1]) in self.drawn:
                 self.drawn.remove((row[0], row[1]))
-                dropped[_DRAWN] += 1
+                dropped[_HELD_OUT] += 1
             else:
                 dropped[reason] += 1
                 sides = (sentence.replace("\t", " ") for sentence in row[:2])
@@ -239,16 +287,20 @@ def main(arguments: Sequence[str]) -> None:
     command.set_defaults(command=_read_command)
 
     command = commands.add_parser("divide", help="clean the training pairs, hold sentences out")
-    command.add_argument("--raw", required=True, metavar="PREFIX", help="the corpus")
-    command.add_argument("--tok", metavar="PREFIX", help="the corpus, tokenised; decides lengths")
+    command.add_argument("corpora", nargs="+", metavar="NAME")
+    command.add_argument("--raw-folder", required=True, metavar="FOLDER")
+    command.add_argument("--tok-folder", metavar="FOLDER", help="with tokens; decides lengths")
     command.add_argument("--valid", metavar="PREFIX", help="a given validation set")
     command.add_argument("--test", action="append", default=[], metavar="PREFIX")
     command.add_argument("--valid-lines", type=positive, metavar="N")
     command.add_argument("--test-lines", type=positive, metavar="N")
+    command.add_argument("--hold-out-by", metavar="LANG")
+    command.add_argument("--pairs", type=positive, metavar="N", help="draw N of the clean pairs")
     command.add_argument("--seed", type=int, required=True)
     command.add_argument("--ratio", type=float, required=True)
     command.add_argument("--max-length", type=positive, required=True)
     command.add_argument("--keep-all", action="store_true", help="drop no pair")
+    command.add_argument("--keep-overlap", action="store_true", help="do not look at given sets")
     command.set_defaults(command=lambda options: _Division(options).run())
 
     for command in commands.choices.values():

@@ -111,6 +111,14 @@ common_option() {
     esac
 }
 
+# need_pair PAIR: sets source_lang and target_lang from a pair of any two language codes.
+need_pair() {
+    local code='[a-z]{2,3}(_[A-Za-z0-9]{2,8})?'
+    [[ $1 =~ ^$code-$code$ ]] || usage_error "--pair: '$1' is not source-target, such as en-ru"
+    source_lang=${1%-*} target_lang=${1#*-}
+    [ "$source_lang" != "$target_lang" ] || usage_error "--pair: '$1' has one language twice"
+}
+
 # set_pair PAIR ALLOWED...: sets source_lang and target_lang if the pair is allowed.
 set_pair() {
     local pair=$1 allowed
@@ -179,8 +187,23 @@ print(*(name for name in sys.argv[1:] if not i.find_spec(name)))' $needed)
     mkdir -p "$out" 2>/dev/null || data_error "$out: cannot make this folder"
     cd "$out" 2>/dev/null || data_error "$out: cannot go into this folder"
     { : >>.lock; } 2>/dev/null || data_error "$out: cannot write here"
-    exec 9>>.lock
-    "$python" -m data_prep.lib.lock 9 || exit
+    # A script that goes on as bitext.sh has the lock already, and hands the open file over.
+    if ! [ /dev/fd/9 -ef .lock ]; then
+        exec 9>>.lock
+        "$python" -m data_prep.lib.lock 9 || exit
+    fi
+}
+
+# go_on_as_bitext OPTIONS...: hands the work in DIR over to bitext.sh, with the common options.
+go_on_as_bitext() {
+    local file options=(--out "$PWD" --pair "$source_lang-$target_lang" --name "$corpus_name"
+        --merges "$merges" --workers "$workers" --python "$python")
+    [ -z "$bpe" ] || options+=(--bpe "$bpe")
+    [ "$dictionaries" = joined ] || options+=(--separate-dictionaries)
+    for file in ${source_files[@]+"${source_files[@]}"}; do
+        options+=(--source-file "$file")
+    done
+    exec "$BASH" "$data_prep_dir/bitext.sh" "${options[@]}" "$@"
 }
 
 # step NAME --in FILES... --out FILES... --do MODULE ARGUMENTS...

@@ -1,7 +1,4 @@
-"""Divide a list of translations with repeated sentences into training, validation and test sets.
-
-No sentence of the validation or test set, on either side, occurs in another set; see `hold_out`.
-"""
+"""Read a list of translations of the Tatoeba project, and recognise its release."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from data_prep.lib.archives import extract
-from data_prep.lib.cli import positive, progress, run
+from data_prep.lib.cli import progress, run
 from data_prep.lib.corpus import read, text_digest, write
-from data_prep.lib.hold_out import Pair, hold_out, without
+from data_prep.lib.hold_out import Pair
 from headprune.errors import DataError
 
 # Checksum of deu.txt in the archive of 2018-05-13. The archive is replaced with every release, so
@@ -70,41 +67,27 @@ def check_release(path: Path, *, name: str, expected: str | None) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write raw/{train,valid,test} from a list of translations."""
+    """Check a list of translations, and write it as two plain files."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.tatoeba", description=__doc__)
-    parser.add_argument("--valid", type=positive, required=True, metavar="PAIRS")
-    parser.add_argument("--test", type=positive, required=True, metavar="PAIRS")
-    parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--sha256", metavar="HEX", help="refuse a list with another checksum")
     parser.add_argument("--language", default="de", help="the language beside English")
     parser.add_argument("--member", default="deu.txt", help="the list's name in a zip archive")
     parser.add_argument("list", type=Path, help="deu.txt, deu.txt.gz or deu-eng.zip")
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("prefix", type=Path, help="writes PREFIX.en and PREFIX.LANGUAGE")
     options = parser.parse_args(arguments)
 
-    languages = ("en", options.language)
+    prefix: Path = options.prefix
     with tempfile.TemporaryDirectory(
-        dir=options.folder, prefix=".train.en.", suffix=".tmp"
+        dir=prefix.parent, prefix=f".{prefix.name}.en.", suffix=".tmp"
     ) as scratch:
         path, name = options.list, str(options.list)
         if path.suffix == ".zip":
             path = extract(path, [[options.member]], Path(scratch))[0]
             name = f"{options.member} in {options.list}"
-
         release = check_release(path, name=name, expected=options.sha256)
-
-        def pairs(what: str) -> Iterator[Pair]:
-            return progress(read_list(path, name=name), what=what)
-
-        valid, test = hold_out(
-            (pairs("choose"), pairs("collect")), (options.valid, options.test), seed=options.seed
-        )
-        train = without(pairs("write"), [*valid, *test])
-        for split, rows in (("train", train), ("valid", valid), ("test", test)):
-            count = write(rows, *(options.folder / f"{split}.{language}" for language in languages))
-            if not count:
-                raise DataError(f"{name}: no pair is left for training")
-            print(f"{options.folder / split}: {count} pairs", file=sys.stderr)
+        pairs = progress(read_list(path, name=name), what="read")
+        count = write(pairs, f"{prefix}.en", f"{prefix}.{options.language}")
+    print(f"{prefix}: {count} pairs", file=sys.stderr)
     print(release, file=sys.stderr)
 
 

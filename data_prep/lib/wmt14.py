@@ -1,4 +1,4 @@
-"""The sources of WMT'14 EN-DE and EN-RU, as published at statmt.org: find, download, read them.
+"""The sources of WMT'14, as published at statmt.org: find, download, read them.
 
 The checksums were published by other projects: the SHA-256 sums of the training archives in the
 checksum list of TensorFlow Datasets (wmt14_translate), the MD5 sum of test-full.tgz in sacreBLEU
@@ -51,7 +51,7 @@ def _plain(prefix: str, target: str) -> tuple[str, str]:
 
 
 def training_sources(target: str) -> list[Source]:
-    """List the downloadable training data from English into ``de`` or ``ru``."""
+    """List the downloadable training data from English into a language; empty if there is none."""
     both = f"{target}-en"
     europarl = Source(
         "europarl-v7",
@@ -72,9 +72,9 @@ def training_sources(target: str) -> list[Source]:
         (_plain(f"news-commentary-v9.{both}", target),),
     )
     wiki_headlines = Source("wiki-titles", "wmt15/wiki-titles.tgz", None, ((f"wiki.{both}",),))
-    if target == "de":
+    if target in ("cs", "de", "fr"):
         return [europarl, common_crawl, news_commentary]
-    return [common_crawl, news_commentary, wiki_headlines]
+    return [common_crawl, news_commentary, wiki_headlines] if target == "ru" else []
 
 
 def yandex_source() -> Source:
@@ -175,9 +175,9 @@ def find_training(folder: Path, target: str) -> list[LocalSource]:
             sources.append(LocalSource(f"plain-{name}", pair))
     if not sources:
         archives = ", ".join(source.archive for source in training_sources(target))
+        neither = f"neither {archives} nor a" if archives else "no"
         raise DataError(
-            f"{folder}: no training data, neither {archives} nor a NAME.en with its "
-            f"NAME.{target} (plain or .gz)"
+            f"{folder}: no training data, {neither} NAME.en with its NAME.{target} (plain or .gz)"
         )
     return sources
 
@@ -204,7 +204,7 @@ def read_source(
     Args:
         files: an archive, or the English and the other side.
         name: the name of the source, which decides the files to extract from an archive.
-        target: ``de`` or ``ru``.
+        target: the language beside English.
         scratch: an empty folder to unpack into.
     """
     names = [str(path) for path in files]
@@ -274,7 +274,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m data_prep.lib.wmt14", description=__doc__)
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("list", help="list all sources; download missing ones")
-    command.add_argument("--target", choices=["de", "ru"], required=True)
+    command.add_argument("--target", required=True, metavar="LANGUAGE")
     command.add_argument("--folder", type=Path, help="use the files in this folder, no downloads")
     command.add_argument("--mirror", default=MIRROR)
     command.add_argument("--to", type=Path, default=Path("download"), metavar="FOLDER")
@@ -283,7 +283,7 @@ def main(arguments: Sequence[str]) -> None:
     add_patience_options(command)
     command.set_defaults(command=_list_command)
     command = commands.add_parser("unpack", help="turn a source into two plain files")
-    command.add_argument("--target", choices=["de", "ru"], required=True)
+    command.add_argument("--target", required=True, metavar="LANGUAGE")
     command.add_argument("--name", required=True)
     command.add_argument("--out", type=Path, required=True, metavar="PREFIX")
     command.add_argument("files", type=Path, nargs="+")

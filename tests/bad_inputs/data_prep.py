@@ -78,7 +78,7 @@ def _script(name: str, *options: str) -> tuple[str, ...]:
 
 
 _NEWS = _unpack("news-commentary-v9", _ARCHIVE)
-_TATOEBA = ("python", "-m", "data_prep.lib.tatoeba", "--valid", "1", "--test", "1", "--seed", "1")
+_TATOEBA = ("python", "-m", "data_prep.lib.tatoeba")
 
 ROWS = [
     BadInput(
@@ -124,7 +124,7 @@ ROWS = [
     ),
     BadInput(
         label="tatoeba: a list of something else",
-        command=(*_TATOEBA, "{folder}/deu-eng.zip", "{folder}"),
+        command=(*_TATOEBA, "{folder}/deu-eng.zip", "{folder}/list"),
         message=r"^error: deu\.txt in .*deu-eng\.zip: line 2 has no tab",
         prepare=_no_tab,
         status=1,

@@ -163,9 +163,9 @@ def divide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Divide:
     def run(*arguments: str, languages: tuple[str, str] = ENDE) -> dict[str, object]:
         bitext.main(
             [
-                *("divide", "--raw", "corpus", "--source-lang", languages[0]),
+                *("divide", "--raw-folder", ".", "--source-lang", languages[0]),
                 *("--target-lang", languages[1], "--seed", "1", "--ratio", "1.5"),
-                *("--max-length", "9", *arguments),
+                *("--max-length", "9", "corpus", *arguments),
             ]
         )
         report: dict[str, object] = json.loads(Path("dropped.json").read_text())
@@ -239,8 +239,40 @@ def test_held_out_sets_share_no_sentence_and_follow_the_seed(divide: Divide) -> 
         split: first[split] for split in ("valid", "test")
     }
     assert whole["kept"] == report["kept"]  # what is held out is never trained on
+    turned = divide(
+        *("--valid-lines", "3", "--test-lines", "2", "--hold-out-by", "de"), languages=("en", "de")
+    )
+    assert turned["held_out"] == 5 and sides("test") != first["test"]
+    for name, language in (("corpus", "en"), ("corpus", "de")):
+        Path(f"{name}.{language}").rename(f"{name}.{language}.tmp")
+    Path("corpus.de.tmp").rename("corpus.en")
+    Path("corpus.en.tmp").rename("corpus.de")
+    held_out = sides("test")
+    divide("--valid-lines", "3", "--test-lines", "2", "--hold-out-by", "en")
+    assert sides("test") == held_out[::-1]
     with pytest.raises(DataError, match="different sentences can be held out of the 900 asked for"):
         divide("--valid-lines", "500", "--test-lines", "400")
+
+
+def test_given_sets_may_overlap_and_a_sample_is_drawn(divide: Divide) -> None:
+    pairs = [(f"good sentence {n}", f"guter Satz {n}") for n in range(30)]
+    write_sides(Path("corpus"), [*pairs, ("", "leer")])
+    write_sides(Path("given"), pairs[:3])
+    write_sides(Path("checked"), pairs[2:5])
+    given = ("--test", "given", "--valid", "checked")
+    report = divide(*given, "--keep-overlap")
+    assert (report["kept"], report["dropped"]) == (30, {"empty side": 1})
+    assert sides("valid")[0] == [source for source, _ in pairs[2:5]]
+    report = divide(*given, "--pairs", "10")
+    assert (report["kept"], report["not_drawn"]) == (10, 15)
+    assert report["dropped"] == {"in a held-out set": 5, "empty side": 1}
+    drawn = sides("train")
+    assert set(zip(*drawn, strict=True)) <= set(pairs[5:])
+    # They stay in the order of the corpus.
+    assert drawn[0] == sorted(drawn[0], key=lambda line: int(line.split()[-1]))
+    with pytest.raises(DataError, match="only 25 clean pairs .of corpus; .* for the 26 asked for"):
+        divide(*given, "--pairs", "26")
+    assert sides("train") == drawn
 
 
 def test_languages_without_spaces_are_measured_in_characters(divide: Divide) -> None:

@@ -55,5 +55,8 @@ def test_other_files_at_another_address_are_noted(
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note:")]
     assert len(notes) == 1
     assert "not the published files of Multi30k: train.fr.gz, train.en.gz, val.fr.gz" in notes[0]
+    captions.files |= {f"/raw/{split}.cs.gz": gzip.compress(b"x\n") for split in multi30k.SPLITS}
+    multi30k.main([*arguments[:-1], "cs"])
+    assert "note: no checksum of these files is published: train.cs.gz, " in capsys.readouterr().err
     multi30k.main([*arguments, "--no-known-checksums"])
     assert "note:" not in capsys.readouterr().err

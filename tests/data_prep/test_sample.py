@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.lib import sample
+from data_prep.lib import bitext, sample
+from data_prep.lib.bitext import Cleaning
 from headprune.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +41,8 @@ def words(count: int) -> str:
     ],
 )
 def test_clean_is_what_clean_corpus_n_keeps(source: int, target: int, clean: bool) -> None:
-    assert sample.is_clean(words(source), words(target), ratio=1.5, longest=250) is clean
+    limits = Cleaning(ratio=1.5, longest=250)
+    assert (limits.reason_to_drop(words(source), words(target)) is None) is clean
 
 
 @settings(deadline=None)
@@ -74,20 +77,30 @@ def corpora(folder: Path) -> None:
             (folder / "tok" / f"{name}.{language}").write_text("\n".join(tok) + "\n")
 
 
-def draw(folder: Path, *options: str) -> None:
-    sample.main(
-        ["--source-lang", "en", "--target-lang", "de", *options]
-        + ["--raw-folder", str(folder / "raw"), "--tok-folder", str(folder / "tok")]
-        + ["--out-raw", str(folder / "raw-train"), "--out-tok", str(folder / "tok-train")]
-        + ["first", "second"]
-    )
+@pytest.fixture
+def draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Draw a sample of the two corpora into raw/train and tok/train of the current folder."""
+    monkeypatch.chdir(tmp_path)
+    corpora(Path("corpora"))
+
+    def run(*options: str) -> None:
+        bitext.main(
+            ["divide", "--source-lang", "en", "--target-lang", "de", "--ratio", "1.5", *options]
+            + ["--raw-folder", "corpora/raw", "--tok-folder", "corpora/tok", "--valid", "given"]
+            + ["--test", "given", "--keep-overlap", "--max-length", "250", "first", "second"]
+        )
+
+    for folder in ("raw", "tok"):
+        Path(folder).mkdir()
+    for language in ("en", "de"):
+        Path(f"given.{language}").write_text("given\n")
+    return run
 
 
-def test_all_columns_are_drawn_together_and_in_order(tmp_path: Path) -> None:
-    corpora(tmp_path)
-    draw(tmp_path, "--pairs", "40", "--seed", "7")
+def test_all_columns_are_drawn_together_and_in_order(draw: Callable[..., None]) -> None:
+    draw("--pairs", "40", "--seed", "7")
     columns = [
-        (tmp_path / f"{kind}-train.{language}").read_text().splitlines()
+        Path(f"{kind}/train.{language}").read_text().splitlines()
         for kind in ("raw", "tok")
         for language in ("en", "de")
     ]
@@ -101,22 +114,20 @@ def test_all_columns_are_drawn_together_and_in_order(tmp_path: Path) -> None:
     assert order == sorted(order)
 
 
-def test_the_seed_decides(tmp_path: Path) -> None:
-    corpora(tmp_path)
+def test_the_seed_decides(draw: Callable[..., None]) -> None:
     drawn = []
     for seed in ("1", "1", "2"):
-        draw(tmp_path, "--pairs", "30", "--seed", seed)
-        drawn.append((tmp_path / "raw-train.en").read_text())
+        draw("--pairs", "30", "--seed", seed)
+        drawn.append(Path("raw/train.en").read_text())
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_too_few_clean_pairs_names_both_numbers(tmp_path: Path) -> None:
-    corpora(tmp_path)
+def test_too_few_clean_pairs_names_both_numbers(draw: Callable[..., None]) -> None:
     with pytest.raises(DataError, match=r"only 60 clean pairs .* for the 61 asked for"):
-        draw(tmp_path, "--pairs", "61", "--seed", "1")
-    assert not (tmp_path / "raw-train.en").exists()
-    draw(tmp_path, "--pairs", "all", "--seed", "1")
-    assert (tmp_path / "raw-train.en").read_text().count("\n") == 60
+        draw("--pairs", "61", "--seed", "1")
+    assert not Path("raw/train.en").exists()
+    draw("--seed", "1")
+    assert Path("raw/train.en").read_text().count("\n") == 60
 
 
 @pytest.mark.slow
@@ -127,14 +138,18 @@ def test_memory_is_flat_in_the_number_of_lines(tmp_path: Path) -> None:
         for language in ("en", "de"):
             with open(tmp_path / "raw" / f"text.{language}", "w") as file:
                 file.writelines(f"a line of some words with number {n}\n" for n in range(count))
+            for split in ("valid", "test"):
+                (tmp_path / "raw" / f"{split}.{language}").write_text("given\n")
         program = (
-            "import resource, sys; from data_prep.lib import sample; sample.main(sys.argv[1:]);"
+            "import resource, sys; from data_prep.lib import bitext; bitext.main(sys.argv[1:]);"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
         )
         done = subprocess.run(
-            [sys.executable, "-c", program, "--source-lang", "en", "--target-lang", "de"]
-            + ["--pairs", str(count // 2), "--seed", "1", "--raw-folder", str(tmp_path / "raw")]
-            + ["--out-raw", str(tmp_path / "train"), "text"],
+            [sys.executable, "-c", program, "divide", "--source-lang", "en", "--target-lang", "de"]
+            + ["--pairs", str(count // 2), "--seed", "1", "--raw-folder", "raw", "--ratio", "1.5"]
+            + ["--max-length", "250", "--valid", "raw/valid", "--test", "raw/test", "text"]
+            + ["--keep-overlap"],
+            cwd=tmp_path,
             env={"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,

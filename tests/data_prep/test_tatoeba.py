@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.lib import tatoeba
+from data_prep.lib.hold_out import HeldOut, hold_out
 from headprune.errors import DataError
 
 
@@ -27,10 +28,11 @@ def test_no_sentence_is_in_two_sets(data: st.DataObject) -> None:
     pairs = data.draw(st.lists(st.tuples(sentence, sentence), min_size=1, max_size=60))
     sizes = (data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
     try:
-        valid, test = tatoeba.hold_out((pairs, pairs), sizes, seed=data.draw(st.integers(0, 99)))
+        valid, test = hold_out((pairs, pairs), sizes, seed=data.draw(st.integers(0, 99)))
     except DataError:
         return
-    train = list(tatoeba.without(pairs, [*valid, *test]))
+    held_out = HeldOut([*valid, *test])
+    train = [pair for pair in pairs if pair not in held_out]
     assert (len(valid), len(test)) == sizes
     for side in (0, 1):
         assert len(keys(valid, side)) == len(valid)
@@ -49,22 +51,20 @@ def some_list(count: int) -> list[tuple[str, str]]:
 def test_the_order_of_the_list_does_not_matter() -> None:
     pairs = some_list(300)
     shuffled = random.Random(0).sample(pairs, len(pairs))
-    assert tatoeba.hold_out((pairs, pairs), (10, 10), seed=1) == tatoeba.hold_out(
+    assert hold_out((pairs, pairs), (10, 10), seed=1) == hold_out(
         (shuffled, shuffled), (10, 10), seed=1
     )
 
 
 def test_the_seed_decides() -> None:
     pairs = some_list(300)
-    assert tatoeba.hold_out((pairs, pairs), (5, 5), seed=1) != tatoeba.hold_out(
-        (pairs, pairs), (5, 5), seed=2
-    )
+    assert hold_out((pairs, pairs), (5, 5), seed=1) != hold_out((pairs, pairs), (5, 5), seed=2)
 
 
 def test_too_few_sentences() -> None:
     pairs = [("one", "eins"), ("two", "zwei")]
     with pytest.raises(DataError, match=r"only 2 different sentences .* of the 3 asked for"):
-        tatoeba.hold_out((pairs, pairs), (1, 2), seed=1)
+        hold_out((pairs, pairs), (1, 2), seed=1)
 
 
 @pytest.mark.parametrize("kind", ["deu.txt", "deu.txt.gz", "deu-eng.zip"])
@@ -77,14 +77,9 @@ def test_reads_all_kinds_of_lists(tmp_path: Path, kind: str) -> None:
             archive.writestr("deu.txt", text)
     else:
         path.write_bytes(gzip.compress(text.encode()) if kind.endswith(".gz") else text.encode())
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    tatoeba.main(["--valid", "4", "--test", "5", "--seed", "1", str(path), str(raw)])
-    made = {file.name: file.read_text().splitlines() for file in raw.iterdir()}
-    assert (len(made["valid.en"]), len(made["test.de"])) == (4, 5)
-    assert len(made["train.en"]) == len(made["train.de"]) > 50
-    assert set(zip(made["train.en"], made["train.de"], strict=True)) < set(some_list(90))
-    assert not any("CC-BY" in line for lines in made.values() for line in lines)
+    tatoeba.main([str(path), str(tmp_path / "list")])
+    sides = [(tmp_path / f"list.{each}").read_text().splitlines() for each in ("en", "de")]
+    assert list(zip(*sides, strict=True)) == some_list(90)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +119,6 @@ def test_the_list_of_another_language(tmp_path: Path) -> None:
     text = "".join(f"sentence {n}\tphrase {n}\n" for n in range(40))
     with zipfile.ZipFile(tmp_path / "fra-eng.zip", "w") as archive:
         archive.writestr("fra.txt", text)
-    tatoeba.main(
-        [
-            *("--valid", "3", "--test", "4", "--seed", "1", "--language", "fr"),
-            *("--member", "fra.txt", str(tmp_path / "fra-eng.zip"), str(tmp_path)),
-        ]
-    )
-    counts = {
-        split: len((tmp_path / f"{split}.fr").read_text().splitlines())
-        for split in ("train", "valid", "test")
-    }
-    assert counts == {"train": 33, "valid": 3, "test": 4}
+    arguments = ["--language", "fr", "--member", "fra.txt", str(tmp_path / "fra-eng.zip")]
+    tatoeba.main([*arguments, str(tmp_path / "list")])
+    assert (tmp_path / "list.fr").read_text().splitlines()[39] == "phrase 39"

@@ -42,8 +42,8 @@ def published(target: str) -> dict[str, bytes]:
     archives = {
         "wmt13/training-parallel-europarl-v7.tgz": {
             "training/europarl-v7.cs-en.en": b"wrong\n",
-            "training/europarl-v7.de-en.de": europarl,
-            "training/europarl-v7.de-en.en": lines("parliament", 41),
+            f"training/europarl-v7.{both}.{target}": europarl,
+            f"training/europarl-v7.{both}.en": lines("parliament", 41),
         },
         "wmt13/training-parallel-commoncrawl.tgz": {
             f"commoncrawl.{both}.annotation": b"wrong\n",
@@ -88,6 +88,7 @@ def unpack(name: str, target: str, folder: Path, *files: Path) -> tuple[list[str
     ("target", "names"),
     [
         ("de", ["europarl-v7", "commoncrawl", "news-commentary-v9", "valid", "test"]),
+        ("fr", ["europarl-v7", "commoncrawl", "news-commentary-v9", "valid", "test"]),
         ("ru", ["commoncrawl", "news-commentary-v9", "wiki-titles", "yandex", "valid", "test"]),
     ],
 )
@@ -116,7 +117,7 @@ def test_downloads_and_unpacks_all_sources(
     assert pairs["commoncrawl"][0][49] == "crawl 49 ."
     assert pairs["test"] == ([f"test {n}." for n in range(7)], [f"Probe {n}." for n in range(7)])
     assert pairs["valid"][1][0] == "Nachricht 0 ."
-    if target == "de":
+    if target != "ru":
         assert len(pairs["europarl-v7"][0]) == 41
         assert pairs["europarl-v7"][1][40] == ""
     else:
