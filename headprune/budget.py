@@ -13,6 +13,9 @@ from headprune.errors import UsageError
 MEASURES = ("units", "parameters", "flops")
 """Quantities that a budget can be a share of."""
 
+SPEED = "speed"
+"""The measure of a ``Speedup``, where comparisons name one."""
+
 _SHORT_NAMES = {"params": "parameters"}
 
 _TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%?\s*(?:of\s+)?([a-z]*)\s*", re.ASCII)
@@ -120,3 +123,27 @@ class Speedup:
 
     def __str__(self) -> str:
         return f"{self.times:g}x speed"
+
+
+Goal = Budget | Speedup
+"""The amount to prune: a share, or as much as a speed takes."""
+
+
+def goal_of(amount: float, measure: str) -> Goal:
+    """The goal of an amount: a percentage of a measure, or a speed.
+
+    >>> str(goal_of(50, "flops")), str(goal_of(1.5, "speed"))
+    ('50% of flops', '1.5x speed')
+    """
+    return Speedup(amount) if measure == SPEED else Budget(amount, measure)
+
+
+def file_label(goal: Goal) -> str:
+    """A goal in names of files.
+
+    >>> file_label(Budget(50)), file_label(Budget(50, "flops")), file_label(Speedup(1.5))
+    ('50', '50-flops', '1.5x')
+    """
+    if isinstance(goal, Speedup):
+        return f"{percent_text(goal.times)}x"
+    return percent_text(goal.percent) + ("" if goal.of == "units" else f"-{goal.of}")

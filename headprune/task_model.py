@@ -136,3 +136,13 @@ def require_high_is_good(model: TaskModel) -> None:
             f"--metric {model.metric}: low values are good, so models cannot be ranked by it here; "
             "give pearson or spearman"
         )
+
+
+def training_settings(model: TaskModel) -> Mapping[str, Any]:
+    """The settings that scores and measurements of untrained models do not depend on.
+
+    A comparison can gain them later. They are the property ``training_settings``, which backends
+    may leave out: a part of ``settings``, None or [] where a value is not given.
+    """
+    values: Mapping[str, Any] = getattr(model, "training_settings", {})
+    return values

@@ -32,7 +32,7 @@ from headprune.components import LAYERS
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
-from headprune.recovery.distillation import Distillation
+from headprune.recovery.distillation import DISTILL_SETTINGS, Distillation
 from headprune.recovery.refit import RefittedModel
 from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.bleu import bleu_and_chrf
@@ -132,6 +132,11 @@ class TranslationModel:
             "parts": list(PARTS),  # older comparisons computed both on the whole valid set
             **({} if self.distillation is None else self.distillation.as_settings()),
         }
+
+    @property
+    def training_settings(self) -> Mapping[str, Any]:
+        """The flags of the fine-tuning and the weights of a distillation."""
+        return {name: self.settings.get(name) for name in ("finetuning", *DISTILL_SETTINGS)}
 
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from headprune.backends import backend_of
-from headprune.budget import Budget
+from headprune.backends import backend_of, open_model
+from headprune.budget import SPEED, Budget
 from headprune.cli.options import (
     BUDGET,
     DistillationOptions,
@@ -32,10 +32,14 @@ from headprune.methods.registry import registered as registered_methods
 from headprune.recovery.kinds import Recovery
 from headprune.scores.names import all_scores, scores_by_default
 from headprune.scores.registry import score_named
+from headprune.speed.latency import latency_for
 
 app = typer.Typer(add_completion=False)
 
 _CHOICE = "What to compare"
+
+_FOR_SPEED = "taylor-molchanov"
+"""The score for speeds: it has heads and neurons on one scale."""
 
 
 def _methods() -> list[str]:
@@ -60,7 +64,8 @@ def compare(
         typer.Option(
             help="A score, or another method, to compare with random choice, repeatable: "
             f"{', '.join(all_scores())}; {', '.join(_methods())}.",
-            show_default=", ".join(name for name in scores_by_default() if name != "random"),
+            show_default=", ".join(name for name in scores_by_default() if name != "random")
+            + f"; {_FOR_SPEED} with --speedup",
             rich_help_panel=_CHOICE,
         ),
     ] = None,
@@ -73,6 +78,23 @@ def compare(
         ),
     ] = None,
     budget: Annotated[list[str] | None, in_panel(BUDGET, _CHOICE)] = None,
+    speedup: Annotated[
+        list[float] | None,
+        typer.Option(
+            min=1.0,
+            help="Instead of --percent: the speed to reach, as a multiple of MODEL's, repeatable. "
+            "Needs --latency.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    latency: Annotated[
+        Path | None,
+        typer.Option(
+            help="For --speedup: what units save, from `headprune latency`. All models are timed "
+            "at its job.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
     seeds: Annotated[
         int,
         typer.Option(
@@ -143,6 +165,10 @@ def compare(
       headprune compare runs/glue/entailment/model --task entailment --data-dir
       runs/glue/entailment/data --score gradient --percent 50 -o comparison
 
+      headprune compare runs/glue/entailment/model --task entailment --data-dir
+      runs/glue/entailment/data --components ES,EF,EL --speedup 1.5 --latency latency.json
+      --score taylor-molchanov --score kwon -o comparison-speed
+
       headprune compare runs/demo/baseline/model.pt --score gradient --percent 50
       -o comparison --finetune "--arch transformer_headpruned_small --encoder-layers 3
       --decoder-layers 3 --share-all-embeddings --optimizer adam --lr 1e-3 --max-tokens 2048
@@ -159,7 +185,16 @@ def compare(
     if component is not None and pruning.components is not None:
         raise UsageError("give --components alone; --component is its older name")
     components = pruning.component_names() if component is None else parse_components(component)
+    if speedup and (percent or budget):
+        raise UsageError("give one of --percent, --budget and --speedup")
+    if (latency is None) is bool(speedup):
+        raise UsageError(
+            "--speedup and --latency go together; `headprune latency` measures what units save"
+        )
     budgets = budgets_given(percent, budget) or [Budget(each) for each in (25.0, 50.0, 75.0)]
+    table = None if latency is None else latency_for(open_model(model), latency)
+    if table is not None and components is not None:
+        table.require_components(components, where=latency)
     with locked_folder(output):
         task_model = backend_of(model).task_model(
             model,
@@ -172,9 +207,10 @@ def compare(
         )
         comparison = run(
             task_model,
-            scores=score or _scores_of(components or HEADS),
-            percents=sorted({each.percent for each in budgets}),
-            measure=budgets[0].of,
+            scores=score or (_scores_of(components or HEADS) if table is None else [_FOR_SPEED]),
+            percents=sorted(set(speedup or [each.percent for each in budgets])),
+            measure=SPEED if speedup else budgets[0].of,
+            latency=table,
             seeds=range(1, seeds + 1),
             random_seeds=None if random_seeds is None else range(1, random_seeds + 1),
             folder=output,

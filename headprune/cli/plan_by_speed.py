@@ -12,7 +12,7 @@ from headprune.budget import Speedup
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.select.speed import by_speed
-from headprune.speed.latency import Latency
+from headprune.speed.latency import latency_for
 
 if TYPE_CHECKING:
     from headprune.speed.verifying import Measured
@@ -49,10 +49,8 @@ def plan_by_speed(
     from headprune.scores.names import keep_of
 
     asked = Speedup(times)
-    table = Latency.load(latency)
-    table.require_device(where=latency)
     opened = open_model(model)
-    table.require_model(opened, where=latency)
+    table = latency_for(opened, latency)
     if not opened.plan.is_full:
         raise UsageError(f"{model}: is pruned already; --speedup takes an unpruned model")
     ranked = HeadScores.load(scores)

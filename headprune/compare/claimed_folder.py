@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +12,53 @@ from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.locks import NAME as LOCK
 
+_NOT_GIVEN: tuple[object, ...] = (None, [])
 
-def claim(folder: Path, settings: Mapping[str, Any]) -> None:
+
+def claim(
+    folder: Path,
+    settings: Mapping[str, Any],
+    *,
+    additions: Mapping[str, Any] | None = None,
+    ignored: Collection[str] = (),
+) -> None:
     """Write the settings to the folder if it has none, or if it contains nothing else.
+
+    Args:
+        folder: the folder.
+        settings: those that all of its results depend on.
+        additions: those that only some kinds of results depend on, None or [] where they are not
+            given: a folder without them gains them, and keeps them afterwards.
+        ignored: names of settings that older versions wrote.
 
     Raises:
         UsageError: it is for other settings.
     """
     path = folder / "settings.json"
-    wanted = json.loads(json.dumps(dict(settings)))
-    if not path.exists() or all(each.name in (path.name, LOCK) for each in folder.iterdir()):
-        write_text_atomically(path, json.dumps(wanted, indent=1) + "\n")
-        return
-    written = json_object(path)
-    if written != wanted:
-        names = {*written, *wanted}
-        differing = sorted(n for n in names if written.get(n) != wanted.get(n))
-        raise UsageError(
-            f"{folder}: holds results of other settings ({', '.join(differing)}); choose another "
-            "folder or delete this one"
-        )
+    wanted = _plain(settings)
+    optional = _plain(additions or {})
+    given = {name: value for name, value in optional.items() if value not in _NOT_GIVEN}
+    is_new = not path.exists() or all(each.name in (path.name, LOCK) for each in folder.iterdir())
+    known = {} if is_new else json_object(path)
+    if not is_new:
+        written = {name: value for name, value in known.items() if name not in ignored}
+        for name in optional:
+            if name not in given or written.get(name) in _NOT_GIVEN:
+                written.pop(name, None)
+        wanted_now = wanted | {name: value for name, value in given.items() if name in written}
+        if written != wanted_now:
+            names = {*written, *wanted_now}
+            differing = sorted(n for n in names if written.get(n) != wanted_now.get(n))
+            raise UsageError(
+                f"{folder}: holds results of other settings ({', '.join(differing)}); choose "
+                "another folder or delete this one"
+            )
+    content = known | wanted | given
+    if content != known or is_new:
+        write_text_atomically(path, json.dumps(content, indent=1) + "\n")
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as JSON has them."""
+    values: dict[str, Any] = json.loads(json.dumps(dict(settings)))
+    return values

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headprune.budget import Budget
-from headprune.components import HEADS
+from headprune.budget import SPEED, Budget
+from headprune.components import HEADS, LAYERS
 from headprune.cost import unit_cost
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
@@ -52,10 +52,13 @@ class Competition:
         full = model.plan.completed({name: model.shape[name] for name in names})
         pool = full.part(names)
         assert pool is not None
-        Budget(0, measure)  # refuses other measures
         cost = None
-        if measure != "units":
-            cost = unit_cost(measure, sizes=model.sizes, shape=pool.units)
+        if measure != SPEED:
+            Budget(0, measure)  # refuses other measures
+            if measure != "units":
+                cost = unit_cost(measure, sizes=model.sizes, shape=pool.units)
+        elif not full.is_full:
+            raise UsageError(f"{model.path}: is pruned already; --speedup takes an unpruned model")
         return cls(full=full, pool=pool, measure=measure, cost=cost, at_least=at_least)
 
     @property
@@ -67,13 +70,17 @@ class Competition:
     def scored_components(self) -> tuple[str, ...] | None:
         """The components to compute scores of; None, which is all attention, for heads.
 
-        Folders of older versions hold the scores of all heads.
+        Folders of older versions hold the scores of all heads. For a speed, a layer counts as all
+        of its units, and is not scored itself beside heads and neurons.
         """
-        return None if set(self.components) <= {*HEADS} else self.components
+        if set(self.components) <= {*HEADS}:
+            return None
+        parts = tuple(name for name in self.components if name not in LAYERS)
+        return parts if parts and self.measure == SPEED else self.components
 
     def percent_pruned(self, plan: PruningPlan) -> float:
         """The share of heads that a plan prunes; or of the units that compete, if not heads."""
-        part = plan if self.scored_components is None else plan.part(self.components)
+        part = plan if set(self.components) <= {*HEADS} else plan.part(self.components)
         assert part is not None
         return part.percent_pruned
 
@@ -82,12 +89,13 @@ class Competition:
         for name in scores:
             if name == COMBINATION:
                 continue
-            lacking = [c for c in self.components if c not in score_named(name).components]
+            needed = self.scored_components or self.components
+            lacking = [c for c in needed if c not in score_named(name).components]
             if lacking:
                 raise UsageError(
                     f"{name} is no score of {', '.join(lacking)}; compare it with --components"
                 )
-        for percent in percents:
+        for percent in percents if self.measure != SPEED else ():
             at_random(
                 self.pool.units,
                 seed=1,

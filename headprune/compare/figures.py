@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headprune.budget import SPEED
 from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
@@ -31,12 +32,19 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     for axes, when in zip(places.flat, panels, strict=True):
         _panel(axes, comparison, outcomes, when)
         axes.set_title(words_for(when))
-        axes.set_xlabel(f"{_pruned_quantity(comparison)} pruned (%)")
+        axes.set_xlabel(_amount(comparison))
     places.flat[0].set_ylabel(comparison.metric)
     handles, labels = places.flat[-1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4, fontsize=11)
     figure.suptitle(title)
     return figure
+
+
+def _amount(comparison: Comparison) -> str:
+    """The requested amount, such as ``heads of ED pruned (%)``."""
+    if comparison.measure == SPEED:
+        return f"{comparison.heading}, times the unpruned model's"
+    return f"{_pruned_quantity(comparison)} pruned (%)"
 
 
 def _pruned_quantity(comparison: Comparison) -> str:
@@ -68,7 +76,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
         if not values:  # a score whose models were not fine-tuned
             continue
         # Side by side, so that bars of the same percentage can be told apart.
-        shift = 0.8 * (number - (len(others) - 1) / 2)
+        shift = (0.008 if comparison.measure == SPEED else 0.8) * (number - (len(others) - 1) / 2)
         axes.errorbar(
             [percent + shift for percent in percents],
             [value.mean for value in values],

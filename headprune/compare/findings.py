@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from headprune.budget import Budget
+from headprune.budget import goal_of
 from headprune.compare.against_random import LEVEL, CellTest, compare_with_random
 from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
@@ -64,7 +64,7 @@ def against_random(
     random, values = _values(cells)
     if random is None or random.sd is None or not values:
         return None
-    start = f"{when.capitalize()}, at {Budget(percent, measure)},"
+    start = f"{when.capitalize()}, at {goal_of(percent, measure)},"
     test = compare_with_random(random, values)
     if test is None:
         return (

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headprune.budget import Budget, percent_text
+from headprune.budget import Speedup, file_label, goal_of, percent_text
 from headprune.compare.rows import CONTROL, Row
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import BEFORE, Recovery
@@ -35,9 +35,9 @@ class Outcome:
 
     Attributes:
         score: the score that ranked the units, ``random`` or ``control``.
-        percent: the requested percentage.
+        percent: the requested percentage or speed; see ``Row``.
         when: ``BEFORE``, or the name of the recovery that had ended.
-        measure: the quantity that it is a percentage of; see ``Budget``.
+        measure: the quantity that it is a percentage of; see ``Comparison``.
     """
 
     score: str
@@ -54,9 +54,17 @@ class Outcome:
         is_shared = kind in ("pruned", "control") and self.when != Recovery.FINETUNE
         folder = Path(f"{kind}-{self.when}" if is_shared else kind)
         if self.score != CONTROL:
-            measure = "" if self.measure == "units" else f"-{self.measure}"
-            folder = folder / self.score / f"{percent_text(self.percent)}pct{measure}"
+            folder = folder / self.score / self._amount
         return folder / f"seed{self.record.seed}.json"
+
+    @property
+    def _amount(self) -> str:
+        """The name of a folder."""
+        goal = goal_of(self.percent, self.measure)
+        if isinstance(goal, Speedup):
+            return file_label(goal)
+        measure = "" if goal.of == "units" else f"-{goal.of}"
+        return f"{percent_text(goal.percent)}pct{measure}"
 
 
 @dataclass(frozen=True)
@@ -200,7 +208,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
     if value is None or (is_control and when == BEFORE):
         return None
     is_last = when != BEFORE or row.after is None
-    budget = Budget(row.percent, comparison.measure)
+    is_share = comparison.measure == "units"
     recovery = Recovery.NONE if when == BEFORE else Recovery(when)
     trainings = int(recovery.trains) + int(row.trained and recovery != Recovery.SCRATCH)
     kind = _KINDS.get(recovery, "before-finetune")
@@ -210,9 +218,9 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         model=comparison.model,
         value=value,
         kind="control" if is_control else kind,
-        row=CONTROL if is_control else f"{row.score} {budget}",
+        row=CONTROL if is_control else f"{row.score} {goal_of(row.percent, comparison.measure)}",
         method="none" if is_control else row.score,
-        requested_percent=row.percent if budget.of == "units" else None,
+        requested_percent=row.percent if is_share else None,
         seed=row.seed,
         recovery=comparison.name_of(recovery),
         trainings=trainings,
@@ -222,6 +230,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         training={
             "parameters": row.parameters,
             "flops": row.flops,
+            "predicted_speedup": None if is_control else row.predicted_speedup,
             RESUMED: None if when == BEFORE else row.resumed,
             CONSTANT: row.constant if is_last else row.constant_before,
         },

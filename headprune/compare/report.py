@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headprune.budget import percent_text
+from headprune.budget import SPEED, percent_text
 from headprune.compare.against_random import LEVEL, CellTest
 from headprune.compare.correlations import Correlation, correlation, matrix
 from headprune.compare.figures import draw_correlations, draw_curves
@@ -22,7 +22,7 @@ from headprune.compare.turns import Quartiles
 from headprune.recovery.kinds import BEFORE, Recovery, words_for
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.render import markdown, save
-from headprune.report.shown import Decimals, Marked, millions, percentage, signed
+from headprune.report.shown import Decimals, Marked, millions, signed
 from headprune.report.table import Cell
 from headprune.results.marks import CONSTANT_MARK
 from headprune.results.signature import common_part
@@ -111,7 +111,7 @@ class Report:
             Figure(
                 name="curves",
                 draw=lambda: draw_curves(self.comparison, self._outcomes, title=title),
-                alt=f"{self.comparison.metric} against the share of {self._pruned}, one line a "
+                alt=f"{self.comparison.metric} against the {self._amount}, one line a "
                 f"score: {', '.join(self._outcomes.scores)}. The tables have the values.",
             )
         ]
@@ -164,6 +164,7 @@ class Report:
 
     def _values_table(self, when: str) -> Table:
         percents = self._outcomes.percents
+        amount_text = self.comparison.amount_text
         rows: list[list[object]] = [["not pruned", *[self._unpruned(when)] * len(percents)]]
         for name in self._outcomes.scores:
             cells = [self._outcomes.cell(name, percent, when) for percent in percents]
@@ -171,14 +172,15 @@ class Report:
                 rows.append([name, *map(_marked, cells)])
         return Table(
             caption=f"{self.comparison.metric} {words_for(when)}:",
-            columns=[Column("score"), *(Column(percentage(percent)) for percent in percents)],
+            columns=[Column("score"), *(Column(amount_text(percent)) for percent in percents)],
             rows=rows,
         )
 
     @property
-    def _pruned(self) -> str:
-        """The heading of the requested percentages."""
-        return f"{self.comparison.quantity} pruned"
+    def _amount(self) -> str:
+        """The quantity of a request, in words."""
+        heading = self.comparison.heading
+        return heading if self.comparison.measure == SPEED else f"share of {heading}"
 
     def _unpruned(self, when: str) -> Marked | None:
         if when in (BEFORE, Recovery.REFIT):
@@ -190,7 +192,7 @@ class Report:
         return Table(
             caption="Difference to the mean of random plans:",
             columns=[
-                *(Column("when"), Column(self._pruned, percentage), Column("score")),
+                *(Column("when"), self._amount_column, Column("score")),
                 *(Column("difference", signed), Column("p", Decimals(3))),
                 *(Column("p (Holm)", Decimals(3)), Column("random plans")),
             ],
@@ -203,6 +205,10 @@ class Report:
                 for name, each in test.scores.items()
             ],
         )
+
+    @property
+    def _amount_column(self) -> Column:
+        return Column(self.comparison.heading, self.comparison.amount_text)
 
     def _costs_table(self) -> Table:
         """Size and speed, of random plans alone where the other methods were not timed."""
@@ -219,13 +225,16 @@ class Report:
                 )
                 speed = speedups.get(name, {}).get(percent)
                 method = [] if is_single else [name]
-                rows.append([percent, *method, first.parameters, first.flops, speed])
+                predicted = [] if first.predicted_speedup is None else [first.predicted_speedup]
+                rows.append([percent, *method, first.parameters, first.flops, *predicted, speed])
+        of_speed = self.comparison.measure == SPEED
         return Table(
             caption="What pruning saves:",
             columns=[
-                *(Column(self._pruned, percentage), *([] if is_single else [Column("score")])),
+                *(self._amount_column, *([] if is_single else [Column("score")])),
                 Column("parameters", millions),
                 Column("FLOPs", lambda value: f"{value / 1e6:.1f}M"),
+                *([Column("predicted speed", Decimals(2))] if of_speed else []),
                 Column(
                     "speed, x unpruned (quartiles)", "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})".format
                 ),
@@ -268,7 +277,14 @@ class Report:
         others = "heads" if units == "heads" else "units"
         components = self.comparison.components
         pruned = units if components is None else f"{units} of {', '.join(components)}"
-        if self.comparison.measure != "units":
+        if self.comparison.measure == SPEED:
+            notes.append(
+                f"Speeds: {self.comparison.timed_job or 'a job that is not known'}. Each method "
+                f"prunes {pruned} until the speed that is predicted from times of sub-layers is "
+                "reached; the measured speed is of the whole job. Methods that drop whole layers "
+                "can be faster than asked for. Correlations are over these units."
+            )
+        elif self.comparison.measure != "units":
             notes.append(
                 f"Percentages are of the {self.comparison.quantity} that pruning all {pruned} "
                 f"would save; correlations are over these {units}; all other {others} stay."
@@ -366,6 +382,8 @@ class Report:
             values["components"] = list(components)
         if self.comparison.measure != "units":
             values["measure"] = self.comparison.measure
+        if self.comparison.timed_job is not None:
+            values["timed_job"] = self.comparison.timed_job
         if self.comparison.recoveries != (Recovery.FINETUNE,):
             values["recoveries"] = [str(each) for each in self.comparison.recoveries]
         return values

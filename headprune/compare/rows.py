@@ -22,7 +22,7 @@ class Row:
 
     Attributes:
         score: the score that ranked the units, or ``control``.
-        percent: the requested percentage.
+        percent: the requested percentage; for a speed, the multiple of the unpruned model's.
         pruned: the percentage of units that are pruned.
         seed: of the fine-tuning, and of the draw where the score is ``random``.
         plan: the units kept, as JSON.
@@ -37,6 +37,7 @@ class Row:
         constant_before: the same of ``before``.
         environment_before, environment_after: where the two were measured; None where it is not
             known, or there was no recovery.
+        predicted_speedup: the speed that a latency file predicts; None without one.
         fingerprint_before, fingerprint_after: the fingerprints of the weights that were measured;
             None likewise.
     """
@@ -59,6 +60,7 @@ class Row:
     environment_after: Environment | None = None
     fingerprint_before: str | None = None
     fingerprint_after: str | None = None
+    predicted_speedup: float | None = None
 
     @cached_property
     def head_plan(self) -> PruningPlan:
@@ -84,4 +86,6 @@ class Row:
             for item in fields(self)
             if not item.name.startswith(("environment", "fingerprint"))
         }
+        if self.predicted_speedup is None:
+            del values["predicted_speedup"]
         return {**values, "plan": json.loads(self.head_plan.to_json(with_origin=False))}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headprune.budget import Budget
+from headprune.budget import SPEED, goal_of
 from headprune.compare.claimed_folder import claim
 from headprune.compare.competition import Competition, component_settings
 from headprune.compare.records import save_records
@@ -22,14 +22,16 @@ from headprune.compare.turns import Quartiles
 from headprune.components import HEADS, NEURONS, unit_names
 from headprune.cost import forward_flops
 from headprune.errors import UsageError
-from headprune.methods.method import Method, is_training
+from headprune.methods.method import Method, is_training, takes_speed
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import Distillation
 from headprune.recovery.kinds import Recovery
+from headprune.report.shown import percentage
 from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
-from headprune.task_model import TaskModel, require_high_is_good
+from headprune.speed.latency import Latency
+from headprune.task_model import TaskModel, require_high_is_good, training_settings
 
 Say = Callable[[str, int, int], None]
 """A callback for the current step, the number of complete steps and the number of all steps."""
@@ -48,7 +50,9 @@ class Comparison:
             and where it was measured; None where it is not known.
         base: the metric of the model as it was given.
         components: those that were pruned; None for all attention.
-        measure: the quantity that percentages are shares of; see ``Budget``.
+        measure: the quantity that percentages are shares of, see ``Budget``; or ``speed``, for
+            which they are speeds as multiples of the unpruned model's.
+        timed_job: for speeds, the job and the conditions that they refer to.
         scores: by name.
         rows: see ``Row``.
         speedups: for each method and percentage, the median of the unpruned model's time over that
@@ -83,6 +87,7 @@ class Comparison:
     metric_signature: str | None = None
     fingerprint: str | None = None
     measure: str = "units"
+    timed_job: str | None = None
     at_least: int | None = None
     recoveries: tuple[Recovery, ...] = (Recovery.FINETUNE,)
     costs: Mapping[str, float] = field(default_factory=dict)
@@ -111,6 +116,15 @@ class Comparison:
         """The quantity that percentages are shares of, in words."""
         return {"units": self.unit_names, "flops": "FLOPs"}.get(self.measure, self.measure)
 
+    @property
+    def heading(self) -> str:
+        """The heading of the requested percentages or speeds."""
+        return "speed asked for" if self.measure == SPEED else f"{self.quantity} pruned"
+
+    def amount_text(self, amount: float) -> str:
+        """A requested amount in tables: ``12.5%`` or ``1.5x``."""
+        return f"{amount:g}x" if self.measure == SPEED else percentage(amount)
+
 
 def compare(
     model: TaskModel,
@@ -124,6 +138,7 @@ def compare(
     at_least: int = 1,
     components: Sequence[str] | None = None,
     measure: str = "units",
+    latency: Latency | None = None,
     rounds: int = ROUNDS,
     recoveries: Sequence[Recovery] = (Recovery.FINETUNE,),
     say: Say = lambda *_: None,
@@ -135,7 +150,8 @@ def compare(
         scores: names of scores and of other methods. ``random`` is always compared, and so is
             ``ablation``, by which the others are judged; but ablation of single neurons takes so
             long that it is computed where it is named only.
-        percents: shares to prune of all units of ``components``.
+        percents: shares to prune of all units of ``components``; of the measure ``speed``, speeds
+            to reach, as multiples of the unpruned model's.
         seeds: the seeds of fine-tunings and random plans.
         folder: the folder for the measured numbers.
         random_seeds: the seeds of random plans, if they differ from ``seeds``. More random plans
@@ -145,7 +161,9 @@ def compare(
         at_least: units that every layer keeps, by any score.
         components: prune units of these components only; percentages then refer to their units.
             They are required for scores that other components do not have. Default: all attention.
-        measure: the quantity that percentages are shares of; see ``Budget``.
+        measure: the quantity that percentages are shares of, see ``Budget``; or ``speed``.
+        latency: the time that units save, for the measure ``speed``: each method reaches the
+            predicted speed, and models are timed at its job.
         rounds: the number of times that each model is timed; 0 disables timing.
         recoveries: the treatments after pruning, each of the pruned model itself; fine-tuning only
             where ``model`` can be fine-tuned. ``model`` knows the weights of a distillation.
@@ -169,16 +187,36 @@ def compare(
     judges = [] if set(competition.components) & {*NEURONS} else ["ablation"]
     names = list(dict.fromkeys([*needed, *judges, "random"]))
     competition.require_possible(needed, percents)
+    if (measure == SPEED) != (latency is not None):
+        raise UsageError("--speedup and --latency go together")
     for method in methods.values():
+        if latency is not None and not takes_speed(method):
+            raise UsageError(
+                f"{method.name} prunes a share, not to a speed; give --percent or --budget"
+            )
         if is_training(method):
             method.require_possible(model, competition.components)
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
-    # Other recoveries can share a folder, where each has its own numbers; the weights of a
-    # distillation are among the settings.
-    claim(folder, settings | ({"recovery": "refit"} if possible == [Recovery.REFIT] else {}))
-    store = Store(folder, model, competition)
+    additions = {
+        **training_settings(model),
+        "latency": None if latency is None else latency.identity,
+    }
+    # Every recovery has its own numbers; older versions named one that was alone in its folder.
+    claim(
+        folder,
+        {name: value for name, value in settings.items() if name not in additions},
+        additions=additions,
+        ignored=["recovery"],
+    )
+    store = Store(folder, model, competition, latency=latency)
     base = store.before(Choice(plan=full))  # first, as it shows if there are data to measure on
     scores_by_name = store.scores(names)
+    if latency is not None:
+        for method in methods.values():
+            if method.needs_scores or not method.needs_model:
+                for amount in percents:
+                    goal = goal_of(amount, measure)
+                    store.chosen(method, scores_by_name, goal=goal, seed=seeds[0])
     wanted: list[tuple[str, float, int]] = []
     if any(each.trains for each in possible):
         wanted += [(CONTROL, 0.0, seed) for seed in seeds]
@@ -190,12 +228,13 @@ def compare(
     sizes = model.model.sizes
     plans: dict[tuple[str, float], PruningPlan] = {}
     for number, (name, percent, seed) in enumerate(wanted):
-        say(f"{name} {percent:g}% seed {seed}", number, len(wanted))
+        unit = "%" if latency is None or name == CONTROL else "x"
+        say(f"{name} {percent:g}{unit} seed {seed}", number, len(wanted))
         if name == CONTROL:
             choice = Choice(plan=full)
         else:
-            budget = Budget(percent, measure)
-            choice = store.chosen(methods[name], scores_by_name, budget=budget, seed=seed)
+            goal = goal_of(percent, measure)
+            choice = store.chosen(methods[name], scores_by_name, goal=goal, seed=seed)
             plans.setdefault((name, percent), choice.plan)
         plan = choice.plan
         before = store.before(choice)
@@ -214,6 +253,7 @@ def compare(
             environment_before=before.environment,
             fingerprint_before=before.fingerprint,
             trained=choice.training is not None,
+            predicted_speedup=None if latency is None else latency.speedup_of(plan),
         )
         recovered = [
             row.recovered(recovery, store.recovered(choice, recovery, seed))
@@ -246,6 +286,7 @@ def compare(
         metric_signature=base.signature,
         fingerprint=base.fingerprint,
         measure=measure,
+        timed_job=None if latency is None else latency.job_name,
         at_least=at_least,
         recoveries=tuple(dict.fromkeys(recoveries)),
         costs={

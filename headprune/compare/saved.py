@@ -61,6 +61,7 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
         at_least=values.get("at_least"),
         components=_components(content),
         measure=content.get("measure", "units"),
+        timed_job=content.get("timed_job"),
         base=content["base"],
         scores={fields["score"]: _score(folder, fields) for fields in signatures},
         rows=tuple(_row(row, folder=folder, recovery=recoveries[0]) for row in content["rows"]),

@@ -6,6 +6,7 @@ methods/LABEL/      the models of methods that train, while they are needed
 before/NAME.json    the metric right after pruning; NAME is the plan's, or a trained model's
 after/, distill/, refitted/, scratch/    the metric after a recovery
 seconds.json, costs.json    run times of the plans, and of the methods themselves
+seconds-speed.json    run times of plans at the job of a latency file
 """
 
 from __future__ import annotations
@@ -17,24 +18,34 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from headprune.budget import Budget, percent_text
+from headprune.budget import Budget, Goal, file_label
 from headprune.compare.competition import Competition
 from headprune.compare.costs import Costs
 from headprune.compare.interruptions import is_resumed
 from headprune.compare.measured import Measured, timed
 from headprune.compare.speeds import speedups
 from headprune.compare.turns import Quartiles
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
 from headprune.json_files import json_object, known_values
-from headprune.methods.method import Method, Request, is_training
+from headprune.methods.method import (
+    Method,
+    Outcome,
+    Request,
+    SpeedRequest,
+    is_training,
+    takes_speed,
+)
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
 from headprune.recovery.variant import Variant
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import TAKE_LONG, needs_data
+from headprune.speed.latency import Latency
+from headprune.speed.verifying import seconds_of
 from headprune.task_model import TaskModel
 
 _FOLDERS = {Recovery.FINETUNE: "after"}
@@ -64,10 +75,18 @@ class Choice:
 class Store:
     """The numbers in the folder of a comparison."""
 
-    def __init__(self, folder: Path, model: TaskModel, competition: Competition) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        model: TaskModel,
+        competition: Competition,
+        *,
+        latency: Latency | None = None,
+    ) -> None:
         self.folder = folder
         self.model = model
         self.competition = competition
+        self.latency = latency
         self.costs = Costs(folder / "costs.json")
 
     def scores(self, names: Sequence[str]) -> dict[str, HeadScores]:
@@ -92,45 +111,39 @@ class Store:
         method: Method,
         scores: Mapping[str, HeadScores],
         *,
-        budget: Budget,
+        goal: Goal,
         seed: int,
     ) -> Choice:
-        """The choice of a method; a plan that is slow to compute is stored in the folder."""
-        full, competition = self.competition.full, self.competition
-        request = Request(
-            plan=competition.pool,
-            budget=budget,
-            seed=seed,
-            at_least=competition.at_least,
-            scores={
-                name: scores[name].of_components(competition.components)
-                for name in method.needs_scores
-            },
-            cost=competition.cost,
-            model=self.model,
-            folder=self.folder / "methods",
-        )
-        measure = "" if budget.of == "units" else f"-{budget.of}"
+        """The choice of a method; a plan that is slow to compute is stored in the folder.
+
+        Raises:
+            UsageError: a goal that the method cannot reach.
+        """
+        full = self.competition.full
         draw = f"-seed{seed}" if method.draws else ""
-        label = f"{method.name}-{percent_text(budget.percent)}{measure}{draw}"
+        label = f"{method.name}-{file_label(goal)}{draw}"
+
+        def run() -> Outcome:
+            return self._outcome(method, scores, goal=goal, seed=seed)
+
         if method.needs_model and not method.needs_scores:
             path = self.folder / "plans" / f"{label}.json"
             if not path.exists():
                 started = time.monotonic()
-                chosen = method.run(request).plan
+                chosen = run().plan
                 seconds = time.monotonic() - started
                 self.costs.add_method(method.name, seed=seed, seconds=seconds)
                 chosen.save(path)
             plan = PruningPlan.load(path)
         else:
-            plan = method.run(request).plan
+            plan = run().plan
         # The other components stay as they are.
         whole = full.replaced_by(plan).without_units_of_dropped_layers()
         if not is_training(method):
             return Choice(plan=whole)
 
         def train() -> TaskModel:
-            outcome = method.run(request)
+            outcome = run()
             assert outcome.model is not None
             if outcome.plan != plan:
                 raise DataError(
@@ -140,6 +153,28 @@ class Store:
             return self.model.opened(outcome.model)
 
         return Choice(plan=whole, training=label, train=train)
+
+    def _outcome(
+        self, method: Method, scores: Mapping[str, HeadScores], *, goal: Goal, seed: int
+    ) -> Outcome:
+        """Run a method."""
+        competition = self.competition
+        components = competition.scored_components or competition.components
+        request: dict[str, Any] = {
+            "plan": competition.pool,
+            "seed": seed,
+            "at_least": competition.at_least,
+            "scores": {
+                name: scores[name].of_components(components) for name in method.needs_scores
+            },
+            "model": self.model,
+            "folder": self.folder / "methods",
+        }
+        if isinstance(goal, Budget):
+            return method.run(Request(**request, budget=goal, cost=competition.cost))
+        if self.latency is None or not takes_speed(method):
+            raise UsageError(f"{method.name} cannot prune to a speed")
+        return method.at_speed(SpeedRequest(**request, speedup=goal, latency=self.latency))
 
     def before(self, choice: Choice) -> Measured:
         """The metric right after pruning."""
@@ -194,15 +229,24 @@ class Store:
     def speedups(
         self, full: PruningPlan, plans: Sequence[PruningPlan], rounds: int
     ) -> dict[PruningPlan, Quartiles]:
-        """The speed-up of each plan over ``full``; equal plans are timed once."""
+        """The speed-up of each plan over ``full``; equal plans are timed once.
+
+        With a latency file, the time is that of its job.
+        """
         distinct = list(dict.fromkeys([full, *plans]))
+        latency = self.latency
+
+        def seconds(numbers: Sequence[int]) -> list[list[float]]:
+            chosen = [distinct[number] for number in numbers]
+            if latency is None:
+                return self.model.seconds(chosen, rounds=rounds)
+            return seconds_of(self.model.model, chosen, latency.conditions, rounds=rounds)
+
         found = speedups(
-            self.folder / "seconds.json",
+            self.folder / ("seconds.json" if latency is None else "seconds-speed.json"),
             [name_of(plan) for plan in distinct],
             rounds=rounds,
-            time=lambda numbers: self.model.seconds(
-                [distinct[number] for number in numbers], rounds=rounds
-            ),
+            time=seconds,
         )
         return dict(zip(distinct, found, strict=True))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headprune.methods.method import Outcome, Request
-from headprune.select.random import at_random
+from headprune.methods.method import Outcome, Request, SpeedRequest
+from headprune.origin import Origin
+from headprune.select.in_order import first_at_speed
+from headprune.select.random import at_random, lot
 
 
 @dataclass(frozen=True)
@@ -30,3 +32,15 @@ class Random:
                 within=request.plan,
             )
         )
+
+    def at_speed(self, request: SpeedRequest) -> Outcome:
+        """Prune units in a random order of all, of every kind, until the speed is reached."""
+        plan = first_at_speed(
+            request.plan,
+            order=lambda unit: lot(request.seed, unit),
+            speedup=request.speedup,
+            latency=request.latency,
+            at_least=request.at_least or 0,
+        )
+        origin = Origin(method=self.name, seed=request.seed, budget=str(request.speedup))
+        return Outcome(plan=plan.with_origin(origin))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from headprune.components import LAYERS
 from headprune.errors import UsageError
-from headprune.methods.method import Outcome, Request
+from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
+from headprune.select.in_order import first_at_speed
 from headprune.select.random import lot
-from headprune.select.ranking import Unit, keep_first
+from headprune.select.ranking import Order, Unit, keep_first
 
 DistanceFrom = Callable[[int, int], float]
 """From the number of a layer and the number of layers to when the layer is pruned: low first."""
@@ -38,6 +39,31 @@ class Location:
 
     def run(self, request: Request) -> Outcome:
         """Prune layer by layer."""
+        kept = keep_first(
+            request.plan.units,
+            order=self._order(request),
+            budget=request.budget,
+            cost=request.cost,
+            at_least=request.at_least or 0,
+            within=request.plan,
+        )
+        origin = Origin(method=self.name, seed=request.seed, budget=str(request.budget))
+        return Outcome(plan=kept.with_origin(origin))
+
+    def at_speed(self, request: SpeedRequest) -> Outcome:
+        """Prune layer by layer until the speed is reached."""
+        kept = first_at_speed(
+            request.plan,
+            order=self._order(request),
+            speedup=request.speedup,
+            latency=request.latency,
+            at_least=request.at_least or 0,
+        )
+        origin = Origin(method=self.name, seed=request.seed, budget=str(request.speedup))
+        return Outcome(plan=kept.with_origin(origin))
+
+    def _order(self, request: AnyRequest) -> Order:
+        """The order in which units are kept."""
         plan = request.plan
         components = list(plan.units)
 
@@ -46,16 +72,7 @@ class Location:
             priority = self.priority(plan, component, layer)
             return priority, components.index(component), lot(request.seed, unit)
 
-        kept = keep_first(
-            plan.units,
-            order=order,
-            budget=request.budget,
-            cost=request.cost,
-            at_least=request.at_least or 0,
-            within=plan,
-        )
-        origin = Origin(method=self.name, seed=request.seed, budget=str(request.budget))
-        return Outcome(plan=kept.with_origin(origin))
+        return order
 
 
 BOTTOM = Location("bottom", "layers from the embeddings up", lambda layer, _: layer)
@@ -90,14 +107,30 @@ class DropLayers(Location):
         Raises:
             UsageError: components whose units are not layers.
         """
-        others = [name for name in request.plan.units if name not in LAYERS]
+        self._require_layers(request.plan)
+        plan = super().run(request).plan
+        return Outcome(plan=plan.with_origin(Origin(method=self.name, budget=str(request.budget))))
+
+    def at_speed(self, request: SpeedRequest) -> Outcome:
+        """Drop layer by layer until the speed is reached. Units of other components all stay.
+
+        Raises:
+            UsageError: no layers among the components, or a speed that cannot be reached.
+        """
+        layers = request.plan.part([name for name in request.plan.units if name in LAYERS])
+        if layers is None:
+            self._require_layers(request.plan)
+        plan = super().at_speed(replace(request, plan=layers or request.plan)).plan
+        origin = Origin(method=self.name, budget=str(request.speedup))
+        return Outcome(plan=request.plan.replaced_by(plan).with_origin(origin))
+
+    def _require_layers(self, plan: PruningPlan) -> None:
+        others = [name for name in plan.units if name not in LAYERS]
         if others:
             raise UsageError(
                 f"{self.name} drops whole layers, not units of {', '.join(others)}; give "
                 "--components EL, DL or EL,DL"
             )
-        plan = super().run(request).plan
-        return Outcome(plan=plan.with_origin(Origin(method=self.name, budget=str(request.budget))))
 
 
 def _alternate(layer: int, depth: int) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headprune.errors import UsageError
-from headprune.methods.method import Outcome, Request
+from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
 from headprune.scores.names import keep_of
 from headprune.scores.registry import score_named
 from headprune.select.score import by_score
+
+if TYPE_CHECKING:  # it imports torch
+    from headprune.scores.head_scores import HeadScores
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,9 @@ class ByScore:
 
     def run(self, request: Request) -> Outcome:
         """Rank the units."""
-        if self.name not in request.scores:
-            raise UsageError(f"{self.name}: the scores are missing; compute them first")
         return Outcome(
             plan=by_score(
-                request.scores[self.name],
+                self._scores(request),
                 budget=request.budget,
                 cost=request.cost,
                 keep=keep_of(self.name),
@@ -43,3 +45,23 @@ class ByScore:
                 within=request.plan,
             )
         )
+
+    def at_speed(self, request: SpeedRequest) -> Outcome:
+        """Choose the units of the least sum of scores."""
+        from headprune.select.speed import by_speed
+
+        return Outcome(
+            plan=by_speed(
+                self._scores(request),
+                request.latency,
+                request.speedup,
+                components=[*request.plan.units],
+                keep=keep_of(self.name),
+                at_least=1 if request.at_least is None else request.at_least,
+            )
+        )
+
+    def _scores(self, request: AnyRequest) -> HeadScores:
+        if self.name not in request.scores:
+            raise UsageError(f"{self.name}: the scores are missing; compute them first")
+        return request.scores[self.name]

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from headprune.components import HEADS, NEURONS
+from headprune.components import HEADS, LAYERS, NEURONS
 from headprune.errors import UsageError
-from headprune.methods.method import Outcome, Request
+from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    Blocks = Mapping[tuple[str, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -29,11 +37,8 @@ class Kwon:
 
     def run(self, request: Request) -> Outcome:
         """Search the mask, and rearrange it within each layer."""
-        from headprune.scores.fisher import fisher_blocks
-        from headprune.select.mask_search import rearrange, search_mask
+        from headprune.select.mask_search import search_mask
 
-        if request.model is None:
-            raise UsageError(f"{self.name} computes gradients of the model; it needs a model")
         pool, budget = request.plan, request.budget
         wrong = [name for name in pool.units if name not in (*HEADS, *NEURONS)]
         if wrong:
@@ -47,14 +52,7 @@ class Kwon:
                 f"{self.name}: a head costs more than a neuron; give a budget of flops or of "
                 "parameters"
             )
-        calibration = request.model.calibration()
-        blocks = {}
-        for (name, layer), block in fisher_blocks(
-            calibration.model, calibration.batches("Fisher information"), components=[*pool.units]
-        ).items():
-            present = calibration.model.sublayers[name][layer].present
-            places = [present.index(unit) for unit in pool.kept[name][layer]]
-            blocks[name, layer] = block[places][:, places]
+        blocks = self._fisher_blocks(request)
         importance = {
             (name, layer, unit): value
             for (name, layer), block in blocks.items()
@@ -72,18 +70,79 @@ class Kwon:
             most=most,
             at_least=request.at_least or 0,
         )
-        kept = {
-            name: [
-                rearrange(units, pool.kept[name][layer], blocks[name, layer])
-                if (name, layer) in blocks
-                else units
-                for layer, units in enumerate(layers)
-            ]
-            for name, layers in plan.kept.items()
-        }
-        plan = PruningPlan(kept=kept, units=pool.units)
+        plan = _rearranged(plan, pool, blocks)
         origin = Origin(method=self.name, budget=str(budget))
         return Outcome(plan=plan.with_origin(origin))
+
+    def at_speed(self, request: SpeedRequest) -> Outcome:
+        """Choose the least sum of Fisher information, and rearrange it within each layer.
+
+        The numbers of units are those of a knapsack over measured times, in which layers may be
+        dropped too. Kwon et al. fit a straight line to the times of a layer and search as for
+        FLOPs.
+        """
+        from headprune.scores.head_scores import HeadScores
+        from headprune.select.speed import by_speed
+
+        pool = request.plan
+        blocks = self._fisher_blocks(request)
+        scores = HeadScores(
+            name=self.name,
+            values={
+                name: [
+                    blocks[name, layer].diagonal().tolist() if (name, layer) in blocks else []
+                    for layer in range(len(layers))
+                ]
+                for name, layers in pool.units.items()
+                if name not in LAYERS
+            },
+        )
+        plan = by_speed(
+            scores,
+            request.latency,
+            request.speedup,
+            components=[*pool.units],
+            at_least=1 if request.at_least is None else request.at_least,
+        )
+        plan = _rearranged(plan, pool, blocks)
+        origin = Origin(method=self.name, budget=str(request.speedup))
+        return Outcome(plan=plan.with_origin(origin))
+
+    def _fisher_blocks(self, request: AnyRequest) -> Blocks:
+        """The Fisher information of the heads and neurons that compete, U' x U' in each layer."""
+        from headprune.scores.fisher import fisher_blocks
+
+        if request.model is None:
+            raise UsageError(f"{self.name} computes gradients of the model; it needs a model")
+        pool = request.plan
+        components = [name for name in pool.units if name not in LAYERS]
+        if not components:
+            raise UsageError(f"{self.name} chooses heads and neurons, not only layers")
+        calibration = request.model.calibration()
+        blocks = {}
+        for (name, layer), block in fisher_blocks(
+            calibration.model, calibration.batches("Fisher information"), components=components
+        ).items():
+            present = calibration.model.sublayers[name][layer].present
+            places = [present.index(unit) for unit in pool.kept[name][layer]]
+            blocks[name, layer] = block[places][:, places]
+        return blocks
+
+
+def _rearranged(plan: PruningPlan, pool: PruningPlan, blocks: Blocks) -> PruningPlan:
+    """The plan with as many units in each layer, but those that matter most together."""
+    from headprune.select.mask_search import rearrange
+
+    kept = {
+        name: [
+            rearrange(units, pool.kept[name][layer], blocks[name, layer])
+            if (name, layer) in blocks
+            else units
+            for layer, units in enumerate(layers)
+        ]
+        for name, layers in plan.kept.items()
+    }
+    return PruningPlan(kept=kept, units=plan.units)
 
 
 def _without_one(full: PruningPlan, component: str) -> PruningPlan:

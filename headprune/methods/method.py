@@ -7,38 +7,61 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-from headprune.budget import Budget
+from headprune.budget import Budget, Speedup
 from headprune.plan import PruningPlan
 from headprune.select.ranking import Cost
 
 if TYPE_CHECKING:  # it imports torch, and plans are made without it
     from headprune.scores.head_scores import HeadScores
+    from headprune.speed.latency import Latency
     from headprune.task_model import TaskModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """The input of a method.
+class AnyRequest:
+    """The input of a method, without the amount to prune.
 
     Attributes:
         plan: the units that the model keeps before, of the components whose units compete.
-        budget: the share of these units to prune.
         seed: the seed of the method's random choices and trainings.
         at_least: units that every layer keeps; None: the method's own default.
         scores: the model's scores by name, as in ``needs_scores``.
-        cost: function that computes the cost of a plan, for budgets of parameters or FLOPs.
         model: the model with its data; None where only a shape is given.
         folder: the method's working folder; files of an interrupted run are used again.
     """
 
     plan: PruningPlan
-    budget: Budget
     seed: int = 1
     at_least: int | None = None
     scores: Mapping[str, HeadScores] = field(default_factory=dict)
-    cost: Cost | None = None
     model: TaskModel | None = None
     folder: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(AnyRequest):
+    """The input of a method that prunes a share.
+
+    Attributes:
+        budget: the share of the plan's units to prune.
+        cost: function that computes the cost of a plan, for budgets of parameters or FLOPs.
+    """
+
+    budget: Budget
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedRequest(AnyRequest):
+    """The input of a method that prunes an unpruned model to a speed.
+
+    Attributes:
+        speedup: the predicted speed to reach.
+        latency: the time that units save.
+    """
+
+    speedup: Speedup
+    latency: Latency
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +107,22 @@ class Method(Protocol):
         Raises:
             UsageError: a budget that cannot be reached.
         """
+
+
+class SpeedMethod(Method, Protocol):
+    """A method that can prune to a speed."""
+
+    def at_speed(self, request: SpeedRequest) -> Outcome:
+        """Choose the units to keep, so that the predicted speed is the one that is asked for.
+
+        Raises:
+            UsageError: a speed that cannot be reached.
+        """
+
+
+def takes_speed(method: Method) -> TypeGuard[SpeedMethod]:
+    """Check if a method can prune to a speed."""
+    return hasattr(type(method), "at_speed")
 
 
 class TrainingMethod(Method, Protocol):

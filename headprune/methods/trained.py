@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from headprune.budget import percent_text
 from headprune.components import LAYERS
 from headprune.errors import UsageError
-from headprune.methods.by_location import DROP_LAYERS
-from headprune.methods.method import Outcome, Request
+from headprune.methods.by_location import DROP_LAYERS, DropLayers
+from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
 from headprune.origin import Origin
+from headprune.plan import PruningPlan
 from headprune.recovery.variant import L0_GATES, GateTarget, Variant
 from headprune.task_model import TaskModel
 
@@ -80,11 +81,25 @@ class TrainLayerDrop:
         Raises:
             UsageError: no settings for a training, or components whose units are not layers.
         """
-        (alternate,) = (each for each in DROP_LAYERS if each.name == "layers-alternate")
-        plan = alternate.run(request).plan
+        return self._trained(_alternate().run(request).plan, request, str(request.budget))
+
+    def at_speed(self, request: SpeedRequest) -> Outcome:
+        """Train, then drop layers until the speed is reached.
+
+        Raises:
+            UsageError: as ``run``, or a speed that cannot be reached.
+        """
+        return self._trained(_alternate().at_speed(request).plan, request, str(request.speedup))
+
+    def _trained(self, plan: PruningPlan, request: AnyRequest, budget: str) -> Outcome:
         trained = _trained(self.name, request, Variant(layerdrop=LAYERDROP), label=self.name)
-        origin = Origin(method=self.name, seed=request.seed, budget=str(request.budget))
+        origin = Origin(method=self.name, seed=request.seed, budget=budget)
         return Outcome(plan=plan.with_origin(origin), model=trained.model.path)
+
+
+def _alternate() -> DropLayers:
+    (method,) = (each for each in DROP_LAYERS if each.name == "layers-alternate")
+    return method
 
 
 def _require_training(name: str, model: TaskModel) -> None:
@@ -92,7 +107,7 @@ def _require_training(name: str, model: TaskModel) -> None:
         raise UsageError(f"{name} trains the model: give --epochs, or --finetune for a checkpoint")
 
 
-def _trained(name: str, request: Request, variant: Variant, *, label: str) -> TaskModel:
+def _trained(name: str, request: AnyRequest, variant: Variant, *, label: str) -> TaskModel:
     """The model of the request, trained; a finished training is not repeated."""
     model = request.model
     if model is None or request.folder is None:

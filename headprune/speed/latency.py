@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,6 +131,17 @@ class Latency:
         # Where the layers take the whole time, a plan without any would take none.
         return self.seconds / max(self.seconds_of(plan), 1e-6 * self.seconds)
 
+    @property
+    def identity(self) -> str:
+        """A digest of the times and of what they are of."""
+        content = [asdict(self.conditions), self.device, self.seconds, _plain(self.saved)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+
+    @property
+    def job_name(self) -> str:
+        """The job, the batch and the machine, in words."""
+        return f"{self.conditions}, {self.conditions.threads} threads, {self.device}"
+
     def require_device(self, *, where: object) -> None:
         """Check that the file was measured on this machine's processor.
 
@@ -175,13 +187,22 @@ class Latency:
                 "or vocabularies differ"
             )
 
+    def require_components(self, components: Sequence[str], *, where: object) -> None:
+        """Check that the units of components were measured.
+
+        Raises:
+            UsageError: those of one were not.
+        """
+        for name in components:
+            if name not in self.saved:
+                raise UsageError(
+                    f"{where}: {name} was not measured; see `headprune latency --components`"
+                )
+
     def save(self, path: str | Path) -> None:
         """Write the file as JSON, whole or not at all."""
         content: dict[str, Any] = {"format": FORMAT, "version": _VERSION} | asdict(self)
-        content["saved"] = {
-            name: {str(kept): seconds for kept, seconds in savings.items()}
-            for name, savings in self.saved.items()
-        }
+        content["saved"] = _plain(self.saved)
         write_text_atomically(path, json.dumps(content, indent=1) + "\n")
 
     @classmethod
@@ -213,6 +234,23 @@ class Latency:
             raise DataError(f"{path}: not a whole latency file ({problem})") from None
 
 
+def latency_for(model: PrunableModel, path: Path) -> Latency:
+    """Read a latency file for a model on this machine.
+
+    Args:
+        model: the unpruned model.
+        path: the file.
+
+    Raises:
+        UsageError: it was measured on another device, or on a model of another shape.
+        DataError: it cannot be read.
+    """
+    latency = Latency.load(path)
+    latency.require_device(where=path)
+    latency.require_model(model, where=path)
+    return latency
+
+
 @dataclass
 class _Fields:
     """The fields of a file, for their types."""
@@ -229,6 +267,14 @@ class _Fields:
     saved: dict[str, dict[str, float]]
     rounds: int
     versions: dict[str, str] = field(default_factory=dict)
+
+
+def _plain(saved: Savings) -> dict[str, dict[str, float]]:
+    """Savings with the keys that JSON has."""
+    return {
+        name: {str(kept): seconds for kept, seconds in savings.items()}
+        for name, savings in saved.items()
+    }
 
 
 def _layers(name: str, shape: Shape) -> str:

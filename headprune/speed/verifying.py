@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headprune.backends import backend_of
 from headprune.budget import Speedup
@@ -57,10 +57,7 @@ def verified(
     Raises:
         UsageError: the model cannot be timed.
     """
-    prepare_processor(conditions)
-    backend = backend_of(model.path)
-    if not isinstance(backend, InMemoryBackend):
-        raise UsageError(f"{model.path}: the backend of such models cannot time them")
+    backend = _prepared_backend(model, conditions)
     unpruned = ready(backend, model, conditions)
     faster = 1.0
     measured: dict[PruningPlan, float] = {}
@@ -87,3 +84,31 @@ def verified(
             break
     nearest = min(measured, key=lambda each: abs(measured[each] / asked.times - 1))
     return nearest, measured[nearest]
+
+
+def seconds_of(
+    model: PrunableModel, plans: Sequence[PruningPlan], conditions: Conditions, *, rounds: int
+) -> list[list[float]]:
+    """The time of a model with the units of each plan, in each round, in seconds.
+
+    Args:
+        model: the unpruned model.
+        plans: those whose models take turns.
+        conditions: the job, the batch and the machine.
+        rounds: number of times that each is timed.
+
+    Raises:
+        UsageError: the model cannot be timed.
+    """
+    backend = _prepared_backend(model, conditions)
+    jobs = [ready(backend, model.prune(plan), conditions).run for plan in plans]
+    return taking_turns(jobs, rounds=rounds, warm_up=False, clock=clock_of(conditions))
+
+
+def _prepared_backend(model: PrunableModel, conditions: Conditions) -> InMemoryBackend:
+    """The backend that times a model; the number of threads is set."""
+    prepare_processor(conditions)
+    backend = backend_of(model.path)
+    if not isinstance(backend, InMemoryBackend):
+        raise UsageError(f"{model.path}: the backend of such models cannot time them")
+    return backend

@@ -18,6 +18,7 @@ from headprune.compare.turns import taking_turns
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
+from headprune.recovery.distillation import DISTILL_SETTINGS
 from headprune.recovery.refit import RefittedModel
 from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.marks import is_constant
@@ -120,6 +121,11 @@ class Classifier:
             "fingerprint": model_fingerprint(self._classifier),
             "max_examples": self.max_examples,
         }
+
+    @property
+    def training_settings(self) -> Mapping[str, Any]:
+        """The weights of a distillation; the others also decide which examples are held out."""
+        return {name: self.settings.get(name) for name in DISTILL_SETTINGS}
 
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None

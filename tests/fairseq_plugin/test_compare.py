@@ -18,7 +18,7 @@ from fairseq_plugin import running
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.measuring import search_flags, translate
 from fairseq_plugin.scores.translation_model import TranslationModel
-from headprune import DataError, HeadPlan, UsageError, select
+from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
 from headprune.cli import app
 from headprune.results.bleu import bleu_and_chrf, read_generation, translations
 from headprune.results.record import Record
@@ -26,6 +26,7 @@ from headprune.scores import HeadScores
 from headprune.task_model import TaskModel
 from tests.fairseq_plugin.conftest import generate
 from tests.fairseq_plugin.models import SHAPE
+from tests.latency_files import write_latency
 from tests.warm_process import WarmPopen
 
 FINETUNE = (
@@ -179,6 +180,20 @@ def test_iterate_leaves_a_checkpoint_of_each_step(full, prepared, tmp_path):
     assert "step 2 of 2: 50.0% pruned, BLEU " in result.stdout
     plan = HeadPlan.load(tmp_path / "plan.json")
     assert Checkpoint.load(tmp_path / "step2" / "model.pt").plan == plan
+
+
+def test_compare_at_a_speed(full, prepared, tmp_path):
+    latency = write_latency(Checkpoint.load(full), tmp_path / "latency.json", job="search")
+    options = ("--data", prepared, "--beam", 1, "--components", "ES,ED,DS,DF,DL")
+    scores = ("--score", "taylor", "--score", "middle", "--seeds", 1, "--rounds", 1)
+    speed = ("--speedup", 1.3, "--latency", tmp_path / "latency.json")
+    headprune("compare", full, *options, *scores, *speed, "-o", tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert {row["score"] for row in found["rows"]} == {"taylor", "middle", "random"}
+    for row in found["rows"]:
+        plan = PruningPlan.from_json(json.dumps(row["plan"]), source="row")
+        assert latency.seconds_of(plan) <= 1 / 1.3 < latency.seconds_of(plan) + 0.3
+    assert all(times["1.3"][0] > 0 for times in found["speedups_by_method"].values())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headprune.budget import percent_text
+from headprune.budget import SPEED, percent_text
 from headprune.compare.rows import CONTROL
 from headprune.components import HEADS
 from headprune.plan import PruningPlan
@@ -80,12 +80,8 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
         *(finetune if finetuning else []),
         *(f"--score={name}" for name in scores),
         *(f"--tune={name}" for name in ([] if has_all_finetuned else tune_options)),
-        *(
-            f"--percent={percent}"
-            if measured.measure == "units"
-            else f"--budget={percent}% of {measured.measure}"
-            for percent in percents
-        ),
+        *(_amount_flag(percent, measured.measure) for percent in percents),
+        *(["--latency=latency.json"] if measured.measure == SPEED else []),
         *([f"--seeds={len(seeds or random_seeds)}", f"--random-seeds={len(random_seeds)}"]),
         *([f"--components={','.join(measured.components)}"] if measured.components else []),
         *([] if measured.at_least in (None, 1) else [f"--at-least={measured.at_least}"]),
@@ -102,6 +98,13 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
     model = [f"MODEL is the model with the weights {weights}"] if weights else []
     caption = f"{'; '.join([*model, *meanings]) or 'The comparison'}:"
     return [Section(title=_TITLE, blocks=[Commands([shlex.join(command)], caption), *lines])]
+
+
+def _amount_flag(amount: str, measure: str) -> str:
+    """The option for a percentage, a budget or a speed."""
+    if measure == SPEED:
+        return f"--speedup={amount}"
+    return f"--percent={amount}" if measure == "units" else f"--budget={amount}% of {measure}"
 
 
 def _commands(results: Sequence[Located]) -> list[Block]:

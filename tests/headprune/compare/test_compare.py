@@ -37,6 +37,8 @@ from headprune.results.record import Record
 from headprune.results.stats import Spread, spread
 from headprune.scores import HeadScores
 from headprune.scores.random_values import random_values
+from headprune.speed.forward_pass import Conditions
+from headprune.speed.latency import Latency
 from headprune.task_model import Measurement
 
 SHAPE = {"ES": (4, 4)}
@@ -77,6 +79,10 @@ class Made:
     shape: dict[str, Any] | None = None
     metric_signature: str | None = None
     path: Path = Path("made")
+
+    @property
+    def training_settings(self):
+        return {"schedule": self.settings.get("schedule")}
 
     @property
     def model(self):
@@ -282,8 +288,12 @@ def test_models_are_refitted_instead_of_fine_tuned(tmp_path):
     again = subject(can_finetune=False, finetune_name="none")
     assert compared(again, tmp_path, **options).rows == found.rows
     assert again.log == ["score random"]
-    with pytest.raises(UsageError, match=r"other settings \(recovery\)"):
-        compared(again, tmp_path, rounds=0)
+    (tmp_path / "settings.json").write_text(  # as older versions wrote it
+        json.dumps(json.loads((tmp_path / "settings.json").read_text()) | {"recovery": "refit"})
+    )
+    both = {"recoveries": [Recovery.REFIT, Recovery.NONE], "rounds": 0}
+    assert compared(again, tmp_path, **both).rows == found.rows
+    compared(again, tmp_path, **options)
 
     records = [Record.load(path) for path in (tmp_path / "records/refitted").rglob("*.json")]
     assert records and all("|finetune:none|recovery:refit|" in each.signature for each in records)
@@ -642,6 +652,113 @@ def test_a_folder_in_which_nothing_was_done_yet_takes_other_settings(tmp_path):
     compared(subject(), tmp_path)
     with pytest.raises(UsageError, match="other settings"):
         claim(tmp_path, {"model": "another"})
+
+
+def test_a_folder_gains_recoveries_methods_and_seeds(tmp_path):
+    """Finished rows stay as they are; settings of a training come with the first of its kind."""
+    options = {"percents": [50.0], "rounds": 0}
+    plain = subject(can_finetune=False, settings={"model": "made up", "schedule": []})
+    compared(plain, tmp_path, seeds=[1], recoveries=[Recovery.REFIT], **options)
+    settings = {"model": "made up", "schedule": ["--epochs", "1"]}
+    tuned = subject(settings=settings)
+    both = [Recovery.REFIT, Recovery.FINETUNE]
+    found = compared(tuned, tmp_path, seeds=[1, 2], recoveries=both, **options)
+    assert {(row.recovery, row.seed) for row in found.rows if row.score == "gradient"} == {
+        (name, seed) for name in both for seed in (1, 2)
+    }
+    assert tuned.log.count("refit") == 1  # the random plan of the second seed
+    again = subject(settings=settings)
+    more = [*both, Recovery.DISTILL]
+    wider = {"percents": [25.0, 50.0], "rounds": 0}
+    grown = compared(again, tmp_path, seeds=[1, 2], recoveries=more, **wider)
+    assert all(row in grown.rows for row in found.rows)
+    assert {row.recovery for row in grown.rows} == {*more}
+    # Without the recovery that trains, its settings stay in the folder.
+    compared(plain, tmp_path, seeds=[1], recoveries=[Recovery.REFIT], **options)
+    with pytest.raises(UsageError, match=r"other settings \(schedule\)"):
+        compared(subject(settings={**settings, "schedule": ["--epochs", "2"]}), tmp_path, **options)
+    with pytest.raises(UsageError, match=r"other settings \(model\)"):
+        compared(subject(settings={**settings, "model": "another"}), tmp_path, **options)
+
+
+LATENCY = Latency(
+    conditions=Conditions(batch=2, length=8, threads=1, device="cpu"),
+    device="a processor",
+    dtype="float32",
+    model="made",
+    fingerprint="1234",
+    library="torch",
+    shape={"ES": (4, 4), "EL": (1, 1)},
+    sizes=Sizes(),
+    seconds=10.0,
+    saved={"ES": {0: 2.0, 1: 1.5, 2: 1.0, 4: 0.0}, "EL": {0: 4.5, 1: 0.0}},
+    rounds=3,
+)
+
+
+def test_every_method_reaches_the_same_predicted_speed(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "headprune.compare.store.seconds_of",
+        lambda model, plans, conditions, rounds: [
+            [LATENCY.seconds_of(plan) * 1.1 ** (not plan.is_full)] * rounds for plan in plans
+        ],
+    )
+    options = {"scores": ["taylor", "adversarial", "top"], "measure": "speed", "rounds": 1}
+    options |= {"percents": [1.25, 1.4], "latency": LATENCY, "recoveries": [Recovery.REFIT]}
+    made = subject(can_finetune=False, finetune_name="none")
+    found = compared(made, tmp_path, **options)
+    assert {row.score for row in found.rows} == {"taylor", "adversarial", "top", "random"}
+    for row in found.rows:
+        seconds = LATENCY.seconds_of(row.head_plan)
+        assert row.predicted_speedup == pytest.approx(10 / seconds)
+        # No unit could have stayed, as the next number of heads saves 0.5 seconds less.
+        assert seconds <= 10 / row.percent < seconds + 0.5 + 1e-9, row
+        predicted = row.predicted_speedup
+        assert found.speedups[row.score][row.percent][0] == pytest.approx(predicted / 1.1)
+    draws = {str(row.plan["kept"]) for row in found.rows if row.score == "random"}
+    assert len(draws) > 2
+    worth = {row.score: row.before for row in found.rows if row.percent == 1.25}
+    assert worth["adversarial"] < worth["taylor"]
+    report = Report.of(found)
+    text = report.markdown(title="T")
+    assert "| speed asked for " in text and "| 1.4x " in text and "| predicted speed " in text
+    assert "Right after pruning, at 1.25x speed, " in text
+    assert "forward pass over 2 x 8 tokens, 1 threads, a processor" in text
+    report.save(tmp_path, title="T")
+    title, read = load_report(tmp_path)
+    assert read.markdown(title=title) == text
+    (record,) = (tmp_path / "records/before-finetune/taylor/1.4x").iterdir()
+    loaded = Record.load(record)
+    assert loaded.row == "taylor 1.4x speed" and loaded.requested_percent is None
+    assert loaded.training["predicted_speedup"] >= 1.4
+    page = report_of([tmp_path], test=False).markdown
+    assert "--speedup=1.25 --speedup=1.4 --latency=latency.json" in page
+    again = subject(can_finetune=False, finetune_name="none")
+    assert compared(again, tmp_path, **options).rows == found.rows
+    assert again.log == ["score random"]
+    # The folder can hold shares too, but not the speeds of other times.
+    shares = compared(again, tmp_path, scores=["taylor"], recoveries=[Recovery.REFIT], rounds=0)
+    assert {row.percent for row in shares.rows} == {25.0, 50.0}
+    with pytest.raises(UsageError, match=r"other settings \(latency\)"):
+        compared(again, tmp_path, **{**options, "latency": replace(LATENCY, seconds=11.0)})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scores": ["iterate"]}, "iterate prunes a share, not to a speed; give --percent"),
+        ({"scores": ["l0-gates"]}, "l0-gates prunes a share, not to a speed"),
+        ({"percents": [1.9]}, "1.9x speed: cannot be reached by pruning ES; the best is 1.42x"),
+        ({"latency": None}, "--speedup and --latency go together"),
+        ({"components": ["EF"]}, "made has no EF"),
+    ],
+)
+def test_speeds_that_cannot_be_are_found_before_anything_is_measured(options, message, tmp_path):
+    made = subject()
+    given = {"scores": ["taylor"], "measure": "speed", "percents": [1.25], "latency": LATENCY}
+    with pytest.raises(UsageError, match=message):
+        compared(made, tmp_path, **{**given, **options})
+    assert not [line for line in made.log if line.startswith("finetune")]
 
 
 def test_the_report_has_tables_claims_and_figures(tmp_path):

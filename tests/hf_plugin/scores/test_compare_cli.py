@@ -26,6 +26,7 @@ from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.scores.classifier import Classifier
 from tests.hf_plugin.glue.made import SHAPE, write_model, write_task
+from tests.latency_files import write_latency
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,27 @@ def test_compare_from_a_classifier_to_tables_and_figures(classifier, glue, tmp_p
     assert "data:glue.sst2[-10%]|" in text and "finetune:1ep" in text
     again = headprune("compare", classifier, *options, *more)
     assert again.stdout == result.stdout
+
+
+def test_compare_at_a_speed(classifier, glue, tmp_path):
+    latency = write_latency(Folder.load(classifier), tmp_path / "latency.json", job="forward")
+    options = ("--task", "sst2", "--data-dir", glue, "--max-length", 32, "--epochs", 0)
+    speed = ("--components", "ES,EF,EL", "--speedup", 1.5, "--latency", tmp_path / "latency.json")
+    few = ("--seeds", 1, "--random-seeds", 2, "--recovery", "none", "-o", tmp_path / "out")
+    names = ("taylor-molchanov", "kwon", "top", "layers-top")
+    scores = [part for name in names for part in ("--score", name)]
+    headprune("compare", classifier, *options, *speed, *scores, *few, "--rounds", 1)
+    found = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert found["measure"] == "speed" and {*found["speedups_by_method"]} == {*names, "random"}
+    assert all(times["1.5"][0] > 0 for times in found["speedups_by_method"].values())
+    layer = latency.saving("EL", 0)
+    for row in found["rows"]:
+        plan = PruningPlan.from_json(json.dumps(row["plan"]), source="row")
+        seconds = latency.seconds_of(plan)
+        assert seconds <= 1 / 1.5 < seconds + layer, row["score"]
+        assert row["predicted_speedup"] == pytest.approx(1 / seconds)
+    kept = {row["score"]: row["plan"]["kept"] for row in found["rows"]}
+    assert all(len(units) == 4 for units in kept["layers-top"]["ES"] if units)
 
 
 def test_the_experiment_of_attention_guided_pruning(glue, tmp_path):
@@ -285,6 +307,9 @@ def test_a_task_with_numbers_to_predict(glue, tmp_path):
         (["MODEL", "--task=sst2", "--budget=half"], "budget: 'half' cannot be read"),
         (["MODEL", "--task=sst2", "--budget=5%", "--percent=5"], "give --percent or --budget"),
         (["MODEL", "--task=sst2", "--budget=5%", "--budget=5%flops"], "not several"),
+        (["MODEL", "--task=sst2", "--speedup=2"], "--speedup and --latency go together"),
+        (["MODEL", "--speedup=2", "--percent=5"], "give one of --percent, --budget and --speedup"),
+        (["MODEL", "--speedup=2", "--latency=gone.json"], "gone.json: cannot be read"),
         (["MODEL", "--task=sst2", "--components=DF"], "has no DF; it has ES, EF, EL"),
         (["MODEL", "--task=sst2", "--component=heads"], "'HEADS' is not one of ES, ED"),
         (["MODEL", "--task=sst2", "--score=best"], "there is no score or method 'best'"),
