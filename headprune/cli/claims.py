@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headprune.errors import needing
+from headprune.recovery.kinds import Recovery
 
 app = typer.Typer(add_completion=False)
 
@@ -18,7 +19,7 @@ def claims(
         list[Path],
         typer.Argument(
             help="Records of one study or several, complete or not, from `headprune bleu`, "
-            "`headprune glue` or `headprune compare`."
+            "`headprune glue` or `headprune compare`, or folders with records."
         ),
     ],
     output_dir: Annotated[
@@ -30,6 +31,13 @@ def claims(
         typer.Option(
             help="The file changes.json of `headprune changes`, for the claim on changes of heads "
             "in fine-tuning."
+        ),
+    ] = None,
+    recovery: Annotated[
+        Recovery | None,
+        typer.Option(
+            help="Take the models after this recovery, where records are of several: finetune or "
+            "distill."
         ),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the document.")] = "Claims",
@@ -52,12 +60,14 @@ def claims(
     with needing("claims need scipy", install="pip install scipy"):
         import scipy.stats  # noqa: F401
     from headprune.claims.document import claims_document
+    from headprune.claims.recoveries import after_recovery
     from headprune.report.changes import read_changes
     from headprune.report.render import renderers, save
-    from headprune.results.record import Record
+    from headprune.results.record import Record, files_of_records
 
+    results = [(path, Record.load(path)) for path in files_of_records(records)]
     document = claims_document(
-        [(path, Record.load(path)) for path in records],
+        after_recovery(results, recovery),
         changes=() if changes is None else read_changes(changes),
         title=title,
         test=test,

@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from headprune import PruningPlan
+from headprune.cli import app
 from headprune.report.changes import Changes, document
 from headprune.report.render import json_values
+from headprune.results.record import Record
+from headprune.results.signature import signature
 from tests.claims.conftest import Make
 from tests.command import headprune
 
@@ -49,6 +55,52 @@ def test_changes_of_heads(translations: Make, tmp_path: Path) -> None:
     changes.write_text("{}")
     run = headprune("claims", path, "--changes", changes)
     assert run.status == 1 and f"{changes}: not changes of heads" in run.err
+
+
+def test_the_records_of_one_recovery_are_chosen(tmp_path: Path) -> None:
+    """In a comparison, pruned models and controls of two trainings have the same rows."""
+    plan = PruningPlan(kept={"ES": [(0,), (1,)]}, units={"ES": (2, 2)})
+    full = PruningPlan.full({"ES": (2, 2)})
+    values = {"finetune": 30.0, "distill[weight=0.5,temperature=2]": 31.0}
+    for number, (recovery, value) in enumerate(values.items()):
+        for kind, kept, method in (("control", full, "none"), ("pruned", plan, "random")):
+            for seed in (1, 2, 3):
+                name = None if recovery == "finetune" else recovery
+                Record(
+                    task="translation",
+                    metrics={"bleu": value - (kind == "pruned") * number + seed / 10},
+                    plan=kept,
+                    kind=kind,
+                    row=kind if kind == "control" else "random 25%",
+                    requested_percent=25.0,
+                    form="none" if kind == "control" else "remove",
+                    seed=seed,
+                    finetune="1ep",
+                    signature=signature(
+                        kept,
+                        select=method,
+                        seed=seed,
+                        form="remove",
+                        finetune="1ep",
+                        data="x",
+                        recovery=name,
+                    ),
+                ).save(tmp_path / "records" / str(number) / f"{kind}{seed}.json")
+    runner = CliRunner()
+    refused = runner.invoke(app, ["claims", str(tmp_path)])
+    assert "after several recoveries: finetune, distill; choose one with" in str(refused.exception)
+    absent = runner.invoke(app, ["claims", str(tmp_path), "--recovery", "scratch"])
+    assert "there is no pruned model after it; there are finetune, distill" in str(absent.exception)
+    effects = {}
+    for name in ("finetune", "distill"):
+        out = tmp_path / name
+        run = runner.invoke(app, ["claims", str(tmp_path), "--recovery", name, "-o", str(out)])
+        assert run.exception is None, run.exception
+        claims = json.loads((out / "claims.json").read_text())["claims"]
+        (part,) = next(each for each in claims if each["claim"] == "25-percent-costs-nothing")["parts"]
+        assert part["n"] == 3
+        effects[name] = round(part["effect"], 6)
+    assert effects == {"finetune": 0.0, "distill": -1.0}
 
 
 def test_a_file_that_is_no_record(tmp_path: Path) -> None:
