@@ -64,6 +64,12 @@ class PrunableSublayer(Part, Protocol):
     def unit_size(self) -> int:
         """The width of one unit: d for a head, 1 for a neuron."""
 
+    def as_columns(self, weight: Tensor) -> Tensor:
+        """A tensor laid out as the weight of ``output``, as C x U'd.
+
+        A view of its transpose where the projection stores that (transformers' ``Conv1D``).
+        """
+
 
 class PrunableLayer(Protocol):
     """One layer of an encoder or decoder, which is pruned as a whole."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from headprune.errors import UsageError
 from headprune.recovery.variant import PLAIN, Variant
 
 if TYPE_CHECKING:  # it imports torch, and plans are made without it
@@ -16,10 +15,6 @@ if TYPE_CHECKING:  # it imports torch, and plans are made without it
     from headprune.recovery.calibration import Calibration
     from headprune.recovery.refit import RefittedModel
     from headprune.scores.head_scores import HeadScores
-
-
-LOW_IS_GOOD = ("mse",)
-"""Metrics whose low values are good. Comparisons, for which high ones are, refuse them."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +51,8 @@ class TaskModel(Protocol):
 
     @property
     def metric(self) -> str:
-        """Name of the metric of ``measure``: accuracy, BLEU, ...; high is good, see
-        ``LOW_IS_GOOD``.
+        """Name of the metric of ``measure``: accuracy, BLEU, ...; for its direction see
+        ``headprune.results.metrics``.
         """
 
     @property
@@ -123,19 +118,6 @@ class TaskModel(Protocol):
 
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
         """The run time for each plan in each round, in seconds; each round times every plan."""
-
-
-def require_high_is_good(model: TaskModel) -> None:
-    """Refuse a metric that cannot be compared as others are.
-
-    Raises:
-        UsageError: low values of the model's metric are good.
-    """
-    if model.metric in LOW_IS_GOOD:
-        raise UsageError(
-            f"--metric {model.metric}: low values are good, so models cannot be ranked by it here; "
-            "give pearson or spearman"
-        )
 
 
 def training_settings(model: TaskModel) -> Mapping[str, Any]:

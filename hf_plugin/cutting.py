@@ -23,6 +23,11 @@ PLAIN = (nn.Linear, Conv1D)
 def rows_of(linear: nn.Module) -> Tensor:
     """A projection's matrix with one row for each output, C_out x C_in."""
     weight: Tensor = linear.weight  # type: ignore[assignment]
+    return in_rows(linear, weight)
+
+
+def in_rows(linear: nn.Module, weight: Tensor) -> Tensor:
+    """A tensor laid out as a projection's weight, such as its gradient, as C_out x C_in."""
     return weight.T if isinstance(linear, Conv1D) else weight
 
 

@@ -82,8 +82,9 @@ def close_gates(model: PreTrainedModel) -> PreTrainedModel:
         for component, layers in outcome.values.items():
             for layer, values in enumerate(layers):
                 if component in parts:
-                    output = parts[component][layer].output
-                    output.weight.copy_(folded(output.weight, values))
+                    part = parts[component][layer]
+                    columns = part.as_columns(part.output.weight)  # C x U'd
+                    columns.copy_(folded(columns, values))
     _remove_gates(model)
     for entry in (GATES, TARGET):
         if hasattr(model.config, entry):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from hf_plugin.cutting import rows_of
+from hf_plugin.cutting import in_rows, rows_of
 from hf_plugin.dropped import DroppedLayer
 from hf_plugin.head_names import FeedForwardNames, Names, note_unit_size, unit_size
 from hf_plugin.position_bias import take_biases
@@ -28,6 +28,10 @@ class Attention:
     def unit_size(self) -> int:
         """d, the width of one unit, as the module has it: of a head, or of a group's queries."""
         return unit_size(self.module, self.names)
+
+    def as_columns(self, weight: Tensor) -> Tensor:
+        """A tensor laid out as the output projection's weight, as C x U'd."""
+        return in_rows(self.output, weight)
 
     @property
     def units(self) -> int:
@@ -99,6 +103,10 @@ class FeedForward:
     def unit_size(self) -> int:
         """The width of one neuron."""
         return 1
+
+    def as_columns(self, weight: Tensor) -> Tensor:
+        """A tensor laid out as the output projection's weight, as C x U'd."""
+        return in_rows(self.output, weight)
 
     @property
     def units(self) -> int:

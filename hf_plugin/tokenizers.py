@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -56,6 +57,19 @@ def load_tokenizer(name: str, *, of_words: bool = False) -> PreTrainedTokenizerB
             "tokenizer.save_pretrained(folder)"
         )
     return tokenizer
+
+
+def padding_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """The tokenizer, or a copy that pads, on the right, where it has no token for that (GPT-2).
+
+    The attention mask and the labels leave padding out, so any token will do.
+    """
+    if tokenizer.pad_token is not None:
+        return tokenizer
+    padding = copy.deepcopy(tokenizer)
+    padding.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
+    padding.padding_side = "right"
+    return padding
 
 
 def require_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> None:

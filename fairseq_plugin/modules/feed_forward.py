@@ -57,6 +57,10 @@ class FeedForward:
         """The neurons that are computed, masked ones included."""
         return tuple(range(self.units)) if self.form == "mask" else self.kept
 
+    def as_columns(self, weight: Tensor) -> Tensor:
+        """The tensor as it is: projections are not transposed."""
+        return weight
+
     def weights_by_unit(self) -> Iterator[Tensor]:
         """The rows of W_1 and the columns of W_2 of each neuron: U' x any, each."""
         yield self.layer.fc1.weight

@@ -58,6 +58,10 @@ class Attention:
         """The heads that are computed, masked ones included."""
         return tuple(range(self.units)) if self.module.form == "mask" else self.kept
 
+    def as_columns(self, weight: Tensor) -> Tensor:
+        """The tensor as it is: projections are not transposed."""
+        return weight
+
     def weights_by_unit(self) -> Iterator[Tensor]:
         """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each."""
         heads = len(self.present)
@@ -84,6 +88,10 @@ class AbsentSublayer:
     def output(self) -> nn.Linear:
         """There is none."""
         raise LookupError("the layer is not in the model")
+
+    def as_columns(self, weight: Tensor) -> Tensor:
+        """The tensor as it is."""
+        return weight
 
     def weights_by_unit(self) -> Iterator[Tensor]:
         """No weights."""

@@ -99,7 +99,7 @@ TASK = typer.Option(
 METRIC = typer.Option(
     help="Metric that is reported: accuracy (default), macro-f1, f1 (of the second of two labels) "
     "or matthews; pearson (default), spearman or mse for numbers; entity-f1, token-accuracy or "
-    "macro-f1 for words."
+    "macro-f1 for words; perplexity (default) or loss for language models."
 )
 DATA = typer.Option(
     help="Folder of the binarised data. Default: the data that the checkpoint was trained on."
@@ -182,9 +182,9 @@ class LabelledDataOptions(ModelOptions):
     train: Annotated[
         str | None,
         typer.Option(
-            help="Training examples: a file .csv, .tsv, .jsonl, .parquet or .conll, a folder of "
-            "the `datasets` library (FOLDER or FOLDER:SPLIT), or a data set on the hub (NAME, "
-            "NAME:SPLIT or NAME:CONFIGURATION:SPLIT).",
+            help="Training examples: a file .csv, .tsv, .jsonl, .parquet or .conll, .txt for "
+            "language models, a folder of the `datasets` library (FOLDER or FOLDER:SPLIT), or a "
+            "data set on the hub (NAME, NAME:SPLIT or NAME:CONFIGURATION:SPLIT).",
             rich_help_panel=OWN_DATA,
         ),
     ] = None
@@ -223,8 +223,9 @@ class LabelledDataOptions(ModelOptions):
         str | None,
         typer.Option(
             help="single-label; multi-label, where an example has any number of labels: a list, or "
-            "text with | between them; regression, to predict a number; or tokens, where every "
-            "word has a label: lists, or text with spaces between words and between labels. "
+            "text with | between them; regression, to predict a number; tokens, where every "
+            "word has a label: lists, or text with spaces between words and between labels; or "
+            "language-modelling, to predict text without labels, for decoders such as GPT-2. "
             "Default: follows from the metric, the model and the labels.",
             rich_help_panel=OWN_DATA,
         ),
@@ -316,8 +317,9 @@ class TaskModelOptions(LabelledDataOptions):
         str | None,
         typer.Option(
             help="For classifiers, the metric that is reported: accuracy (default), macro-f1, f1 "
-            "(of the second of two labels) or matthews; pearson (default) or spearman for numbers; "
-            "entity-f1, token-accuracy or macro-f1 for words. "
+            "(of the second of two labels) or matthews; pearson (default), spearman or mse for "
+            "numbers; entity-f1, token-accuracy or macro-f1 for words; perplexity (default) or "
+            "loss for language models. "
             "For checkpoints, the metric of ablation: loss (default), or bleu by beam search, "
             "which takes much longer.",
         ),

@@ -12,6 +12,7 @@ from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
 from headprune.recovery.kinds import BEFORE, Recovery, words_for
 from headprune.report.drawing import BLUE, DARK, draw_level
+from headprune.results.metrics import RATIOS, direction
 from headprune.results.stats import Spread
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     )
     for axes, when in zip(places.flat, panels, strict=True):
         _panel(axes, comparison, outcomes, when)
+        if comparison.metric in RATIOS:
+            axes.set_yscale("log")
         axes.set_title(words_for(when))
         axes.set_xlabel(_amount(comparison))
-    places.flat[0].set_ylabel(comparison.metric)
+    places.flat[0].set_ylabel(f"{comparison.metric}{direction(comparison.metric)}")
     handles, labels = places.flat[-1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4, fontsize=11)
     figure.suptitle(title)

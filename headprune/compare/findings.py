@@ -11,6 +11,7 @@ from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.recovery.kinds import words_for
 from headprune.report.table import Cell
+from headprune.results.metrics import gain
 from headprune.results.stats import Spread
 
 
@@ -77,17 +78,18 @@ def against_random(
         return f"{name}{moment} {test.scores[name].difference:+.2f}"
 
     different = {name: each for name, each in test.scores.items() if each.significant}
+    gains = {name: gain(metric, each.difference) for name, each in different.items()}
     parts = [
         f"{_listed([with_difference(name) for name in names])} "
         f"{'are' if len(names) > 1 else 'is'} {which} than random choice"
         for which, names in (
-            ("better", [name for name, each in different.items() if each.difference > 0]),
-            ("worse", [name for name, each in different.items() if each.difference < 0]),
+            ("better", [name for name, value in gains.items() if value > 0]),
+            ("worse", [name for name, value in gains.items() if value < 0]),
         )
         if names
     ]
     others = {name: each for name, each in test.scores.items() if name not in different}
-    ordered = sorted(others, key=lambda name: -others[name].difference)
+    ordered = sorted(others, key=lambda name: -gain(metric, others[name].difference))
     differences = ", ".join(with_difference(name) for name in ordered)
     if not different:
         parts = [f"no score differs significantly from random choice ({differences})"]

@@ -25,6 +25,7 @@ from headprune.report.render import markdown, save
 from headprune.report.shown import Decimals, Marked, millions, signed
 from headprune.report.table import Cell
 from headprune.results.marks import CONSTANT_MARK
+from headprune.results.metrics import direction
 from headprune.results.signature import common_part
 from headprune.results.stats import Spread
 
@@ -171,10 +172,14 @@ class Report:
             if any(cells):
                 rows.append([name, *map(_marked, cells)])
         return Table(
-            caption=f"{self.comparison.metric} {words_for(when)}:",
+            caption=f"{self._metric} {words_for(when)}{direction(self._metric)}:",
             columns=[Column("score"), *(Column(amount_text(percent)) for percent in percents)],
             rows=rows,
         )
+
+    @property
+    def _metric(self) -> str:
+        return self.comparison.metric
 
     @property
     def _amount(self) -> str:
@@ -190,7 +195,7 @@ class Report:
 
     def _tests_table(self) -> Table:
         return Table(
-            caption="Difference to the mean of random plans:",
+            caption=f"Difference to the mean of random plans{direction(self._metric)}:",
             columns=[
                 *(Column("when"), self._amount_column, Column("score")),
                 *(Column("difference", signed), Column("p", Decimals(3))),

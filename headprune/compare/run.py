@@ -31,7 +31,7 @@ from headprune.report.shown import percentage
 from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
 from headprune.speed.latency import Latency
-from headprune.task_model import TaskModel, require_high_is_good, training_settings
+from headprune.task_model import TaskModel, training_settings
 
 Say = Callable[[str, int, int], None]
 """A callback for the current step, the number of complete steps and the number of all steps."""
@@ -174,7 +174,6 @@ def compare(
             comparison.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
-    require_high_is_good(model)
     methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
     possible = _possible(model, recoveries, methods=list(methods.values()))
     for name in tuned or ():

@@ -8,6 +8,7 @@ from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.recovery.kinds import BEFORE, Recovery, words_for
 from headprune.report.drawing import DARK, MARKERS
+from headprune.results.metrics import RATIOS, direction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,9 @@ def draw_speed(comparison: Comparison, outcomes: Outcomes) -> Figure:
     for axes, when in zip(places.flat, moments, strict=True):
         _panel(axes, comparison, outcomes, when)
         axes.set_title(words_for(when))
-        axes.set_ylabel(comparison.metric)
+        axes.set_ylabel(f"{comparison.metric}{direction(comparison.metric)}")
+        if comparison.metric in RATIOS:
+            axes.set_yscale("log")
     places.flat[-1].set_xlabel("speed, times the unpruned model's")
     handles, labels = places.flat[-1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=3, fontsize=11)

@@ -188,13 +188,13 @@ def _refit_one(
     ridge: float,
 ) -> Refitted:
     component, layer = place
-    output = pruned.sublayers[component][layer].output
+    sublayer = pruned.sublayers[component][layer]
+    output = sublayer.output
+    columns = sublayer.as_columns(output.weight)  # C x U'd
     target = unpruned.sublayers[component][layer].output
-    inputs = len(pruned.sublayers[component][layer].kept)
-    inputs *= pruned.sublayers[component][layer].unit_size
     sums = LeastSquares(
-        inputs,
-        output.out_features,
+        len(sublayer.kept) * sublayer.unit_size,
+        columns.size(0),
         bias=output.bias is not None,
         device=output.weight.device,
     )
@@ -209,7 +209,7 @@ def _refit_one(
     if not sums.finite:
         raise DataError(f"{component}: layer {layer}: its outputs are not finite (NaN or infinity)")
     correction = sums.solve(ridge)
-    output.weight.add_(correction.weight.to(output.weight.dtype))
+    columns.add_(correction.weight.to(columns.dtype))
     if correction.bias is not None:
         output.bias.add_(correction.bias.to(output.bias.dtype))
     return Refitted(

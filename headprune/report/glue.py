@@ -25,6 +25,7 @@ from headprune.report.table import Cell, ResultTable, Row
 from headprune.results.control_tests import Located
 from headprune.results.labels import UNTRAINED
 from headprune.results.marks import constant_note
+from headprune.results.metrics import direction, gain
 from headprune.results.record import Record
 from headprune.results.stats import spread
 
@@ -122,8 +123,8 @@ def _alt(study: GlueStudy) -> str:
         cells = {row.label: row.cells[name].value for row in study.rows if name in row.cells}
         if not cells:
             continue
-        worst = min(cells, key=lambda label: cells[label].mean)
-        best = max(cells, key=lambda label: cells[label].mean)
+        gains = {label: gain(task.metric, value.mean) for label, value in cells.items()}
+        worst, best = min(gains, key=gains.__getitem__), max(gains, key=gains.__getitem__)
         parts.append(
             f"{name} ({task.metric}): pruned models from {cells[worst]} ({worst}) to "
             f"{cells[best]} ({best})"
@@ -181,7 +182,10 @@ def _values_table(study: GlueStudy) -> Table:
         columns=[
             *(Column("model"), Column("form"), Column(f"{study.table.unit_names} kept")),
             Column("parameters", millions),
-            *(Column(f"{name} ({task.metric})") for name, task in tasks.items()),
+            *(
+                Column(f"{name} ({task.metric}{direction(task.metric)})")
+                for name, task in tasks.items()
+            ),
             Column("n"),
         ],
         rows=rows,

@@ -18,6 +18,7 @@ from headprune.report.drawing import (
 )
 from headprune.report.paper import ACCURACY
 from headprune.results.labels import UNTRAINED
+from headprune.results.metrics import direction, is_low_good
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -187,6 +188,8 @@ def _style(number: int) -> tuple[str, str]:
 
 def _metric(study: GlueStudy, task: str) -> str:
     metric = study.table.tasks[task].metric
+    if is_low_good(metric):
+        return f"{metric}{direction(metric)}"
     return f"{metric.replace('_', ' ')} ({'%' if metric == ACCURACY else 'x 100'})"
 
 

@@ -13,6 +13,7 @@ from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan, is_whole
+from headprune.results.metrics import LOW_IS_GOOD
 from headprune.results.old_formats import CONVERTERS
 
 FORMAT = "headprune.record"
@@ -29,7 +30,7 @@ _ROUNDING = 1e-6
 
 _RANGES = {
     **dict.fromkeys(("bleu", "chrf"), (0.0, 100 + _ROUNDING)),
-    "mse": (0.0, math.inf),
+    **dict.fromkeys(LOW_IS_GOOD, (0.0, math.inf)),
 }
 """The lowest and highest value of metrics that are not between -100 and 100."""
 
@@ -43,8 +44,8 @@ class Record:
         kind: one of ``KINDS``.
         row: the label of the table's row that it belongs to.
         task: ``translation``, a task of GLUE, or the name of a user's.
-        metrics: the values by name, times 100 (correlations lie between -100 and 100; the mean
-            squared error, mse, is not multiplied). The first is the one that tables report.
+        metrics: the values by name, times 100 (correlations lie between -100 and 100; those of
+            ``LOW_IS_GOOD`` are not multiplied). The first is the one that tables report.
         metric_signatures: the signature of a metric, for those that have one (sacreBLEU's).
         plan: the units that the model keeps, and the origin of the plan.
         form: the form of the pruned units: ``remove``, ``mask``, ``uniform``; ``none`` without

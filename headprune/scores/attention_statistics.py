@@ -12,6 +12,8 @@ padding do not count.
   layer's heads; redundant heads have little.
 
 Where a layer's attention is local (ModernBERT), keys out of its reach count as keys without weight.
+Where several query heads share one head of keys and values, the unit is their group, and its score
+is the mean of theirs.
 """
 
 from __future__ import annotations
@@ -87,12 +89,19 @@ def attention_statistics(
             real = real.tril()
         weights = weights.float()
         attention = scored.sublayers[name][layer]
-        kept = [place for place, head in enumerate(attention.present) if head in attention.kept]
+        grouped = weights.size(1) // len(attention.present)  # query heads of one unit, 1 or more
+        kept = [
+            place * grouped + query
+            for place, head in enumerate(attention.present)
+            if head in attention.kept
+            for query in range(grouped)
+        ]
         separators = torch.isin(keys, special.to(keys.device))  # B x S
         of_batch = statistics(weights, real, separators, kept=kept)
         of_batch |= roles(weights, keys, separators, component=name, rarity=rarity)
-        for kind, values in of_batch.items():  # B x H' x T
-            sums[kind][name][layer] += (values * queries.unsqueeze(1)).sum((0, 2)).double().cpu()
+        for kind, values in of_batch.items():  # B x H'q x T
+            by_unit = values.unflatten(1, (-1, grouped)).mean(2)  # B x H' x T
+            sums[kind][name][layer] += (by_unit * queries.unsqueeze(1)).sum((0, 2)).double().cpu()
 
     with scored.evaluating(), scored.attending(), torch.no_grad():
         for batch in batches:

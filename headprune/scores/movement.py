@@ -50,10 +50,11 @@ class Movement:
             for layer, sublayer in enumerate(layers):
                 if not sublayer.present:
                     continue
-                weight = sublayer.output.weight  # C x U'd
+                weight = sublayer.output.weight
                 if weight.grad is None:
                     raise DataError(f"{name}: layer {layer}: its output projection is not trained")
-                by_column = (weight.detach() * weight.grad).double().sum(0)  # U'd
+                products = sublayer.as_columns(weight.detach() * weight.grad)  # C x U'd
+                by_column = products.double().sum(0)  # U'd
                 by_unit = by_column.unflatten(0, (-1, sublayer.unit_size)).sum(1)  # U'
                 if not by_unit.isfinite().all():
                     raise DataError(f"{name}: layer {layer}: a gradient is not finite")

@@ -112,6 +112,7 @@ class _Record:
     def __init__(self) -> None:
         self.inputs: dict[nn.Module, Tensor] = {}
         self.outputs: dict[nn.Module, Any] = {}
+        self._projections: set[nn.Module] = set()
 
     @contextmanager
     def of(self, scored: RunnableModel, cases: Cases) -> Iterator[None]:
@@ -119,6 +120,7 @@ class _Record:
         modules: set[nn.Module] = set()
         for component, layer in cases:
             attention = scored.sublayers[component][layer]
+            self._projections.add(attention.output)
             modules |= {attention.module, attention.output}
             modules |= {*scored.skipped(component, layer), *scored.reused(component, layer)}
         with ExitStack() as hooks:
@@ -127,7 +129,7 @@ class _Record:
             yield
 
     def _keep(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        if isinstance(module, nn.Linear):
+        if module in self._projections:
             self.inputs[module] = inputs[0]
         self.outputs[module] = output
 
@@ -140,7 +142,8 @@ def _variants(sublayer: PrunableSublayer, x: Tensor, output: Tensor) -> Callable
         output: its output without masks.
     """
     if len(sublayer.present) > _FEW_UNITS:  # the outputs of single neurons would fill the memory
-        weight, bias = sublayer.output.weight, sublayer.output.bias
+        weight = sublayer.as_columns(sublayer.output.weight)  # C x U'd
+        bias = sublayer.output.bias
 
         def multiplied(on: Tensor) -> Tensor:
             factors = on.repeat_interleave(sublayer.unit_size, dim=-1)  # m x U'd
@@ -157,7 +160,8 @@ def _contributions(attention: PrunableSublayer, x: Tensor) -> Tensor:
     """The summand of each head in the output: H' x B x T x C, from x, B x T x H'd."""
     heads = len(attention.present)
     by_head = x.unflatten(-1, (heads, attention.unit_size))  # B x T x H' x d
-    weight = attention.output.weight.unflatten(1, (heads, attention.unit_size))  # C x H' x d
+    weight = attention.as_columns(attention.output.weight)  # C x H'd
+    weight = weight.unflatten(1, (heads, attention.unit_size))  # C x H' x d
     return torch.einsum("...hd,chd->h...c", by_head, weight)
 
 
@@ -203,7 +207,7 @@ def _replaced(
 
 
 def _with_first(output: Any, first: Tensor) -> Any:
-    return first if isinstance(output, Tensor) else (first, *output[1:])
+    return first if isinstance(output, Tensor) else type(output)([first, *output[1:]])
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from headprune.report.document import Block, Column, Document, Notes, Signatures
 from headprune.report.shown import Decimals, Kept, Marked
 from headprune.report.table import cell_of
 from headprune.results.marks import CONSTANT_MARK
+from headprune.results.metrics import direction, is_low_good
 from headprune.results.record import Record
 from headprune.results.signature import common_part
 from headprune.subnetworks.choices import NAMES
@@ -108,7 +109,7 @@ def _cell(records: Sequence[Record | None]) -> Marked | None:
 
 def _metric_table(found: Subnetworks) -> Table:
     table = Table(
-        caption=f"{found.metric} (mean ± sample standard deviation over "
+        caption=f"{found.metric}{direction(found.metric)} (mean ± sample standard deviation over "
         f"{len(found.models)} {'model' if len(found.models) == 1 else 'models'}):",
         columns=[
             *(Column("sub-network"), Column("right after pruning")),
@@ -152,15 +153,23 @@ def _kept(plan: PruningPlan, kind: str) -> Kept:
     return Kept(part.total_kept, part.total)
 
 
+def _limit(found: Subnetworks) -> str:
+    """The condition under which pruning goes on."""
+    threshold = f"{found.rules.threshold:g}%"
+    if is_low_good(found.metric):
+        return f"the unpruned model's {found.metric} is at least {threshold} of it"
+    return f"{found.metric} is at least {threshold} of the unpruned model's"
+
+
 def _notes(found: Subnetworks) -> list[str]:
     rules = found.rules
     kinds = kinds_of(found.survivors[0])
     notes = [
         f"good: the survivors of pruning in steps of {rules.step:g}% of "
-        f"{' and of '.join(kinds)} by {rules.score}, as long as {found.metric} is at least "
-        f"{rules.threshold:g}% of the unpruned model's. random: as many, drawn at random. bad: as "
-        "many of those that did not survive, the least important in the unpruned model first; "
-        "where there are too few, the least important survivors too.",
+        f"{' and of '.join(kinds)} by {rules.score}, as long as {_limit(found)}. "
+        "random: as many, drawn at random. bad: as many of those that did not survive, the least "
+        "important in the unpruned model first; where there are too few, the least important "
+        "survivors too.",
         "Scores are computed on one half of the held-out examples, and the metric that ends the "
         "pruning on the other half (held-out in the table of survivors). The reported metric is of "
         "other examples.",

@@ -22,7 +22,7 @@ from headprune.results.record import Record
 from headprune.subnetworks.choices import subnetworks
 from headprune.subnetworks.elements import elements_of, plan_of_elements, require_elements
 from headprune.subnetworks.search import Rules, Search, find_survivors
-from headprune.task_model import TaskModel, require_high_is_good
+from headprune.task_model import TaskModel
 
 FULL = "full"
 """The name of the unpruned model among the sub-networks."""
@@ -98,7 +98,6 @@ def find_subnetworks(
             neurons, a score that they do not have, or a folder of another run.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
-    require_high_is_good(models[0])
     require_elements(components or ())
     _require_seeds_of_one_model(models)
     competitions = [

@@ -18,6 +18,7 @@ from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan
+from headprune.results.metrics import is_low_good
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import keep_of, require_known
 from headprune.scores.registry import score_named
@@ -36,7 +37,8 @@ class Rules:
 
     Attributes:
         score: the score that ranks heads.
-        threshold: the share of the unpruned model's metric to stay at or above, in percent.
+        threshold: the share of the unpruned model's metric to stay at or above, in percent; where
+            low values are good, the unpruned model's share of the pruned one's.
         step: the share of the unpruned model's elements of each kind that a step prunes, in
             percent; at least one element.
 
@@ -141,7 +143,7 @@ def find_survivors(
     """
     search = _Searcher(model=model, pool=pool, rules=rules, folder=folder, seed=seed)
     elements = elements_of(pool)
-    attempts = [search.attempt(0, elements, [], least=None)]
+    attempts = [search.attempt(0, elements, [], full=None)]
     full = attempts[0].value
     if not full > 0:
         raise DataError(
@@ -157,7 +159,7 @@ def find_survivors(
                 len(attempts),
                 elements,
                 pruned,
-                least=full * rules.threshold / 100,
+                full=full,
                 accepted=accepted,
             )
             attempts.append(attempt)
@@ -203,10 +205,14 @@ class _Searcher:
         elements: PruningPlan,
         kinds: list[str],
         *,
-        least: float | None,
+        full: float | None,
         accepted: int = 0,
     ) -> Attempt:
-        """The attempt of this number: prune a step of ``kinds`` from ``elements``."""
+        """The attempt of this number: prune a step of ``kinds`` from ``elements``.
+
+        Args:
+            full: the metric of the unpruned model; None for that model.
+        """
         path = self.folder / "attempts" / f"{number}.json"
         if not path.exists():
             kept = elements
@@ -223,11 +229,21 @@ class _Searcher:
                 kinds=kinds,
                 plan=json.loads(kept.to_json()),
                 value=measured.value,
-                accepted=least is None or measured.value >= least,
+                accepted=full is None or self._is_enough(measured.value, full),
             )
             write_text_atomically(path, json.dumps(asdict(attempt), indent=1) + "\n")
         values = json_object(path)
         return Attempt(**known_values(Attempt, values, source=f"{path}: not a step of a search"))
+
+    def _is_enough(self, value: float, full: float) -> bool:
+        """True if a value has the share of the threshold of ``full``.
+
+        Where low values are good, ``full`` may have that share of the value.
+        """
+        share = self.rules.threshold / 100
+        if is_low_good(self.model.metric):
+            return share * value <= full
+        return value >= share * full
 
     def scores(
         self, elements: PruningPlan, kinds: Sequence[str], *, accepted: int

@@ -60,7 +60,7 @@ _METRICS: Mapping[str, Metric] = {
 def measure_task(
     task: Task, *, labels: Sequence[Any], predictions: Sequence[Any]
 ) -> dict[str, float]:
-    """Compute the metrics of a task; see ``measure``.
+    """Compute the metrics of a task, the first one first; see ``measure``.
 
     Where words have labels, token-accuracy and macro-f1 are of all words together.
 
@@ -68,6 +68,9 @@ def measure_task(
         task: the task.
         labels, predictions: as ``hf_plugin.tasks.predictions.predicted`` returns them.
     """
+    if task.is_of_text:
+        of_text = _of_text(labels=labels, predictions=predictions)
+        return {name: of_text[name] for name in task.metrics}
     if not task.is_of_words:
         return measure(task.metrics, labels=labels, predictions=predictions)
     of_words = {name: name for name in task.metrics if name != ENTITY_F1}
@@ -81,6 +84,21 @@ def measure_task(
         named = ([[task.labels[n] for n in row] for row in rows] for rows in (labels, predictions))
         values[ENTITY_F1] = 100 * entity_f1(*named)
     return {name: values[name] for name in task.metrics}
+
+
+def _of_text(*, labels: Sequence[int], predictions: Sequence[float]) -> dict[str, float]:
+    """The perplexity, exp of the loss, and the loss: the mean over all tokens, in nats.
+
+    Args:
+        labels: the number of predicted tokens of each text.
+        predictions: the sum of -log p over these tokens.
+    """
+    loss = math.fsum(predictions) / max(1, sum(labels))
+    try:
+        perplexity = math.exp(loss)
+    except OverflowError:
+        perplexity = math.inf
+    return {"perplexity": perplexity, "loss": loss}
 
 
 def measure(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import (
     AutoConfig,
+    AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     PreTrainedConfig,
@@ -31,7 +32,9 @@ _PROBLEM_TYPES = {
 
 
 def auto_class(task: Task) -> Any:
-    """transformers' Auto class of classifiers for a task."""
+    """transformers' Auto class of models for a task."""
+    if task.is_of_text:
+        return AutoModelForCausalLM
     return (
         AutoModelForTokenClassification if task.is_of_words else AutoModelForSequenceClassification
     )
@@ -39,6 +42,9 @@ def auto_class(task: Task) -> Any:
 
 def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedModel:
     """Load the model in the folder, or the hub's model, ``name`` with a classifier for ``task``.
+
+    Where the task is language modelling, it is a causal language model, all of whose weights are
+    there.
 
     Args:
         name: the folder, or the name on the hub.
@@ -53,20 +59,19 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
             and the classifier has other labels.
     """
     folder = place(name)
-    labels = dict(enumerate(task.labels)) or {0: task.label}
     check_config(folder)
     with reporting(f"{name}: cannot load the model"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if untrained:
+        if task.is_of_text:
+            pass  # whose model has no labels
+        elif untrained:
             _warn_of_other_labels(config.id2label, task, name=name)
         else:
             _require_kind(config, task, name=name)
             _require_labels(config.id2label, task, name=name)
         model, info = auto_class(task).from_pretrained(
             folder,
-            id2label=labels,
-            label2id={label: number for number, label in labels.items()},
-            problem_type=_PROBLEM_TYPES.get(task.type),
+            **_label_options(task),
             # Some models are saved in half precision, in which small updates would be lost.
             dtype=torch.float32,
             ignore_mismatched_sizes=True,  # mismatches are checked below
@@ -77,7 +82,8 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     encoder = f"{model.base_model_prefix}."
     not_loaded = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
     # Some encoders are published without a pooler, which is then trained with the classifier.
-    missing = [key for key in not_loaded if not (untrained and _is_new(key, encoder))]
+    may_be_new = untrained and not task.is_of_text
+    missing = [key for key in not_loaded if not (may_be_new and _is_new(key, encoder))]
     if missing:
         raise DataError(
             f"{name}: {len(missing)} of its weights are missing or of another shape, "
@@ -85,6 +91,18 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
         )
     require_finite(model, name=name)
     return model
+
+
+def _label_options(task: Task) -> dict[str, Any]:
+    """The entries of a classifier's config for its labels; none for a language model."""
+    if task.is_of_text:
+        return {}
+    labels = dict(enumerate(task.labels)) or {0: task.label}
+    return {
+        "id2label": labels,
+        "label2id": {label: number for number, label in labels.items()},
+        "problem_type": _PROBLEM_TYPES.get(task.type),
+    }
 
 
 def _require_kind(config: PreTrainedConfig, task: Task, *, name: str) -> None:

@@ -176,7 +176,7 @@ def _measure(settings: Settings, output: Path) -> Record:
         facts[TEACHER] = teacher.fingerprint
     if trainings and trainings[-1].curve:
         facts[CURVE] = trainings[-1].curve.as_json()
-    if any(
+    if not task.is_of_text and any(
         is_constant(single(values, task), single(labels[split], task))
         for split, values in predicted.items()
     ):
@@ -194,7 +194,7 @@ def _measure(settings: Settings, output: Path) -> Record:
         split: len(single(part.labels, task)) - len(single(labels[split], task))
         for split, part in examples.items()
     }
-    if any(words_left_out.values()):
+    if task.is_of_words and any(words_left_out.values()):
         facts["words_left_out"] = words_left_out
     fingerprint = model_fingerprint(model)
     if form == "mask":
@@ -324,7 +324,8 @@ def _write_predictions(
         f"{index}\t{written(prediction, task)}\t{written(label, task)}\n"
         for index, (prediction, label) in enumerate(zip(predictions, labels, strict=True))
     ]
-    write_text_atomically(path, "index\tprediction\tlabel\n" + "".join(lines))
+    columns = "loss\ttokens" if task.is_of_text else "prediction\tlabel"
+    write_text_atomically(path, f"index\t{columns}\n" + "".join(lines))
 
 
 def require_same(

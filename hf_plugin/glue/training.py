@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from safetensors import safe_open
+from torch import Tensor
 from transformers import (
     DataCollator,
     DataCollatorForTokenClassification,
@@ -41,16 +42,21 @@ from headprune.results.curves import Curve
 from headprune.weights import is_finite
 from hf_plugin.distillation import DistillationTrainer, Teacher
 from hf_plugin.gates import L0Trainer
+from hf_plugin.scores.losses import text_losses
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import IGNORED, predicted
 from hf_plugin.tasks.task import TaskType
-from hf_plugin.tokenizers import require_vocabulary
+from hf_plugin.tokenizers import padding_tokenizer, require_vocabulary
 
 WARM_UP = 0.1
 """Share of the updates over which the learning rate rises."""
 
 GATES_WARM_UP = 0.5
 """Share of the updates during which the target of learned gates rises."""
+
+
+TEXTS_AT_ONCE = 8
+"""Batch size of language models where it changes nothing but the memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,17 +130,22 @@ def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length
     """Convert examples to token numbers; the longer sentence is cut first, to ``max_length``.
 
     The label of a word is that of its first token; other tokens have the label -100. Words beyond
-    ``max_length`` are left out, with a warning.
+    ``max_length`` are left out, with a warning. Texts that are predicted themselves are cut into
+    pieces of ``max_length`` tokens, each of which is a row of its own.
 
     Returns:
-        Data with the column ``label``; with ``labels`` where words have labels.
+        Data with the column ``label``; with ``labels`` where words have labels, or texts are
+        predicted.
 
     Raises:
-        DataError: the tokenizer does not know the larger part of the text.
+        DataError: the tokenizer does not know the larger part of the text, or a text to predict
+            has fewer than two tokens and so have all others.
     """
     require_vocabulary(tokenizer, (sentence for text in examples.texts for sentence in text))
     if examples.of_words:
         return _encode_words(examples, tokenizer, max_length=max_length)
+    if examples.of_text:
+        return _encode_texts(examples, tokenizer, max_length=max_length)
     columns = [list(column) for column in zip(*examples.texts, strict=True)]
     encoded = tokenizer(*columns, truncation=True, max_length=max_length)
     labels = [
@@ -173,13 +184,38 @@ def _encode_words(
     return Dataset.from_dict({**encoded, "labels": labels})
 
 
+def _encode_texts(
+    examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int
+) -> Dataset:
+    texts = [text for (text,) in examples.texts]
+    pieces = [
+        tokens[start : start + max_length]
+        for tokens in tokenizer(texts, verbose=False)["input_ids"]
+        for start in range(0, len(tokens), max_length)
+    ]
+    pieces = [piece for piece in pieces if len(piece) > 1]  # a first token is not predicted
+    if not pieces:
+        raise DataError(f"{len(texts)} texts, none of which has two tokens; give longer ones")
+    return Dataset.from_dict(
+        {
+            "input_ids": pieces,
+            "attention_mask": [[1] * len(piece) for piece in pieces],
+            "labels": pieces,
+        }
+    )
+
+
 def labels_of(examples: Examples, data: Dataset) -> Sequence[Any]:
     """The labels to compare predictions with; those of words that were left out are missing.
+
+    Of texts that are predicted themselves, they are the numbers of predicted tokens.
 
     Args:
         examples: the examples.
         data: what ``encode`` returns for them.
     """
+    if examples.of_text:
+        return [len(row) - 1 for row in data["labels"]]
     if not examples.of_words:
         return examples.labels
     return [tuple(label for label in row if label != IGNORED) for row in data["labels"]]
@@ -187,6 +223,7 @@ def labels_of(examples: Examples, data: Dataset) -> Sequence[Any]:
 
 def collator_for(data: Dataset, tokenizer: PreTrainedTokenizerBase) -> DataCollator:
     """The function that pads encoded examples, and the labels of their tokens, in a batch."""
+    tokenizer = padding_tokenizer(tokenizer)
     if "labels" in data.column_names:
         return DataCollatorForTokenClassification(tokenizer)
     return DataCollatorWithPadding(tokenizer)
@@ -253,11 +290,19 @@ def predict(
 ) -> list[Any]:
     """Predict each example; see ``hf_plugin.tasks.predictions.predicted``.
 
+    Of a text, the prediction is the sum of -log p over its tokens.
+
     Raises:
         DataError: an output of the model is not finite.
     """
     trainer = _trainer(
-        model, tokenizer, schedule=schedule, folder=folder, data=data, for_training=False
+        model,
+        tokenizer,
+        schedule=schedule,
+        folder=folder,
+        data=data,
+        for_training=False,
+        of_text=type_ is TaskType.language_modelling,
     )
     output_of_trainer = trainer.predict(data)
     outputs = output_of_trainer.predictions
@@ -266,6 +311,8 @@ def predict(
     logits = np.asarray(output, dtype=np.float64)
     if not np.isfinite(logits).all():
         raise DataError("the model's outputs are not finite (NaN or infinity)")
+    if type_ is TaskType.language_modelling:
+        return list(logits.tolist())
     labels = torch.as_tensor(np.asarray(output_of_trainer.label_ids))
     return predicted(torch.from_numpy(logits), type_, labels=labels)
 
@@ -278,6 +325,7 @@ def _trainer(
     folder: Path,
     data: Dataset,
     for_training: bool = True,
+    of_text: bool = False,
     teacher: Teacher | None = None,
     gates: GateTarget | None = None,
 ) -> Trainer:
@@ -285,7 +333,8 @@ def _trainer(
         output_dir=str(folder),
         num_train_epochs=schedule.epochs,
         per_device_train_batch_size=schedule.batch_size,
-        per_device_eval_batch_size=max(64, schedule.batch_size),
+        # A language model has an output for each entry of its vocabulary, for each token.
+        per_device_eval_batch_size=TEXTS_AT_ONCE if of_text else max(64, schedule.batch_size),
         learning_rate=schedule.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=WARM_UP,
@@ -314,6 +363,7 @@ def _trainer(
         data_collator=collator_for(data, tokenizer),
         processing_class=tokenizer,
         callbacks=[_StopWhereItDiverges()],
+        preprocess_logits_for_metrics=_text_losses if of_text else None,
     )
     if gates is not None:
         updates = math.ceil(len(data) / schedule.batch_size) * schedule.epochs
@@ -329,6 +379,11 @@ def _trainer(
     return DistillationTrainer(
         model, teacher=teacher.model, distillation=teacher.distillation, **common
     )
+
+
+def _text_losses(logits: Any, labels: Tensor) -> Tensor:
+    """The losses of texts in the place of their logits, all of which would fill the memory."""
+    return text_losses(logits[0] if isinstance(logits, tuple) else logits, labels)
 
 
 def _last_checkpoint(folder: Path) -> str | None:

@@ -33,14 +33,15 @@ from hf_plugin.glue.metrics import measure_task
 from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
-from hf_plugin.glue.training import encode
+from hf_plugin.glue.training import TEXTS_AT_ONCE, encode
 from hf_plugin.modeling import prune
 from hf_plugin.places import device
 from hf_plugin.recovery import calibration_of, refitted
+from hf_plugin.scores.losses import text_losses
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batches_of, score_heads
 from hf_plugin.tasks.examples import Examples
-from hf_plugin.tasks.predictions import labels_of_words, predicted, single
+from hf_plugin.tasks.predictions import IGNORED, labels_of_words, predicted, single
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
 from hf_plugin.tokenizers import load_tokenizer
 
@@ -152,7 +153,7 @@ class Classifier:
         )
 
     def measure(self, plan: PruningPlan | None = None) -> Measurement:
-        """The metric on the development set, in percent."""
+        """The metric on the development set, in percent (perplexity and loss are not)."""
         return self._measured(plan, self._dev_examples())
 
     def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
@@ -175,10 +176,15 @@ class Classifier:
         labels: list[Any] = []
         with scored.evaluating():
             for batch in self._batches(examples):
-                logits = model(**batch).logits
+                given = batch["labels"]
+                inputs = {name: each for name, each in batch.items() if name != "labels"}
+                logits = model(**inputs).logits
                 if not bool(logits.isfinite().all()):
                     raise DataError(f"{self.path}: its outputs are not finite (NaN or infinity)")
-                given = batch["labels"]
+                if task.is_of_text:
+                    predictions += text_losses(logits, given).tolist()
+                    labels += given[:, 1:].ne(IGNORED).sum(1).tolist()
+                    continue
                 predictions += predicted(logits, task.type, labels=given)
                 if task.is_of_words:
                     labels += labels_of_words(given, given)
@@ -187,7 +193,9 @@ class Classifier:
                 else:
                     labels += given.tolist()
         metrics = measure_task(task, labels=labels, predictions=predictions)
-        constant = is_constant(single(predictions, task), single(labels, task))
+        constant = not task.is_of_text and is_constant(
+            single(predictions, task), single(labels, task)
+        )
         if constant:
             what = "word" if task.is_of_words else "example"
             print(f"warning: {self.path} predicts the same for every {what}", file=sys.stderr)
@@ -280,5 +288,6 @@ class Classifier:
         length = self.finetuning.max_length
         require_length(length, self._classifier, tokenizer, name=str(self.path))
         encoded = encode(examples, tokenizer, max_length=length)
-        batches = batches_of(encoded, tokenizer, size=32)
+        size = TEXTS_AT_ONCE if self._task.is_of_text else 32
+        batches = batches_of(encoded, tokenizer, size=size)
         return [on_device_of(self._classifier, batch) for batch in batches]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from transformers.modeling_outputs import TokenClassifierOutput
@@ -39,6 +40,38 @@ def example_losses(outputs: Any, labels: Tensor) -> Tensor:
         logits.flatten(0, 1), labels.flatten(), reduction="none", ignore_index=IGNORED
     ).view_as(labels)  # B x T
     return each.sum(1) / counted.sum(1).clamp(min=1)
+
+
+def text_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """The sum of -log p, in nats, over the tokens of each text that are predicted: B.
+
+    Args:
+        logits: B x T x V, of a language model.
+        labels: B x T, the tokens; -100 for those that do not count.
+    """
+    each = cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(),
+        labels[:, 1:].flatten(),
+        reduction="none",
+        ignore_index=IGNORED,
+    )
+    return each.view(len(labels), -1).sum(1)
+
+
+def labels_of_tokens_before(labels: Tensor) -> Tensor:
+    """For each token the label of the next one, which a language model predicts there: B x T.
+
+    The last token has none (-100).
+    """
+    return torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORED)], dim=1)
+
+
+def labels_of_tokens_after(labels: Tensor) -> Tensor:
+    """The inverse: the labels of the next tokens as those of the tokens themselves, B x T.
+
+    The first token has none (-100), and the label beyond the last one is left out.
+    """
+    return torch.cat([torch.full_like(labels[:, :1], IGNORED), labels[:, :-1]], dim=1)
 
 
 def has_several_labels(labels: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -17,7 +18,14 @@ from headprune.gates import masked_units
 from headprune.model import Outcome, PrunableLayer, PrunableSublayer, See, evaluating
 from hf_plugin.families import attentions, family_of, feed_forwards, is_decoder_alone, stacks
 from hf_plugin.head_names import FAMILIES, FEED_FORWARD
-from hf_plugin.scores.losses import correct_predictions, example_losses, has_several_labels
+from hf_plugin.headless import LIST, ON_REQUEST
+from hf_plugin.scores.losses import (
+    correct_predictions,
+    example_losses,
+    has_several_labels,
+    labels_of_tokens_after,
+    labels_of_tokens_before,
+)
 from hf_plugin.scores.own_outputs import are_weighted, divergences, logits_of, own_labels
 from hf_plugin.sublayers import Attention, FeedForward
 from hf_plugin.tasks.predictions import IGNORED
@@ -75,8 +83,7 @@ class HuggingFaceModel:
         special_tokens: numbers of tokens that stand for no text.
 
     Raises:
-        UsageError: a model that cannot be pruned, a causal language model, or a decoder
-            alone.
+        UsageError: a model that cannot be pruned, or whose layers cannot be told apart by tokens.
     """
 
     batch_dim = 0
@@ -93,11 +100,13 @@ class HuggingFaceModel:
             for name, layers in feed_forwards(model).items()
         }
         self.layers: Mapping[str, Sequence[PrunableLayer]] = stacks(model)
-        if _is_causal(model):
+        if _is_causal(model) and "ES" in FAMILIES[family_of(model)]:
             raise UsageError(
-                f"{type(model).__name__} is a causal language model or a decoder alone, whose "
-                "heads cannot be scored; give an encoder, or an encoder with its decoder"
+                f"{type(model).__name__} is a causal language model or a decoder alone of a "
+                "family of encoders, whose heads cannot be scored; give an encoder, an encoder "
+                "with its decoder, or a model of a family of decoders, such as GPT-2"
             )
+        self._predicts_next = is_language_model(model)
         if model.main_input_name != "input_ids" or family_of(model) in _NOT_BY_TOKEN:
             raise UsageError(
                 f"{type(model).__name__} cannot be scored: scores are for models of text whose "
@@ -105,7 +114,8 @@ class HuggingFaceModel:
             )
         self._special_tokens = special_tokens
         # A cache of keys would be filled by layers that scoring leaves out.
-        self._options: dict[str, Any] = {"use_cache": False} if "DS" in self.sublayers else {}
+        caches = "use_cache" in inspect.signature(model.forward).parameters
+        self._options: dict[str, Any] = {"use_cache": False} if caches else {}
 
     @property
     def special_tokens(self) -> frozenset[int]:
@@ -121,7 +131,9 @@ class HuggingFaceModel:
         self._outputs(batch)
 
     def _outputs(self, batch: Batch, **options: Any) -> Any:
-        inputs = {name: value for name, value in batch.items() if name not in (_OWN, _WEIGHTED)}
+        # The labels of a language model serve its own loss alone, which takes as long as the rest.
+        others = (_OWN, _WEIGHTED, *(["labels"] if self._predicts_next else []))
+        inputs = {name: value for name, value in batch.items() if name not in others}
         return self.model(**on_device_of(self.model, inputs), **options, **self._options)
 
     def outcome(self, batch: Batch) -> Outcome:
@@ -133,10 +145,13 @@ class HuggingFaceModel:
         if "labels" not in batch:
             raise DataError("the score needs labels, the batches have none")
         outputs = self._outputs(batch)
-        losses = example_losses(outputs, batch["labels"])
+        labels = batch["labels"]
+        if self._predicts_next:
+            labels = labels_of_tokens_before(labels)
+        losses = example_losses(outputs, labels)
         return Outcome(
             losses=losses,
-            correct=correct_predictions(outputs, batch["labels"]),
+            correct=correct_predictions(outputs, labels),
             # The probability of each label, as the loss is its negative logarithm.
             weights=torch.exp(-losses.detach()) if _WEIGHTED in batch else None,
         )
@@ -146,6 +161,8 @@ class HuggingFaceModel:
         logits = self._own_logits(batch)
         weighted = {_WEIGHTED: torch.ones(len(logits))} if are_weighted(self.model, logits) else {}
         for labels in own_labels(self.model, logits, self._counted(batch), generator):
+            if self._predicts_next:
+                labels = labels_of_tokens_after(labels)
             yield {**batch, **weighted, "labels": labels}
 
     def with_own_outputs(self, batch: Batch) -> Batch:
@@ -177,7 +194,7 @@ class HuggingFaceModel:
         """Run the model and show the weights of every attention that has heads."""
         family = family_of(self.model)
         kinds = {names.returns for names in FAMILIES[family].values()}
-        on_request = family in _ON_REQUEST or "weights on request" in kinds
+        on_request = family in _ON_REQUEST or bool({ON_REQUEST, LIST} & kinds)
         options = {"output_attentions": True} if on_request else {}
         with ExitStack() as hooks:
             for name, layers in self.sublayers.items():
@@ -197,7 +214,7 @@ class HuggingFaceModel:
         return self._tokens(decoder=component == "DS", batch=batch).to(self.model.device)
 
     def _tokens(self, *, decoder: bool, batch: Batch) -> Tensor:
-        if not decoder:
+        if not decoder or "ES" not in self.sublayers:
             mask = batch.get("attention_mask")
             tokens = batch["input_ids"]
             return tokens if mask is None else tokens.masked_fill(~mask.bool(), -1)
@@ -235,7 +252,8 @@ class HuggingFaceModel:
         if side_of(component) == "decoder" and "ES" in self.sublayers:
             modules.append(self.model.base_model.get_submodule("encoder"))
         before = {"ED": ("DS",), "EF": ("ES",), "DF": ("DS", "ED")}.get(component, ())
-        return [*modules, *(self.sublayers[name][layer].module for name in before)]
+        present = [name for name in before if name in self.sublayers]
+        return [*modules, *(self.sublayers[name][layer].module for name in present)]
 
     def _layers(self, component: str) -> list[nn.Module]:
         names: Any = {
@@ -287,6 +305,11 @@ def _is_causal(model: PreTrainedModel) -> bool:
     return is_decoder_alone(model) or isinstance(model, language_model)
 
 
+def is_language_model(model: PreTrainedModel) -> bool:
+    """Check if a model predicts each token of a text from those before it."""
+    return is_decoder_alone(model) and bool(model.can_generate())
+
+
 def on_device_of(model: PreTrainedModel, batch: Batch) -> dict[str, Tensor]:
     """The batch on the device of the model."""
     return {name: tensor.to(model.device) for name, tensor in batch.items()}
@@ -294,7 +317,7 @@ def on_device_of(model: PreTrainedModel, batch: Batch) -> dict[str, Tensor]:
 
 def _watch(name: str, layer: int, see: See) -> Callable[[nn.Module, Any, Any], None]:
     def watch(_: nn.Module, inputs: Any, outputs: Any) -> None:
-        if not isinstance(outputs, tuple) or len(outputs) < 2 or outputs[-1] is None:
+        if not isinstance(outputs, (tuple, list)) or len(outputs) < 2 or outputs[-1] is None:
             raise UsageError(
                 f"{name}: layer {layer}: its attention gives no weights; scores from weights need "
                 "an implementation that does (eager)"

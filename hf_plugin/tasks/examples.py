@@ -22,12 +22,14 @@ class Examples:
             word's label.
         left_out: the number of lines that were left out because fields are missing.
         of_words: whether the texts are words, each of which has a label.
+        of_text: whether the texts themselves are predicted; all labels are 0 and stand for nothing.
     """
 
     texts: Sequence[tuple[str, ...]]
     labels: Sequence[Any]
     left_out: int = 0
     of_words: bool = False
+    of_text: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -42,7 +42,13 @@ def data_given(
     if own and glue:
         raise UsageError(f"give {_option(glue[0])} or {_option(own[0])}, not both")
     if own:
-        return own_data(_description(given, metric), model=model, untrained=untrained)
+        data = own_data(_description(given, metric), model=model, untrained=untrained)
+        if data.task.is_of_text and "label" in given:
+            raise UsageError(
+                f"--label {given['label']}: {model} predicts texts, which have no labels; leave "
+                "--label out, or give the --task-type of a classifier"
+            )
+        return data
     if "task" not in given:
         raise UsageError(
             f"{model}: give --task, a task of GLUE, or --train and --dev, files with texts and "

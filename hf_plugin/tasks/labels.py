@@ -12,6 +12,7 @@ from transformers import AutoConfig
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config
+from hf_plugin.head_names import FAMILIES, PREFIX
 from hf_plugin.places import place, reporting
 from hf_plugin.tasks.predictions import SEPARATOR
 from hf_plugin.tasks.tables import Table, plain_label
@@ -35,11 +36,18 @@ class Outputs:
         model: its folder or name.
         labels: the name of each output.
         type: the type of task that they are for.
+        family: the model's type, that of the unpruned model where it is pruned.
     """
 
     model: str
     labels: tuple[str, ...]
     type: TaskType
+    family: str = ""
+
+    @property
+    def are_decoders(self) -> bool:
+        """True if the model is of a family of decoders, which predict a text token by token."""
+        return self.family in FAMILIES and "ES" not in FAMILIES[self.family]
 
     @property
     def are_named(self) -> bool:
@@ -58,14 +66,18 @@ def outputs_of(model: str) -> Outputs:
     with reporting(f"{model}: cannot load the model"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
+    family = config.model_type.removeprefix(PREFIX)
     type_ = TaskType.single_label
-    if any(name.endswith("ForTokenClassification") for name in config.architectures or ()):
+    architectures = config.architectures or ()
+    if any(name.endswith("ForTokenClassification") for name in architectures):
         type_ = TaskType.tokens
+    elif any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures):
+        type_ = TaskType.language_modelling
     elif config.problem_type == "multi_label_classification":
         type_ = TaskType.multi_label
     elif config.problem_type == "regression" or len(labels) == 1:
         type_ = TaskType.regression
-    return Outputs(model, labels, type_)
+    return Outputs(model, labels, type_, family)
 
 
 @dataclass(frozen=True)

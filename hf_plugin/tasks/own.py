@@ -22,7 +22,7 @@ from hf_plugin.tasks.labels import (
     shown,
     vocabulary,
 )
-from hf_plugin.tasks.tables import Columns, Table, read_table
+from hf_plugin.tasks.tables import Columns, Table, is_plain, read_table, read_texts
 from hf_plugin.tasks.task import Task, TaskType
 
 METRICS: Mapping[TaskType, tuple[str, ...]] = {
@@ -30,6 +30,7 @@ METRICS: Mapping[TaskType, tuple[str, ...]] = {
     TaskType.multi_label: ("f1", "macro-f1", "accuracy"),
     TaskType.regression: ("pearson", "spearman", "mse"),
     TaskType.tokens: ("entity-f1", "token-accuracy", "macro-f1"),
+    TaskType.language_modelling: ("perplexity", "loss"),
 }
 """The metrics of each type of task; the first two are always measured, the first by default.
 
@@ -145,25 +146,29 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
             labels have no names.
         DataError: data that cannot be read, or a label that the model does not have.
     """
-    sources = {"train": described.train, "dev": described.dev}
-    if not any(sources.values()) or (untrained and described.train is None):
+    sources = {
+        split: source
+        for split, source in (("train", described.train), ("dev", described.dev))
+        if source is not None
+    }
+    if not sources or (untrained and described.train is None):
         raise UsageError("give --train, a file with texts and labels to fine-tune on")
     outputs = outputs_of(model)
     columns = described.columns
     expected = described.type or (None if untrained else outputs.type)
     if expected is None and described.metric in _OF_TOKENS:
         expected = TaskType.tokens
+    if described.type is None and any(map(is_plain, sources.values())):
+        expected = TaskType.language_modelling
+    if expected is TaskType.language_modelling:
+        return _texts(described, sources, outputs)
     if expected is TaskType.multi_label:
         columns = replace(columns, may_lack_label=True)
     elif expected is TaskType.tokens:
         if len(columns.text) > 1:
             raise UsageError("--text2: words with labels are in one column, --text")
         columns = replace(columns, of_words=True)
-    tables = {
-        split: read_table(source, columns, split=split)
-        for split, source in sources.items()
-        if source is not None
-    }
+    tables = {split: read_table(source, columns, split=split) for split, source in sources.items()}
     if len(tables) == 2:
         _compare(tables["train"], tables["dev"])
     if expected is TaskType.tokens:
@@ -208,15 +213,47 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
             labels=labels,
             metrics=metrics,
         ),
-        names={
-            split: f"{plain_name(Path(table.source).name)}@{table.fingerprint[:FINGERPRINT_LENGTH]}"
-            for split, table in tables.items()
-        },
+        names={split: _name_of(table) for split, table in tables.items()},
         examples={
             split: Examples(table.texts, values[split], of_words=type_ is TaskType.tokens)
             for split, table in tables.items()
         },
     )
+
+
+def _texts(described: Description, sources: Mapping[str, str], outputs: Outputs) -> OwnData:
+    """Texts to predict token by token."""
+    if not outputs.are_decoders:
+        raise UsageError(
+            f"{outputs.model}: a {outputs.family} model does not predict each token of a text from "
+            "those before it; language modelling is for decoders such as GPT-2 and Llama"
+        )
+    columns = described.columns
+    if len(columns.text) > 1 or described.labels:
+        raise UsageError("language modelling: give one column of text, and no labels")
+    tables = {split: read_texts(source, columns, split=split) for split, source in sources.items()}
+    if len(tables) == 2:
+        _compare(tables["train"], tables["dev"])
+    measured = tables["dev" if "dev" in tables else "train"]
+    return OwnData(
+        task=Task(
+            name=plain_name(Path(measured.source).name.partition(".")[0]),
+            type=TaskType.language_modelling,
+            text=("text",) if is_plain(measured.source) else columns.text,
+            label="",
+            metrics=_metrics(TaskType.language_modelling, described.metric),
+        ),
+        names={split: _name_of(table) for split, table in tables.items()},
+        examples={
+            split: Examples(table.texts, table.labels, of_text=True)
+            for split, table in tables.items()
+        },
+    )
+
+
+def _name_of(table: Table) -> str:
+    """The name of a split in signatures."""
+    return f"{plain_name(Path(table.source).name)}@{table.fingerprint[:FINGERPRINT_LENGTH]}"
 
 
 def _compare(train: Table, dev: Table) -> None:

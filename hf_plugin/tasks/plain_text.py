@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headprune.backends import Given
-from headprune.errors import DataError, UsageError
+from headprune.errors import UsageError
 from hf_plugin.glue.data import GlueData
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.given import GLUE, columns_given, data_given
 from hf_plugin.tasks.own import FINGERPRINT_LENGTH, plain_name
-from hf_plugin.tasks.tables import lines_of, read_table
+from hf_plugin.tasks.tables import is_plain, read_texts
 from hf_plugin.tasks.task import Task
-
-_PLAIN = (".txt", ".text")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +81,9 @@ def text_given(given: Given, *, model: str) -> TextData | GlueData:
         )
     source = str(given["train"])
     columns = columns_given(given)
-    if Path(source.removesuffix(".gz")).suffix.lower() in _PLAIN:
-        texts: list[tuple[str, ...]] = [
-            (line.strip(),) for line in lines_of(Path(source)) if line.strip()
-        ]
+    if is_plain(source):
         columns = replace(columns, text=("text",))
-    else:
-        # Any column may stand for the labels, which nothing reads.
-        unlabelled = replace(columns, label=columns.text[0])
-        texts = list(read_table(source, unlabelled, split="train").texts)
-    if not texts:
-        raise DataError(f"{source}: no text in it")
+    texts = read_texts(source, columns, split="train").texts
     digest = hashlib.sha256("\n".join("\t".join(text) for text in texts).encode()).hexdigest()
     name = plain_name(Path(source).name)
     return TextData(

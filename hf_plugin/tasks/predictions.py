@@ -67,6 +67,8 @@ def written(value: Any, task: Task) -> str:
             label for label, is_on in zip(task.labels, value, strict=True) if is_on
         ]
         return SEPARATOR.join(chosen)
+    if task.is_of_text:
+        return f"{value:.9g}"
     if task.is_of_words:
         return " ".join(task.labels[each] for each in value)
     return task.labels[int(value)]

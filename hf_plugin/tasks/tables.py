@@ -14,7 +14,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from hf_plugin.tasks.words import conll_rows, split_at_spaces, words_and_labels
 
 _SPLITS = {"train": ("train",), "dev": ("validation", "dev", "valid")}
 """The splits of a data set with several that are used if none is named."""
+
+_PLAIN = (".txt", ".text")
 
 _LONGEST = 2**31 - 1
 """The longest field of a csv file in characters; the module's own limit is 131,072."""
@@ -110,11 +112,45 @@ def read_table(source: str, columns: Columns, *, split: str) -> Table:
     if path.is_file():
         if reader is None:
             known = ", ".join(_READERS)
-            raise DataError(f"{source}: unknown kind of file; give one that ends in {known}")
+            advice = ", or text without labels for --task-type language-modelling"
+            raise DataError(
+                f"{source}: unknown kind of file; give one that ends in {known}"
+                + (advice if is_plain(source) else "")
+            )
         return _checked(source, reader(path, columns), columns)
     if reader is not None and not path.exists():
         raise DataError(f"{source}: no such file")
     return _checked(source, _data_set_rows(_data_set(source, split), source, columns), columns)
+
+
+def is_plain(source: str) -> bool:
+    """Check if a file has plain text, with one text a line."""
+    return Path(source.removesuffix(".gz")).suffix.lower() in _PLAIN
+
+
+def read_texts(source: str, columns: Columns, *, split: str) -> Table:
+    """Read texts without labels; the labels in the table are 0 and stand for nothing.
+
+    Args:
+        source: a file .txt with one text a line (empty lines are left out), or see ``read_table``.
+        columns: the columns of a table; that of the label is not read.
+        split: see ``read_table``.
+
+    Raises:
+        DataError: the data cannot be read, or have no text.
+    """
+    if not is_plain(source):
+        # Any column may stand for the labels, which nothing reads.
+        table = read_table(source, replace(columns, label=columns.text[0]), split=split)
+        return replace(table, labels=[0] * len(table.texts), label_names=())
+    if not Path(source).exists():
+        raise DataError(f"{source}: no such file")
+    lines = [(number, line.strip()) for number, line in enumerate(lines_of(Path(source)), start=1)]
+    lines = [(number, text) for number, text in lines if text]
+    if not lines:
+        raise DataError(f"{source}: no text in it")
+    texts = [(text,) for _, text in lines]
+    return Table(source, texts, [0] * len(texts), [f"line {number}" for number, _ in lines])
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from hf_plugin.tasks.examples import Examples
 
 
 class TaskType(StrEnum):
-    """The kind of output that a classifier has for an example."""
+    """The kind of output that a model has for an example."""
 
     single_label = "single-label"
     multi_label = "multi-label"
     regression = "regression"
     tokens = "tokens"
+    language_modelling = "language-modelling"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +54,17 @@ class Task:
         return self.type is TaskType.tokens
 
     @property
+    def is_of_text(self) -> bool:
+        """True if the tokens of a text are predicted, each from those before it."""
+        return self.type is TaskType.language_modelling
+
+    @property
     def metric_of_ablation(self) -> str:
-        """Metric of ablation: accuracy, or the loss if a number is predicted.
+        """Metric of ablation: accuracy, or the loss if a number or a text is predicted.
 
         Where every word has a label, it is the mean over texts of the share of right words.
         """
-        return "loss" if self.is_regression else "accuracy"
+        return "loss" if self.is_regression or self.is_of_text else "accuracy"
 
 
 class LabelledData(Protocol):

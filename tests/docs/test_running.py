@@ -13,7 +13,13 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
 
 from .documents import DOCUMENTS, NOT_CHECKED, NOT_RUN, ROOT, CodeBlock, code_blocks
 
@@ -21,6 +27,8 @@ PUBLISHED = "bert-base-uncased"
 """The model that the documents name; a folder of this name goes before the one on the hub."""
 CLASSIFIER = "runs/reviews/model"
 """The folder of the classifier that the documents fine-tune."""
+LANGUAGE_MODEL = "runs/gpt2/model"
+"""The folder of the language model."""
 
 
 def python_blocks(path: Path) -> list[CodeBlock]:
@@ -37,7 +45,7 @@ def python_blocks(path: Path) -> list[CodeBlock]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with a narrow BERT of as many layers and heads as the published one.
 
-    It also has a classifier of two labels, and files with such labels.
+    It also has a classifier of two labels, a language model, and files for them.
     """
     config = BertConfig(vocab_size=8, hidden_size=24, num_hidden_layers=12, num_attention_heads=12)
     BertForSequenceClassification(config).save_pretrained(tmp_path / PUBLISHED)
@@ -54,6 +62,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     for model in (PUBLISHED, CLASSIFIER):
         tokenizer.save_pretrained(tmp_path / model)
+    decoder = GPT2Config(vocab_size=8, n_embd=24, n_layer=2, n_head=4, bos_token_id=0)
+    GPT2LMHeadModel(decoder).save_pretrained(tmp_path / LANGUAGE_MODEL)
+    tokenizer.save_pretrained(tmp_path / LANGUAGE_MODEL)
+    for name, text in (("train.txt", "A sentence"), ("dev.txt", "sentence A")):
+        (tmp_path / name).write_text(f"{text}\n" * 6)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

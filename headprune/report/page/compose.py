@@ -32,6 +32,7 @@ from headprune.report.page.provenance import provenance, provenance_of_compariso
 from headprune.report.page.speed import against_speed
 from headprune.report.shown import Kept, signed
 from headprune.report.table import Cell, Row
+from headprune.results.metrics import direction
 from headprune.results.tasks import TRANSLATION
 
 
@@ -105,7 +106,9 @@ def _summary_rows(study: StudyResult) -> list[list[object]]:
         rows.append(
             [
                 study.title,
-                "BLEU" if name == TRANSLATION else f"{name} ({task.metric})",
+                "BLEU"
+                if name == TRANSLATION
+                else f"{name} ({task.metric}{direction(task.metric)})",
                 sum(len(row.cells[name].values) for row in study.table.lines if name in row.cells),
                 " to ".join(map(str, sorted({min(seeds), max(seeds)}))) if seeds else None,
                 None if cell is None else cell.value,

@@ -906,6 +906,19 @@ def test_what_is_said_follows_from_the_numbers(value, sentence):
     assert said[0].startswith("Right after pruning, ") and said[1].startswith("After fine-tuning, ")
 
 
+def test_low_values_of_a_loss_are_good():
+    found = outcomes({"low": [-9.0], "high": [99.0], "same": [2.5], "random": [1.0, 2.0, 3.0]})
+    said = findings(found, {}, metric="perplexity")[0]
+    assert "low -11.00 is better than random choice; high +97.00 is worse than" in said
+
+
+def test_tables_and_figures_say_that_low_values_are_good(tmp_path):
+    report = Report.of(compared(subject(metric="perplexity"), tmp_path))
+    text = report.markdown(title="Made up")
+    assert "perplexity right after pruning, low is good:" in text
+    assert "Difference to the mean of random plans, low is good:" in text
+
+
 def test_every_score_is_named_in_every_cell():
     found = outcomes({"b": [99.0], "c": [3.0], "a": [2.5], "d": [-90.0], "random": [1.0, 2.0, 3.0]})
     assert (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -49,9 +50,12 @@ class MadeWithMlps(Made):
 
 
 def model(seed: int = 1, **options) -> MadeWithMlps:
+    return MadeWithMlps(plan=PruningPlan.full(SHAPE), log=[], **_given(seed, **options))
+
+
+def _given(seed: int = 1, **options) -> dict[str, Any]:
     settings = {"model": "made up", "fingerprint": f"seed {seed}"}
-    given = {"settings": settings, "can_finetune": False, "shape": NEURONS, **options}
-    return MadeWithMlps(plan=PruningPlan.full(SHAPE), log=[], **given)
+    return {"settings": settings, "can_finetune": False, "shape": NEURONS, **options}
 
 
 def rules(**options) -> Rules:
@@ -80,6 +84,28 @@ def test_heads_are_pruned_while_the_held_out_metric_stays_above_the_threshold(tm
         **{"random": 4, "bad": 4},
     }
     assert all(each.after is None for each in found.networks)
+
+
+def test_where_low_is_good_the_metric_stays_below_the_unpruned_models_share(tmp_path):
+    @dataclass
+    class Loss(MadeWithMlps):
+        """Its metric is 60 less the worths of the units."""
+
+        def _measured(self):
+            measured = super()._measured()
+            return replace(measured, value=60 - measured.value)
+
+    made = Loss(plan=PruningPlan.full(SHAPE), log=[], **_given(metric="perplexity"))
+    found = find_subnetworks([made], rules=rules(), folder=tmp_path)
+    (search,) = found.searches
+    # Of 29.5, at most 29.5 / 0.9 = 32.8 is left: heads of 0.1, 0.4, 0.5 and 1 go, 2 more do not.
+    assert [each.value for each in search.attempts] == pytest.approx(
+        [29.5, 29.6, 30.0, 30.5, 31.5, 33.5]
+    )
+    assert [each.accepted for each in search.attempts] == [True] * 5 + [False]
+    text = markdown.render(document_of(found, title="Made up"))
+    assert "as long as the unpruned model's perplexity is at least 90% of it" in text
+    assert "perplexity, low is good (mean" in text
 
 
 def test_mlps_are_pruned_as_a_whole_and_after_heads_alone(tmp_path):

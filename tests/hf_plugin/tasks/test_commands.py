@@ -249,13 +249,6 @@ def test_compare_and_iterate_on_files(trained, files, tmp_path):
     assert record.task == "dev.category" and "+dev.csv@" in record.signature
 
 
-def test_a_metric_whose_low_values_are_good_is_not_compared(files, tmp_path):
-    model = write_model(tmp_path / "model", num_labels=1)
-    options = ("--label", "stars", "--metric", "mse", "--max-length", 24, "--epochs", 0)
-    with pytest.raises(HeadpruneError, match="--metric mse: low values are good"):
-        run(compare_app, model, *files, *options, "-o", tmp_path / "out")
-
-
 def test_python_from_scores_to_a_fine_tuned_model(trained, files, tmp_path):
     given = {"train": str(files[1]), "dev": str(files[3]), "label": "category", "max_length": 24}
     model = headprune.open_task_model(trained / "model", **given, epochs=1, batch_size=8)

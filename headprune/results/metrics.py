@@ -1,0 +1,24 @@
+"""The direction of metrics: of most, high values are good; of some, low ones."""
+
+from __future__ import annotations
+
+LOW_IS_GOOD = frozenset({"mse", "perplexity", "loss"})
+"""Metrics whose low values are good, and which have no upper end."""
+
+RATIOS = frozenset({"perplexity"})
+"""Metrics that figures draw on a logarithmic scale, as models differ by factors."""
+
+
+def is_low_good(metric: str) -> bool:
+    """True if low values of a metric are good."""
+    return metric in LOW_IS_GOOD
+
+
+def gain(metric: str, difference: float) -> float:
+    """A difference of two values of a metric, positive where the first is the better one."""
+    return -difference if is_low_good(metric) else difference
+
+
+def direction(metric: str) -> str:
+    """The direction of a metric, to be added to headings; empty where high values are good."""
+    return ", low is good" if is_low_good(metric) else ""
