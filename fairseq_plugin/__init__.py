@@ -2,8 +2,13 @@
 
 import logging
 
-# On import fairseq asks for tensorboard, which translation has no use for.
+# On import, tasks of fairseq print a request for tensorboard, which translation has no use for, and
+# let all programs print what is logged for debugging.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+_level = logging.getLogger().level
+import fairseq.tasks  # noqa: E402, F401
+
+logging.getLogger().setLevel(_level)
 
 from fairseq_plugin import (  # noqa: E402
     arguments,
