@@ -16,8 +16,19 @@ class Sizes:
     Attributes:
         encoder_width, decoder_width: C, of embeddings and layers.
         encoder_feed_forward, decoder_feed_forward: inner widths.
-        encoder_head_dim, decoder_head_dim: d, the width of one head.
+        encoder_head_dim, decoder_head_dim: d, the width of one head; of a group of query heads that
+            share one head of keys and values, the width of all its queries.
         vocabulary: of the output projection; 0 for a model without one.
+        encoder_heads, decoder_heads: heads of a layer; None: as many as make up the layer's width.
+        encoder_key_dim, decoder_key_dim: the width of one head's keys, and of its values; None: d.
+        encoder_projections, decoder_projections: matrices of a feed-forward sub-layer, 3 if gated.
+        encoder_head_parameters, decoder_head_parameters: of one head; None: as ``head_parameters``
+            computes it for a plain layer, with biases.
+        encoder_neuron_parameters, decoder_neuron_parameters: of one neuron; None likewise.
+        encoder_layer_parameters, decoder_layer_parameters: of a layer without units: norms and the
+            biases of output projections; None likewise.
+        cross_heads: heads of a decoder layer's attention to the encoder, for plans that drop the
+            layer and do not name them; None: there are none.
     """
 
     encoder_width: int = 512
@@ -27,17 +38,39 @@ class Sizes:
     encoder_head_dim: int = 64
     decoder_head_dim: int = 64
     vocabulary: int = 32000
+    encoder_heads: int | None = None
+    decoder_heads: int | None = None
+    encoder_key_dim: int | None = None
+    decoder_key_dim: int | None = None
+    encoder_projections: int = 2
+    decoder_projections: int = 2
+    encoder_head_parameters: int | None = None
+    decoder_head_parameters: int | None = None
+    encoder_neuron_parameters: int | None = None
+    decoder_neuron_parameters: int | None = None
+    encoder_layer_parameters: int | None = None
+    decoder_layer_parameters: int | None = None
+    cross_heads: int | None = None
+
+    def of(self, component: str, name: str) -> int | None:
+        """A size of the encoder or of the decoder, by the side that a component is on."""
+        value: int | None = getattr(self, f"{side_of(component)}_{name}")
+        return value
 
 
 def head_parameters(component: str, sizes: Sizes) -> int:
     """Parameters of one head: its rows of W_q, W_k, W_v with biases, its columns of W_o."""
-    query, key, d = _widths(component, sizes)
-    return d * (query + 2 * key + query) + 3 * d
+    given = sizes.of(component, "head_parameters")
+    if given is not None:
+        return given
+    query, key, d, key_dim = _widths(component, sizes)
+    return d * 2 * query + 2 * key_dim * key + d + 2 * key_dim
 
 
 def neuron_parameters(component: str, sizes: Sizes) -> int:
     """Parameters of one neuron: its row of W_1 and bias, its column of W_2."""
-    return 2 * _width(component, sizes) + 1
+    given = sizes.of(component, "neuron_parameters")
+    return 2 * _width(component, sizes) + 1 if given is None else given
 
 
 def attention_parameters(plan: PruningPlan, sizes: Sizes) -> int:
@@ -62,20 +95,26 @@ def prunable_parameters(plan: PruningPlan, sizes: Sizes) -> int:
     total = 0
     for component, counts in plan.counts.items():
         width = _width(component, sizes)
+        rest = sizes.of(component, "layer_parameters")
         if component in LAYERS:
             norms = 3 if "ED" in plan.counts and side_of(component) == "decoder" else 2
-            total += sum(counts) * norms * 2 * width
+            total += sum(counts) * (norms * 2 * width if rest is None else rest)
             continue
         unit = (head_parameters if component in HEADS else neuron_parameters)(component, sizes)
-        layers = plan.counts.get(layers_of(component), (1,) * len(counts))
-        total += sum(counts) * unit + sum(layers) * width
+        total += sum(counts) * unit
+        layers = plan.counts.get(layers_of(component))
+        if layers is None:
+            total += len(counts) * width
+        elif rest is None:  # else the bias of the output projection is a part of the layer's rest
+            total += sum(layers) * width
     return total
 
 
 def pruned_parameters(plan: PruningPlan, sizes: Sizes) -> int:
     """The number of parameters that the model loses by ``plan``.
 
-    Exact for models of these widths with plain feed-forward layers and biases everywhere.
+    Exact for plain layers with biases everywhere, and where the sizes have the parameters of heads,
+    neurons and layers.
     """
     full = PruningPlan.full(plan.units)
     return prunable_parameters(full, sizes) - prunable_parameters(plan, sizes)
@@ -125,13 +164,15 @@ def forward_flops(
     total = 0
     for component, counts in plan.counts.items():
         if component in HEADS:
-            query, key, d = _widths(component, sizes)
+            query, key, d, key_dim = _widths(component, sizes)
             t, s, seen = lengths[component]
-            one_head = t * query * d + 2 * s * key * d + 2 * t * seen * d + t * d * query
+            projected = t * query * d + 2 * s * key * key_dim + t * d * query
+            one_head = projected + 2 * t * seen * d
             total += sum(counts) * one_head
     for component, attention, length in (("EF", "ES", source), ("DF", "DS", written)):
         neurons = _neurons(plan, component, attention, sizes)
-        total += 2 * neurons * length * _width(component, sizes)
+        projections = sizes.of(component, "projections") or 2
+        total += projections * neurons * length * _width(component, sizes)
     if any(component in plan.counts for component in ("DS", "DF", "DL")):
         total += written * sizes.decoder_width * sizes.vocabulary
     return 2 * total
@@ -156,11 +197,15 @@ def _completed(plan: PruningPlan, sizes: Sizes) -> PruningPlan:
             continue
         depth = len(plan.units[component])
         if component == "EL":
-            shape |= {"ES": (sizes.encoder_width // sizes.encoder_head_dim,) * depth}
+            heads = sizes.encoder_heads or sizes.encoder_width // sizes.encoder_head_dim
+            shape |= {"ES": (heads,) * depth}
             shape |= {"EF": (sizes.encoder_feed_forward,) * depth}
         else:
-            shape |= {"DS": (sizes.decoder_width // sizes.decoder_head_dim,) * depth}
+            heads = sizes.decoder_heads or sizes.decoder_width // sizes.decoder_head_dim
+            shape |= {"DS": (heads,) * depth}
             shape |= {"DF": (sizes.decoder_feed_forward,) * depth}
+            if sizes.cross_heads is not None:
+                shape |= {"ED": (sizes.cross_heads,) * depth}
     return plan.completed(shape) if shape else plan
 
 
@@ -169,9 +214,12 @@ def _width(component: str, sizes: Sizes) -> int:
     return sizes.encoder_width if side_of(component) == "encoder" else sizes.decoder_width
 
 
-def _widths(component: str, sizes: Sizes) -> tuple[int, int, int]:
-    """Width of the queries (and of the output), width of the keys, width of one head."""
-    if component == "ES":
-        return sizes.encoder_width, sizes.encoder_width, sizes.encoder_head_dim
-    key = sizes.encoder_width if component == "ED" else sizes.decoder_width
-    return sizes.decoder_width, key, sizes.decoder_head_dim
+def _widths(component: str, sizes: Sizes) -> tuple[int, int, int, int]:
+    """The widths of what queries (and the output) and keys are projected from, and of a head.
+
+    The last two are those of one head's queries and of its keys.
+    """
+    d = sizes.of(component, "head_dim") or 0
+    key_dim = sizes.of(component, "key_dim")
+    key = sizes.encoder_width if component == "ED" else _width(component, sizes)
+    return _width(component, sizes), key, d, d if key_dim is None else key_dim

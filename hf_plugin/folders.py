@@ -20,7 +20,7 @@ from headprune.folders import new_folder, require_outside
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan, Shape
 from hf_plugin.cutting import rows_of
-from hf_plugin.families import attentions, feed_forwards, form_of
+from hf_plugin.families import attentions, feed_forwards, form_of, stacks, sublayers
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import check_weights, weights_named
 from hf_plugin.folder_files import copy_files, named_as
@@ -115,21 +115,31 @@ class Folder:
 
     @property
     def sizes(self) -> Sizes:
-        """The widths of the unpruned model.
-
-        The feed-forward width is that of a plain layer with as many weights, since some families
-        have a gated one.
-        """
+        """The widths of the unpruned model, and the parameters of its units."""
         sizes: dict[str, int] = {}
         attentions_by_component = attentions(self._unpruned)
         for component, layers in attentions_by_component.items():
             side, attention = side_of(component), layers[0]
             sizes[f"{side}_width"] = rows_of(attention.output).size(0)
+            sizes[f"{side}_heads"] = attention.units
             sizes[f"{side}_head_dim"] = attention.unit_size
+            sizes[f"{side}_key_dim"] = attention.key_size
+            sizes[f"{side}_head_parameters"] = attention.parameters_per_unit
+        if "ED" in attentions_by_component:
+            sizes["cross_heads"] = attentions_by_component["ED"][0].units
         for component, feed_forward_layers in feed_forwards(self._unpruned).items():
             side, lowest = side_of(component), feed_forward_layers[0]
             weights = sum(each.weight.numel() for each in (*lowest.inputs, lowest.output))
-            sizes[f"{side}_feed_forward"] = weights // (2 * sizes[f"{side}_width"])
+            sizes[f"{side}_feed_forward"] = lowest.units
+            sizes[f"{side}_projections"] = weights // rows_of(lowest.output).numel()
+            sizes[f"{side}_neuron_parameters"] = lowest.parameters_per_unit
+        for component, stack in stacks(self._unpruned).items():
+            rest = count_parameters(stack[-1].module)
+            for name, sublayers_of_stack in sublayers(self._unpruned).items():
+                if side_of(name) == side_of(component):
+                    top = sublayers_of_stack[-1]
+                    rest -= top.units * top.parameters_per_unit
+            sizes[f"{side_of(component)}_layer_parameters"] = rest
         if "ES" not in attentions_by_component:  # ED attends to an encoder as wide as the decoder
             sizes["encoder_width"] = sizes["decoder_width"]
         output = self.model.get_output_embeddings()

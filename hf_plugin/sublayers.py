@@ -58,6 +58,16 @@ class Attention:
         """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each."""
         return _weights_by_unit(self)
 
+    @property
+    def key_size(self) -> int:
+        """The width of the keys, and of the values, of one unit."""
+        return self.rows_per_unit(self.inputs[-1])
+
+    @property
+    def parameters_per_unit(self) -> int:
+        """The number of weights and biases that a unit has: those that are gone without it."""
+        return _parameters_per_unit(self)
+
     def rows_per_unit(self, linear: nn.Module) -> int:
         """The number of rows of one unit in a block of an input projection.
 
@@ -132,6 +142,11 @@ class FeedForward:
         """The rows of W_1 and the columns of W_2 of each neuron: N' x any, each."""
         return _weights_by_unit(self)
 
+    @property
+    def parameters_per_unit(self) -> int:
+        """The number of weights and biases that a neuron has: those that are gone without it."""
+        return _parameters_per_unit(self)
+
     def rows_per_unit(self, linear: nn.Module) -> int:
         """The number of rows of one neuron in a block of an input projection."""
         return 1
@@ -160,6 +175,13 @@ class Layer:
 def width_of(output: nn.Module) -> int:
     """The number of columns of an output projection."""
     return rows_of(output).size(1)
+
+
+def _parameters_per_unit(sublayer: Sublayer) -> int:
+    total = rows_of(sublayer.output).numel()
+    for linear in sublayer.inputs:
+        total += rows_of(linear).numel() + (0 if linear.bias is None else linear.bias.numel())
+    return total // max(1, len(sublayer.present))
 
 
 def _weights_by_unit(sublayer: Sublayer) -> Iterator[Tensor]:

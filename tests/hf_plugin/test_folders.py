@@ -73,7 +73,8 @@ def test_what_a_folder_says_of_its_model(family, tmp_path):
     assert pruned.sizes == unpruned.sizes
     assert pruned.sizes.encoder_width == 24 and pruned.sizes.encoder_head_dim == 6
     gated = family == "modernbert"  # three matrices where others have two
-    assert pruned.sizes.encoder_feed_forward == (24 if gated else 16)
+    assert pruned.sizes.encoder_feed_forward == 16
+    assert pruned.sizes.encoder_projections == (3 if gated else 2)
 
 
 def test_the_output_projection_counts_where_there_is_a_decoder(tmp_path):

@@ -1,0 +1,63 @@
+"""Parameters and FLOPs of plans, against the models themselves."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from typer.testing import CliRunner
+
+import hf_plugin
+from headprune import PruningPlan
+from headprune.cli.plan import app as plan_app
+from headprune.cost import forward_flops, head_parameters, neuron_parameters
+from hf_plugin.folders import Folder
+from hf_plugin.plans import model_shape
+from tests.hf_plugin.small_models import plan_of, small
+
+TOKENS = 30
+
+
+def counted_flops(model: PreTrainedModel) -> int:
+    """The operations of torch's matrix products in one forward pass."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(input_ids=torch.ones(1, TOKENS, dtype=torch.long), use_cache=False)
+    return int(counter.get_total_flops())
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "gemma2"])
+def test_flops_are_those_that_torch_counts(family):
+    model = small(family, AutoModelForCausalLM, attention="eager")
+    sizes = Folder(Path(), model).sizes
+    full = PruningPlan.full(model_shape(model)).part(["DS", "DF"])
+    rotations = counted_flops(model) - forward_flops(full, sizes, target=TOKENS)
+    assert 0 <= rotations < 1000  # of rotary positions, which no plan prunes
+    for second in (False, True):
+        plan = plan_of(model, "DS", "DF", second=second)
+        pruned = hf_plugin.prune(copy.deepcopy(model), plan)
+        assert counted_flops(pruned) - rotations == forward_flops(plan, sizes, target=TOKENS)
+
+
+def test_the_parameters_of_a_group_and_of_a_gated_neuron():
+    sizes = Folder(Path(), small("llama")).sizes
+    # Two heads of queries of width 2, and one of keys and one of values: 16 x (4 + 2 + 2 + 4).
+    assert head_parameters("DS", sizes) == 192
+    assert neuron_parameters("DF", sizes) == 48  # 16 x 3, without biases
+    with_biases = Folder(Path(), small("qwen2")).sizes
+    assert head_parameters("DS", with_biases) == 200  # 8 biases of queries, keys and values
+
+
+def test_a_budget_of_parameters_is_what_a_pruned_model_loses(tmp_path):
+    small("llama").save_pretrained(tmp_path / "model")
+    # Of 8 groups (192 each) and 24 neurons (48 each), 2688 parameters: half are 1344.
+    options = ["--components", "DS,DF", "--budget", "50% of parameters", "--seed", "1"]
+    arguments = ["--model", tmp_path / "model", *options, "-o", tmp_path / "plan.json"]
+    result = CliRunner().invoke(plan_app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    folder = Folder.load(tmp_path / "model")
+    lost = folder.parameters - folder.parameters_with(PruningPlan.load(tmp_path / "plan.json"))
+    assert abs(lost - 1344) < 192  # up to one unit
