@@ -108,20 +108,28 @@ class FeedForwardNames:
 
 
 def _bert(*, norm: str | None = "attention.output", returns: str = "weights") -> dict[str, Names]:
-    return {
-        "ES": Names(
-            layers="encoder.layer",
-            attention="attention.self",
-            inputs=("attention.self.query", "attention.self.key", "attention.self.value"),
-            queries=("attention.self.query",),
-            output="attention.output.dense",
-            size="attention_head_size",
-            count="num_attention_heads",
-            width="all_head_size",
-            norm=norm,
-            returns=returns,
-        )
-    }
+    own = Names(
+        layers="encoder.layer",
+        attention="attention.self",
+        inputs=("attention.self.query", "attention.self.key", "attention.self.value"),
+        queries=("attention.self.query",),
+        output="attention.output.dense",
+        size="attention_head_size",
+        count="num_attention_heads",
+        width="all_head_size",
+        norm=norm,
+        returns=returns,
+    )
+    # Of a decoder with ``add_cross_attention``, whose own attention stays ES.
+    cross = replace(
+        own,
+        attention="crossattention.self",
+        inputs=tuple(f"cross{name}" for name in own.inputs),
+        queries=tuple(f"cross{name}" for name in own.queries),
+        output="crossattention.output.dense",
+        norm=None,
+    )
+    return {"ES": own, "ED": cross}
 
 
 def _bart(layers: str, attention: str) -> Names:
@@ -463,6 +471,13 @@ FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
     ),
 }
 """For each model type, and each of its components of neurons, the names of the parts."""
+
+
+def has_one_stack(family: str) -> bool:
+    """True if a family's layers that attend to an encoder are those of its encoder: BERT's."""
+    names = FAMILIES[family]
+    return {"ES", "ED"} <= set(names) and names["ES"].layers == names["ED"].layers
+
 
 _LAYERS_WITH = {"EF": "EL", "DF": "DL"}
 

@@ -52,9 +52,9 @@ class HeadPrunedModel(PrunedFiles):
         base: nn.Module = self.base_model  # type: ignore[attr-defined]
         for component, names in FAMILIES[family].items():
             uniform = (config.uniform_heads or {}).get(component)
+            if component not in config.kept_heads:
+                continue
             for number, layer in enumerate(_layers(base, names.layers)):
-                if component not in config.kept_heads:
-                    continue
                 kept = config.kept_heads[component][number]
                 _cut_heads(layer, names, kept=kept, uniform=uniform[number] if uniform else [])
         for component, sublayer in FEED_FORWARD[family].items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from headprune.components import COMPONENTS, HEADS, LAYERS, layers_of, unit_name
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan, is_whole
 from hf_plugin.families import attentions, family_of, feed_forwards, stacks, sublayers
+from hf_plugin.head_names import has_one_stack
 
 Heads = Mapping[int, Iterable[int]]
 """For some layers, the heads to prune; layers below 0 count from the top."""
@@ -139,7 +141,7 @@ def _checked(request: PruningPlan, model: PreTrainedModel, *, form: str) -> Prun
     decides_on_layers = any(name in LAYERS for name in request.units)
     named = COMPONENTS if decides_on_layers else (*HEADS, *LAYERS, *request.units)
     now = full_plan(model, named)
-    request = now.replaced_by(request).without_units_of_dropped_layers()
+    request = without_units_of_dropped_layers(now.replaced_by(request), family_of(model))
     # Layers first: the units of a dropped one are gone too.
     for name in reversed(tuple(request.kept)):
         unit = unit_name(name)
@@ -162,6 +164,19 @@ def _checked(request: PruningPlan, model: PreTrainedModel, *, form: str) -> Prun
                     f"form: uniform is for heads, and the plan prunes {name}; take form remove"
                 )
     return request
+
+
+def without_units_of_dropped_layers(plan: PruningPlan, family: str) -> PruningPlan:
+    """The same plan without the heads and neurons of dropped layers.
+
+    Where one stack is encoder and decoder (BERT), its layers' attention to an encoder goes too.
+    """
+    plan = plan.without_units_of_dropped_layers()
+    if not has_one_stack(family) or not {"ED", "EL"} <= set(plan.kept):
+        return plan
+    pairs = zip(plan.kept["ED"], plan.kept["EL"], strict=True)
+    of_layers = [heads if layer else () for heads, layer in pairs]
+    return replace(plan, kept={**plan.kept, "ED": of_layers})
 
 
 def _layer(given: object, *, layers: int, component: str) -> int:

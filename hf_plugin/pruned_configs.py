@@ -12,7 +12,7 @@ from headprune.plan import PruningPlan
 from headprune.ranges import format_ranges, parse_ranges
 from hf_plugin.families import attentions, family_of
 from hf_plugin.head_names import FAMILIES, FEED_FORWARD, layer_lists
-from hf_plugin.plans import full_plan, model_shape
+from hf_plugin.plans import full_plan, model_shape, without_units_of_dropped_layers
 from hf_plugin.plans import plan as plan_of_model
 from hf_plugin.pruned_files import BY_HEAD
 
@@ -96,7 +96,7 @@ def configured_plans(
                 (0,) if number in numbers else () for number in range(len(full.kept[name]))
             ]
         plans = (
-            PruningPlan(kept=each, units=full.units).without_units_of_dropped_layers()
+            without_units_of_dropped_layers(PruningPlan(kept=each, units=full.units), family)
             for each in (kept, present)
         )
         return next(plans), next(plans)
