@@ -33,6 +33,7 @@ INTEROPERATION = ["peft"]
 CTRANSLATE2 = ["ctranslate2>=4.8"]
 ONNX = ["onnx", "onnxscript", "onnxruntime"]
 SYNTAX = ["conllu"]  # reads parsed sentences
+IMAGES = ["pillow"]  # reads images of image classifiers
 DOCS = ["sphinx", "myst-parser", "furo"]
 
 setup(
@@ -66,10 +67,11 @@ setup(
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
         "syntax": SYNTAX,
+        "images": IMAGES,
         "docs": DOCS,
         "dev": [
             *("pytest", "hypothesis", "pytest-xdist", "ruff", "mypy", "psutil"),
-            *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX, *DOCS),
+            *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX, *IMAGES, *DOCS),
         ],
     },
     entry_points={

@@ -35,7 +35,7 @@ from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tasks.predictions import IGNORED
 from hf_plugin.tasks.task import Task
-from hf_plugin.tokenizers import load_tokenizer
+from hf_plugin.tokenizers import Reader, load_reader
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ def load_teacher(
     task: Task,
     distillation: Distillation,
     *,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: Reader,
     max_length: int,
 ) -> Teacher:
     """Load the teacher in the folder, or the hub's model, ``name``.
 
     Args:
         task: the task that the student is trained for.
-        tokenizer: the student's.
+        reader: the student's tokenizer or image processor.
         max_length: the largest number of tokens of an example.
 
     Raises:
@@ -72,15 +72,26 @@ def load_teacher(
         DataError: it cannot be read, or has no classifier.
     """
     model = load_classifier(name, task, untrained=False)
-    own = load_tokenizer(name)
-    if own.get_vocab() != tokenizer.get_vocab():
-        raise UsageError(
-            f"--distill-from {name}: its vocabulary ({len(own)} entries) is not the model's "
-            f"({len(tokenizer)}); give a teacher with the same tokenizer, such as the unpruned "
-            "model"
-        )
+    own = load_reader(name, task)
+    _require_same(own, reader, name=name)
     require_length(max_length, model, own, name=name)
     return Teacher(model, distillation)
+
+
+def _require_same(own: Reader, reader: Reader, *, name: str) -> None:
+    """Check that a teacher's inputs are those of the student."""
+    if isinstance(own, PreTrainedTokenizerBase) and isinstance(reader, PreTrainedTokenizerBase):
+        if own.get_vocab() != reader.get_vocab():
+            raise UsageError(
+                f"--distill-from {name}: its vocabulary ({len(own)} entries) is not the model's "
+                f"({len(reader)}); give a teacher with the same tokenizer, such as the unpruned "
+                "model"
+            )
+    elif own.to_dict() != reader.to_dict():  # type: ignore[union-attr]
+        raise UsageError(
+            f"--distill-from {name}: its image processor is not the model's; give a teacher with "
+            "the same one, such as the unpruned model"
+        )
 
 
 class DistillationTrainer(Trainer):

@@ -23,7 +23,7 @@ from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.run import batches_of
 from hf_plugin.tasks.task import LabelledData
-from hf_plugin.tokenizers import load_tokenizer
+from hf_plugin.tokenizers import load_reader
 
 _BATCH = 32
 
@@ -49,8 +49,8 @@ def calibration_of(
     """
     model = load_classifier(model_name, data.task, untrained=False)
     model.to(device())  # type: ignore[arg-type]
-    tokenizer = load_tokenizer(model_name, of_words=data.task.is_of_words)
-    require_length(max_length, model, tokenizer, name=model_name)
+    reader = load_reader(model_name, data.task)
+    require_length(max_length, model, reader, name=model_name)
     train = data.load("train")
     divided = held_out(train, model=Path(model_name), parts=parts)
     if divided.trained_on == "yes":
@@ -62,11 +62,11 @@ def calibration_of(
     part = train.select(divided.part(SCORING, most=examples))
     if not len(part):
         raise DataError(f"{data.task.name}: no example to calibrate on")
-    encoded = encode(part, tokenizer, max_length=max_length)
+    encoded = encode(part, reader, max_length=max_length)
 
     def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
         return batches_of(
-            encoded, tokenizer, size=_BATCH, watch=lambda steps, n: watch(steps, n, purpose)
+            encoded, reader, size=_BATCH, watch=lambda steps, n: watch(steps, n, purpose)
         )
 
     return Calibration(

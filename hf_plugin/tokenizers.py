@@ -8,15 +8,45 @@ from itertools import islice
 from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers.image_processing_base import ImageProcessingMixin
 
 from headprune.errors import DataError, UsageError
+from hf_plugin.image_processors import load_image_processor
 from hf_plugin.places import place, reporting
+from hf_plugin.tasks.task import Task
 
 _WORDS = 1000
 """Number of words, from the beginning of a text, that are checked."""
 
 _MOST_UNKNOWN = 0.5
 """Largest accepted share of unknown tokens."""
+
+
+Reader = PreTrainedTokenizerBase | ImageProcessingMixin
+"""Makes the inputs of a model: a tokenizer, or an image processor."""
+
+
+def load_reader(name: str, task: Task) -> Reader:
+    """Load the tokenizer or the image processor of a model, by the task that it has.
+
+    Raises:
+        DataError: there is none.
+        UsageError: see ``load_tokenizer``.
+    """
+    if task.is_of_images:
+        return load_image_processor(name)
+    return load_tokenizer(name, of_words=task.is_of_words)
+
+
+def as_tokenizer(reader: Reader) -> PreTrainedTokenizerBase:
+    """The reader of a model of text.
+
+    Raises:
+        TypeError: an image processor.
+    """
+    if not isinstance(reader, PreTrainedTokenizerBase):
+        raise TypeError(f"{type(reader).__name__} is no tokenizer")
+    return reader
 
 
 def load_tokenizer(name: str, *, of_words: bool = False) -> PreTrainedTokenizerBase:

@@ -183,8 +183,9 @@ class LabelledDataOptions(ModelOptions):
         str | None,
         typer.Option(
             help="Training examples: a file .csv, .tsv, .jsonl, .parquet or .conll, .txt for "
-            "language models, a folder of the `datasets` library (FOLDER or FOLDER:SPLIT), or a "
-            "data set on the hub (NAME, NAME:SPLIT or NAME:CONFIGURATION:SPLIT).",
+            "language models, a folder of images with a sub-folder a label, a folder of the "
+            "`datasets` library (FOLDER or FOLDER:SPLIT), or a data set on the hub (NAME, "
+            "NAME:SPLIT or NAME:CONFIGURATION:SPLIT).",
             rich_help_panel=OWN_DATA,
         ),
     ] = None
@@ -224,8 +225,9 @@ class LabelledDataOptions(ModelOptions):
         typer.Option(
             help="single-label; multi-label, where an example has any number of labels: a list, or "
             "text with | between them; regression, to predict a number; tokens, where every "
-            "word has a label: lists, or text with spaces between words and between labels; or "
-            "language-modelling, to predict text without labels, for decoders such as GPT-2. "
+            "word has a label: lists, or text with spaces between words and between labels; "
+            "images, with a sub-folder for each label; or language-modelling, to predict text "
+            "without labels, for decoders such as GPT-2. "
             "Default: follows from the metric, the model and the labels.",
             rich_help_panel=OWN_DATA,
         ),

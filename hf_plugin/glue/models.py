@@ -9,6 +9,7 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageClassification,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     PreTrainedConfig,
@@ -22,9 +23,11 @@ from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
 from hf_plugin.tasks.labels import shown
 from hf_plugin.tasks.task import Task, TaskType
+from hf_plugin.tokenizers import Reader
 
 _PROBLEM_TYPES = {
     TaskType.single_label: "single_label_classification",
+    TaskType.images: "single_label_classification",
     TaskType.multi_label: "multi_label_classification",
     TaskType.regression: "regression",
 }
@@ -33,6 +36,8 @@ _PROBLEM_TYPES = {
 
 def auto_class(task: Task) -> Any:
     """transformers' Auto class of models for a task."""
+    if task.is_of_images:
+        return AutoModelForImageClassification
     if task.is_of_text:
         return AutoModelForCausalLM
     return (
@@ -158,13 +163,13 @@ def _is_new(key: str, encoder: str) -> bool:
     return not key.startswith(encoder) or key.startswith(f"{encoder}pooler.")
 
 
-def require_length(
-    length: int, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
-) -> None:
-    """Raise a UsageError if the model accepts fewer tokens than ``length``."""
+def require_length(length: int, model: PreTrainedModel, reader: Reader, *, name: str) -> None:
+    """Raise a UsageError if the model accepts fewer tokens than ``length``; images have none."""
+    if not isinstance(reader, PreTrainedTokenizerBase):
+        return
     positions = model.config.max_position_embeddings
     if model.config.model_type.removeprefix(PREFIX) in ("roberta", "xlm-roberta", "camembert"):
         positions -= model.config.pad_token_id + 1  # positions begin after the padding's index
-    longest = min(tokenizer.model_max_length, positions)
+    longest = min(reader.model_max_length, positions)
     if length > longest:
         raise UsageError(f"max length {length}: {name} takes {longest} tokens at most")

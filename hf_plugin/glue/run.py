@@ -46,7 +46,7 @@ from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.predictions import single, written
 from hf_plugin.tasks.task import LabelledData, Task, dev_splits
-from hf_plugin.tokenizers import load_tokenizer
+from hf_plugin.tokenizers import load_reader
 
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
 """Values of settings that are missing from the results of older versions."""
@@ -95,9 +95,9 @@ def _measure(settings: Settings, output: Path) -> Record:
         size = settings.training_part.size(len(whole_training_set))
         examples["train"] = whole_training_set.subset(size)
     transformers.set_seed(settings.seed)
-    tokenizer = load_tokenizer(settings.model, of_words=task.is_of_words)
+    reader = load_reader(settings.model, task)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
-    require_length(settings.max_length, model, tokenizer, name=settings.model)
+    require_length(settings.max_length, model, reader, name=settings.model)
     if settings.variant.from_scratch:
         model = auto_class(task).from_config(model.config)
     if settings.pooling == "mean":
@@ -109,11 +109,11 @@ def _measure(settings: Settings, output: Path) -> Record:
             settings.distill_from,
             task,
             settings.distillation,
-            tokenizer=tokenizer,
+            reader=reader,
             max_length=settings.max_length,
         )
     data = {
-        split: encode(part, tokenizer, max_length=settings.max_length)
+        split: encode(part, reader, max_length=settings.max_length)
         for split, part in examples.items()
     }
     labels = {split: labels_of(part, data[split]) for split, part in examples.items()}
@@ -127,7 +127,7 @@ def _measure(settings: Settings, output: Path) -> Record:
         trainings.append(
             fine_tune(
                 model,
-                tokenizer,
+                reader,
                 data["train"],
                 schedule=settings.schedule,
                 folder=folder / name,
@@ -140,7 +140,7 @@ def _measure(settings: Settings, output: Path) -> Record:
         return {
             split: predict(
                 model,
-                tokenizer,
+                reader,
                 data[split],
                 schedule=settings.schedule,
                 folder=folder / "dev",
@@ -203,7 +203,7 @@ def _measure(settings: Settings, output: Path) -> Record:
         # transformers has no class that would load a model with another pooling correctly.
         folder = output / "model"
         model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        reader.save_pretrained(folder)
         start = Path(settings.model)
         if whole_training_set is not None:
             size = len(examples["train"])

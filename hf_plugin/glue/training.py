@@ -42,11 +42,12 @@ from headprune.results.curves import Curve
 from headprune.weights import is_finite
 from hf_plugin.distillation import DistillationTrainer, Teacher
 from hf_plugin.gates import L0Trainer
+from hf_plugin.image_processors import ImageCollator
 from hf_plugin.scores.losses import text_losses
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import IGNORED, predicted
 from hf_plugin.tasks.task import TaskType
-from hf_plugin.tokenizers import padding_tokenizer, require_vocabulary
+from hf_plugin.tokenizers import Reader, as_tokenizer, padding_tokenizer, require_vocabulary
 
 WARM_UP = 0.1
 """Share of the updates over which the learning rate rises."""
@@ -126,12 +127,14 @@ class _StopWhereItDiverges(TrainerCallback):
             raise _diverged(how, args.learning_rate)
 
 
-def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> Dataset:
+def encode(examples: Examples, reader: Reader, *, max_length: int) -> Dataset:
     """Convert examples to token numbers; the longer sentence is cut first, to ``max_length``.
 
     The label of a word is that of its first token; other tokens have the label -100. Words beyond
     ``max_length`` are left out, with a warning. Texts that are predicted themselves are cut into
     pieces of ``max_length`` tokens, each of which is a row of its own.
+
+    Images are read when they are needed: their rows have the path ``image``.
 
     Returns:
         Data with the column ``label``; with ``labels`` where words have labels, or texts are
@@ -141,6 +144,10 @@ def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length
         DataError: the tokenizer does not know the larger part of the text, or a text to predict
             has fewer than two tokens and so have all others.
     """
+    if examples.images is not None:
+        paths = [str(examples.images / path) for (path,) in examples.texts]
+        return Dataset.from_dict({"image": paths, "label": list(examples.labels)})
+    tokenizer = as_tokenizer(reader)
     require_vocabulary(tokenizer, (sentence for text in examples.texts for sentence in text))
     if examples.of_words:
         return _encode_words(examples, tokenizer, max_length=max_length)
@@ -221,9 +228,14 @@ def labels_of(examples: Examples, data: Dataset) -> Sequence[Any]:
     return [tuple(label for label in row if label != IGNORED) for row in data["labels"]]
 
 
-def collator_for(data: Dataset, tokenizer: PreTrainedTokenizerBase) -> DataCollator:
-    """The function that pads encoded examples, and the labels of their tokens, in a batch."""
-    tokenizer = padding_tokenizer(tokenizer)
+def collator_for(data: Dataset, reader: Reader) -> DataCollator:
+    """The function that pads encoded examples, and the labels of their tokens, in a batch.
+
+    Of images, it reads them.
+    """
+    if "image" in data.column_names:
+        return ImageCollator(reader)
+    tokenizer = padding_tokenizer(as_tokenizer(reader))
     if "labels" in data.column_names:
         return DataCollatorForTokenClassification(tokenizer)
     return DataCollatorWithPadding(tokenizer)
@@ -231,7 +243,7 @@ def collator_for(data: Dataset, tokenizer: PreTrainedTokenizerBase) -> DataColla
 
 def fine_tune(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: Reader,
     data: Dataset,
     *,
     schedule: Schedule,
@@ -246,7 +258,7 @@ def fine_tune(
 
     Args:
         model: the classifier.
-        tokenizer: its tokenizer.
+        reader: its tokenizer or image processor.
         data: encoded examples, from ``encode``.
         schedule: the schedule.
         folder: receives a checkpoint after each epoch; training resumes from the last one.
@@ -259,7 +271,7 @@ def fine_tune(
         DataError: the loss or a weight is no longer finite.
     """
     trainer = _trainer(
-        model, tokenizer, schedule=schedule, folder=folder, data=data, teacher=teacher, gates=gates
+        model, reader, schedule=schedule, folder=folder, data=data, teacher=teacher, gates=gates
     )
     for callback in callbacks:
         trainer.add_callback(callback)
@@ -281,7 +293,7 @@ def fine_tune(
 
 def predict(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: Reader,
     data: Dataset,
     *,
     schedule: Schedule,
@@ -297,7 +309,7 @@ def predict(
     """
     trainer = _trainer(
         model,
-        tokenizer,
+        reader,
         schedule=schedule,
         folder=folder,
         data=data,
@@ -319,7 +331,7 @@ def predict(
 
 def _trainer(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: Reader,
     *,
     schedule: Schedule,
     folder: Path,
@@ -329,6 +341,8 @@ def _trainer(
     teacher: Teacher | None = None,
     gates: GateTarget | None = None,
 ) -> Trainer:
+    is_of_images = "image" in data.column_names
+    by_length = for_training and not is_of_images
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=schedule.epochs,
@@ -341,7 +355,8 @@ def _trainer(
         weight_decay=schedule.weight_decay,
         adam_epsilon=schedule.adam_epsilon,
         # When predicting, the Trainer would group by length too, without restoring the order.
-        train_sampling_strategy="group_by_length" if for_training else "random",
+        train_sampling_strategy="group_by_length" if by_length else "random",
+        remove_unused_columns=not is_of_images,  # the collator reads the images of paths
         seed=schedule.seed,
         data_seed=schedule.seed,
         bf16=schedule.bf16,
@@ -360,8 +375,8 @@ def _trainer(
     common: dict[str, Any] = dict(
         args=arguments,
         train_dataset=data if for_training else None,
-        data_collator=collator_for(data, tokenizer),
-        processing_class=tokenizer,
+        data_collator=collator_for(data, reader),
+        processing_class=reader,
         callbacks=[_StopWhereItDiverges()],
         preprocess_logits_for_metrics=_text_losses if of_text else None,
     )

@@ -43,7 +43,7 @@ from hf_plugin.scores.run import batches_of, score_heads
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import IGNORED, labels_of_words, predicted, single
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
-from hf_plugin.tokenizers import load_tokenizer
+from hf_plugin.tokenizers import load_reader
 
 _TIMED_BATCHES = 4
 _LATER = {"weight_decay": 0.0, "adam_epsilon": 1e-8}
@@ -284,10 +284,10 @@ class Classifier:
         return examples
 
     def _batches(self, examples: Examples) -> list[Mapping[str, torch.Tensor]]:
-        tokenizer = load_tokenizer(str(self.path), of_words=self._task.is_of_words)
+        reader = load_reader(str(self.path), self._task)
         length = self.finetuning.max_length
-        require_length(length, self._classifier, tokenizer, name=str(self.path))
-        encoded = encode(examples, tokenizer, max_length=length)
+        require_length(length, self._classifier, reader, name=str(self.path))
+        encoded = encode(examples, reader, max_length=length)
         size = TEXTS_AT_ONCE if self._task.is_of_text else 32
-        batches = batches_of(encoded, tokenizer, size=size)
+        batches = batches_of(encoded, reader, size=size)
         return [on_device_of(self._classifier, batch) for batch in batches]

@@ -39,6 +39,9 @@ their probability.
 
 _NOT_BY_TOKEN = ("albert", "canine")
 
+_OF_IMAGES = ("vit", "deit", "dinov2", "beit")
+"""Families of images all of whose patches, after the embeddings, go through all layers."""
+
 _ON_REQUEST = ("deberta-v2",)
 """Families whose attention modules return their weights only when the model is asked for them,
 beside those whose names say so."""
@@ -107,10 +110,14 @@ class HuggingFaceModel:
                 "with its decoder, or a model of a family of decoders, such as GPT-2"
             )
         self._predicts_next = is_language_model(model)
-        if model.main_input_name != "input_ids" or family_of(model) in _NOT_BY_TOKEN:
+        family = family_of(model)
+        self._reads_images = model.main_input_name == "pixel_values" and family in _OF_IMAGES
+        if not (self._reads_images or model.main_input_name == "input_ids") or (
+            family in _NOT_BY_TOKEN
+        ):
             raise UsageError(
-                f"{type(model).__name__} cannot be scored: scores are for models of text whose "
-                "layers have weights of their own and work on tokens"
+                f"{type(model).__name__} cannot be scored: scores are for models of text or images "
+                "whose layers have weights of their own and work on tokens or patches"
             )
         self._special_tokens = special_tokens
         # A cache of keys would be filled by layers that scoring leaves out.
@@ -213,7 +220,19 @@ class HuggingFaceModel:
         """Token numbers of the component's keys, B x S; -1 where there is padding."""
         return self._tokens(decoder=component == "DS", batch=batch).to(self.model.device)
 
+    def _patches(self, batch: Batch) -> Tensor:
+        """The numbers of the patches (and tokens beside them) of images: B x T."""
+        images = batch["pixel_values"]
+        # Of one image, since the numbers are those of all. BEiT returns more than embeddings.
+        embeddings = self.model.base_model.get_submodule("embeddings")
+        with torch.no_grad():
+            embedded = embeddings(images[:1].to(self.model.device))
+        states = embedded if isinstance(embedded, Tensor) else embedded[0]  # 1 x T x C
+        return torch.arange(states.size(1)).expand(len(images), -1)
+
     def _tokens(self, *, decoder: bool, batch: Batch) -> Tensor:
+        if self._reads_images:
+            return self._patches(batch)
         if not decoder or "ES" not in self.sublayers:
             mask = batch.get("attention_mask")
             tokens = batch["input_ids"]

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from transformers import (
     PreTrainedModel,
-    PreTrainedTokenizerBase,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -26,6 +25,7 @@ from headprune.scores.movement import FineTuned, Step
 from hf_plugin.glue.training import Schedule, encode, fine_tune
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tasks.examples import Examples
+from hf_plugin.tokenizers import Reader
 
 
 class StepCallback(TrainerCallback):
@@ -56,7 +56,7 @@ class StepCallback(TrainerCallback):
 
 def fine_tuned(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: Reader,
     examples: Examples,
     *,
     start: Callable[[RunnableModel], Step],
@@ -68,7 +68,7 @@ def fine_tuned(
 
     Args:
         model: the classifier; it is left as it was, and so is torch's random state.
-        tokenizer: its tokenizer.
+        reader: its tokenizer or image processor.
         examples: the training examples.
         start: function that is given the copy and returns the function to call at each step.
         name: the name of the examples in signatures.
@@ -90,8 +90,8 @@ def fine_tuned(
     ):
         fine_tune(
             trained,
-            tokenizer,
-            encode(examples, tokenizer, max_length=max_length),
+            reader,
+            encode(examples, reader, max_length=max_length),
             schedule=schedule,
             folder=Path(folder),
             callbacks=[callback],

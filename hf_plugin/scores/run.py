@@ -44,7 +44,7 @@ from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.scores.own_outputs import with_translations
 from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.task import LabelledData
-from hf_plugin.tokenizers import load_tokenizer, require_vocabulary
+from hf_plugin.tokenizers import Reader, load_reader, load_tokenizer, require_vocabulary
 
 _SEEN = {
     "yes": "warning: {model} was fine-tuned on all training examples, so scores and ablation are "
@@ -114,8 +114,8 @@ def score_heads(
     fingerprint = model_fingerprint(model)
     origins = dict.fromkeys(PARTS, Origin(model=model_name, fingerprint=fingerprint))
     if needed:
-        tokenizer = load_tokenizer(model_name, of_words=data.task.is_of_words)
-        require_length(max_length, model, tokenizer, name=model_name)
+        reader = load_reader(model_name, data.task)
+        require_length(max_length, model, reader, name=model_name)
         whole = data.load(split)
         split_in_two = (
             held_out(whole, model=Path(model_name), parts=parts) if split == "train" else None
@@ -130,7 +130,7 @@ def score_heads(
                 settings |= {"part": part, "trained-on": split_in_two.trained_on}
             # Now, so that text which the tokenizer does not know is refused before the first pass.
             if split_in_two is not None or not encoded:
-                encoded[part] = encode(examples, tokenizer, max_length=max_length)
+                encoded[part] = encode(examples, reader, max_length=max_length)
                 if without_labels:
                     encoded[part] = encoded[part].remove_columns("label")
             else:
@@ -146,15 +146,16 @@ def score_heads(
             warning = _SEEN[split_in_two.trained_on]
             command = "glue" if isinstance(data, GlueData) else "finetune"
             print(warning.format(model=model_name, command=command), file=sys.stderr)
-        # The unknown word does stand for text.
-        special = frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+        if isinstance(reader, PreTrainedTokenizerBase):
+            # The unknown word does stand for text.
+            special = frozenset(reader.all_special_ids) - {reader.unk_token_id}
 
     def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
         examples = encoded.get(ABLATION if purpose == ABLATION else SCORING)
         if not examples:
             raise DataError("no example to compute scores on")
         found = batches_of(
-            examples, tokenizer, size=batch_size, watch=lambda b, n: watch(b, n, purpose)
+            examples, reader, size=batch_size, watch=lambda b, n: watch(b, n, purpose)
         )
         return map(translated, found) if translates else found
 
@@ -170,7 +171,7 @@ def score_heads(
         divided = held_out(train, model=Path(model_name), parts=parts)
         return fine_tuned(
             model,
-            tokenizer,
+            reader,
             train.select(divided.training(len(train), most=max_examples)),
             start=start,
             name=data.name_of("train"),
@@ -311,7 +312,7 @@ def words_of(words: Sequence[str], spans: Sequence[Sequence[int]]) -> list[int]:
 
 def batches_of(
     encoded: Dataset,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: Reader,
     *,
     size: int,
     watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda batches, _: batches,
@@ -319,22 +320,20 @@ def batches_of(
     """Group encoded examples of similar length into padded batches.
 
     Args:
-        encoded: the tokenized texts, with a column ``label`` or ``labels`` for scores that need
-            labels.
-        tokenizer: the tokenizer, for padding.
+        encoded: the tokenized texts, or the paths of images, with a column ``label`` or
+            ``labels`` for scores that need labels.
+        reader: the tokenizer, for padding, or the image processor.
         size: the number of examples in a batch.
         watch: function that wraps the batches, given their number, for a progress bar.
     """
-    collate = collator_for(encoded, tokenizer)
-    lengths = torch.tensor([len(tokens) for tokens in encoded["input_ids"]])
-    order = lengths.argsort(stable=True).tolist()
-    inputs = encoded.select_columns(
-        [
-            name
-            for name in encoded.column_names
-            if name in ("label", "labels", *tokenizer.model_input_names)
-        ]
-    )
+    collate = collator_for(encoded, reader)
+    order = list(range(len(encoded)))
+    names: tuple[str, ...] = ("label", "labels", "image")
+    if isinstance(reader, PreTrainedTokenizerBase):
+        lengths = torch.tensor([len(tokens) for tokens in encoded["input_ids"]])
+        order = lengths.argsort(stable=True).tolist()
+        names = (*names, *reader.model_input_names)
+    inputs = encoded.select_columns([name for name in encoded.column_names if name in names])
     starts = range(0, len(order), size)
     cut = (inputs.select(order[start : start + size]) for start in starts)
     return watch((collate(list(part)) for part in cut), len(starts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 SUBSET_SEED = 1
@@ -22,6 +23,7 @@ class Examples:
             word's label.
         left_out: the number of lines that were left out because fields are missing.
         of_words: whether the texts are words, each of which has a label.
+        images: the folder of the images that the texts are the paths of; None for texts.
         of_text: whether the texts themselves are predicted; all labels are 0 and stand for nothing.
     """
 
@@ -30,6 +32,7 @@ class Examples:
     left_out: int = 0
     of_words: bool = False
     of_text: bool = False
+    images: Path | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -69,7 +69,9 @@ def outputs_of(model: str) -> Outputs:
     family = config.model_type.removeprefix(PREFIX)
     type_ = TaskType.single_label
     architectures = config.architectures or ()
-    if any(name.endswith("ForTokenClassification") for name in architectures):
+    if any(name.endswith("ForImageClassification") for name in architectures):
+        type_ = TaskType.images
+    elif any(name.endswith("ForTokenClassification") for name in architectures):
         type_ = TaskType.tokens
     elif any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures):
         type_ = TaskType.language_modelling

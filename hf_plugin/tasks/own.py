@@ -13,6 +13,7 @@ from typing import Any
 from headprune.errors import DataError, UsageError
 from hf_plugin.tasks.entities import name_entities
 from hf_plugin.tasks.examples import Examples
+from hf_plugin.tasks.images import is_image_folder, read_images
 from hf_plugin.tasks.labels import (
     Outputs,
     labels_of_words,
@@ -27,6 +28,7 @@ from hf_plugin.tasks.task import Task, TaskType
 
 METRICS: Mapping[TaskType, tuple[str, ...]] = {
     TaskType.single_label: ("accuracy", "macro-f1", "f1", "matthews"),
+    TaskType.images: ("accuracy", "macro-f1", "f1", "matthews"),
     TaskType.multi_label: ("f1", "macro-f1", "accuracy"),
     TaskType.regression: ("pearson", "spearman", "mse"),
     TaskType.tokens: ("entity-f1", "token-accuracy", "macro-f1"),
@@ -42,6 +44,7 @@ _OF_TOKENS = ("entity-f1", "token-accuracy")
 
 _LABELS_OF = {
     TaskType.single_label: one_label,
+    TaskType.images: one_label,
     TaskType.multi_label: several_labels,
     TaskType.tokens: labels_of_words,
 }
@@ -162,17 +165,26 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         expected = TaskType.language_modelling
     if expected is TaskType.language_modelling:
         return _texts(described, sources, outputs)
+    if described.type is None and all(map(is_image_folder, sources.values())):
+        expected = TaskType.images
+    if expected is TaskType.images and (len(columns.text) > 1 or columns.label != "label"):
+        raise UsageError("images: the sub-folders are the labels; leave --label and --text2 out")
     if expected is TaskType.multi_label:
         columns = replace(columns, may_lack_label=True)
     elif expected is TaskType.tokens:
         if len(columns.text) > 1:
             raise UsageError("--text2: words with labels are in one column, --text")
         columns = replace(columns, of_words=True)
-    tables = {split: read_table(source, columns, split=split) for split, source in sources.items()}
+    is_of_images = expected is TaskType.images
+    tables = {
+        split: read_images(source) if is_of_images else read_table(source, columns, split=split)
+        for split, source in sources.items()
+    }
     if len(tables) == 2:
         _compare(tables["train"], tables["dev"])
-    if expected is TaskType.tokens:
-        type_ = TaskType.tokens
+    type_: TaskType
+    if expected is TaskType.tokens or expected is TaskType.images:
+        type_ = expected
     else:
         type_ = described.type or _type(
             described.metric, tables, outputs=None if untrained else outputs
@@ -193,13 +205,14 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         labels = known.labels
         read: Mapping[TaskType, Callable[[Table], Sequence[Any]]] = {
             TaskType.single_label: known.indices,
+            TaskType.images: known.indices,
             TaskType.multi_label: known.vectors,
             TaskType.tokens: known.indices_of_words,
         }
         values = {split: read[type_](table) for split, table in tables.items()}
         if type_ is TaskType.tokens and not name_entities(labels):
             metrics = _without_entities(metrics, described.metric, labels)
-    if metrics[0] == "f1" and type_ is TaskType.single_label and len(labels) != 2:
+    if metrics[0] == "f1" and type_ is not TaskType.multi_label and len(labels) != 2:
         raise UsageError(
             f"--metric f1 is of the second of two labels, there are {len(labels)}; give macro-f1"
         )
@@ -215,7 +228,12 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         ),
         names={split: _name_of(table) for split, table in tables.items()},
         examples={
-            split: Examples(table.texts, values[split], of_words=type_ is TaskType.tokens)
+            split: Examples(
+                table.texts,
+                values[split],
+                of_words=type_ is TaskType.tokens,
+                images=Path(table.source) if is_of_images else None,
+            )
             for split, table in tables.items()
         },
     )
@@ -263,8 +281,8 @@ def _compare(train: Table, dev: Table) -> None:
             f"--train {train.source} and --dev {dev.source} have the same examples; give others to "
             "measure on"
         )
-    seen = set(train.texts)
-    count = sum(text in seen for text in dev.texts)
+    seen = set(train.contents)
+    count = sum(content in seen for content in dev.contents)
     if count:
         print(
             f"warning: {count} of {len(dev.texts)} dev examples are in --train too",

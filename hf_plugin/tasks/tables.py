@@ -69,6 +69,7 @@ class Table:
         labels: the label of each row: text, a number, or a list of them; see ``plain_label``.
         places: the line or row of each label, for error messages.
         label_names: the names of the labels in their order, where a data set lists them.
+        hashes: the hash of the content of each image, whose texts are their paths; empty for texts.
     """
 
     source: str
@@ -76,12 +77,18 @@ class Table:
     labels: Sequence[Any]
     places: Sequence[str]
     label_names: tuple[str, ...] = ()
+    hashes: Sequence[str] = ()
+
+    @property
+    def contents(self) -> Sequence[tuple[str, ...]]:
+        """The examples themselves: their texts, or the hashes of images."""
+        return [(each,) for each in self.hashes] if self.hashes else self.texts
 
     @cached_property
     def fingerprint(self) -> str:
-        """A SHA-256 hash of the texts and labels, which does not depend on the file's format."""
+        """A SHA-256 hash of the examples and labels, which does not depend on the file's format."""
         digest = hashlib.sha256()
-        for texts, label in zip(self.texts, self.labels, strict=True):
+        for texts, label in zip(self.contents, self.labels, strict=True):
             written = label if isinstance(label, (list, tuple)) else str(label)
             digest.update(json.dumps([*texts, written]).encode())
         return digest.hexdigest()

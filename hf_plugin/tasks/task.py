@@ -17,6 +17,7 @@ class TaskType(StrEnum):
     multi_label = "multi-label"
     regression = "regression"
     tokens = "tokens"
+    images = "images"
     language_modelling = "language-modelling"
 
 
@@ -57,6 +58,11 @@ class Task:
     def is_of_text(self) -> bool:
         """True if the tokens of a text are predicted, each from those before it."""
         return self.type is TaskType.language_modelling
+
+    @property
+    def is_of_images(self) -> bool:
+        """True if the examples are images, each of which has a label."""
+        return self.type is TaskType.images
 
     @property
     def metric_of_ablation(self) -> str:

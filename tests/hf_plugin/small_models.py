@@ -116,7 +116,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "max_target_positions": 32,
     },
     "vit": _IMAGE,
-    "deit": _IMAGE,
+    # Two of its models classify images.
+    "deit": {**_IMAGE, "architectures": ["DeiTForImageClassification"]},
     "beit": {**_IMAGE, "use_relative_position_bias": True, "layer_scale_init_value": 0.5},
     "vit_mae": {
         **_IMAGE,
