@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from .headless import count_positions
+from .headless import count_positions, fill_memory
 from .position_bias import full_bias
 from .subclasses import StandIn, is_stock, stand_in, stock_of
 
@@ -53,6 +53,8 @@ class DroppedLayer(StandIn):
         if cache is not None and self.cache_index is not None:
             seen = cache.get_seq_length(self.cache_index)
             attended = count_positions(cache, hidden_states, self.cache_index)
+            if (memory := given.get("encoder_hidden_states")) is not None:
+                fill_memory(cache, memory, self.cache_index)
         if self.returns == "biases":
             return hidden_states, *self._biases(given, attended=attended, seen=seen)
         return (hidden_states, None) if self.returns == "tuple" else hidden_states

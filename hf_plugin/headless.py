@@ -90,6 +90,8 @@ class HeadlessAttention(StandIn):
         batch, length = queries.shape[:2]
         attended = hidden_states.size(1) if memory is None else memory.size(1)
         seen = 0
+        if cache is not None and memory is not None:
+            fill_memory(cache, memory, self.layer_idx)  # type: ignore[attr-defined]
         if cache is not None and memory is None:
             layer_index: int = self.layer_idx  # type: ignore[attr-defined]
             seen = cache.get_seq_length(layer_index)
@@ -142,6 +144,22 @@ def count_positions(cache: Cache, hidden_states: Tensor, layer_index: int) -> in
     placeholder = hidden_states.new_zeros(batch, 1, length, 1)  # B x heads x T x d
     keys, _ = cache.update(placeholder, placeholder, layer_index)
     return keys.size(2)
+
+
+def fill_memory(cache: Cache, memory: Tensor, layer_index: int) -> None:
+    """Put zeros in a decoder's cache in place of the keys to an encoder's outputs, once.
+
+    Without heads there are no keys. Whisper's own generation splits those of all layers.
+
+    Args:
+        cache: the model's.
+        memory: the encoder's outputs, B x S x C.
+        layer_index: the layer's number in the cache.
+    """
+    if isinstance(cache, EncoderDecoderCache) and not cache.is_updated.get(layer_index):
+        placeholder = memory.new_zeros(len(memory), 1, memory.size(1), 1)  # B x heads x S x d
+        cache.cross_attention_cache.update(placeholder, placeholder, layer_index)
+        cache.is_updated[layer_index] = True
 
 
 def can_be_headless(attention: nn.Module) -> bool:

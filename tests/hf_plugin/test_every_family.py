@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoModelForSpeechSeq2Seq,
 )
 
 import hf_plugin
@@ -57,7 +59,7 @@ FIXED_WIDTH = {"xlm": 64, "flaubert": 64, "openai-gpt": 64, "dinov2": 16}
 BIASED = ("beit", "t5", "mt5", "umt5", "mpnet")
 GENERATES = (
     *("mbart", "pegasus", "m2m_100", "plbart", "blenderbot", "blenderbot-small", "gpt2"),
-    *("t5", "mt5", "umt5"),
+    *("t5", "mt5", "umt5", "whisper"),
     *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),
 )
 
@@ -234,7 +236,9 @@ def _gradients(model: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("second", [False, True], ids=["top", "bottom"])
 def test_generation_with_and_without_a_cache(family, second):
     auto = AutoModelForSeq2SeqLM
-    if "decoder_input_ids" not in inspect.signature(small(family).forward).parameters:
+    if family == "whisper":
+        auto = AutoModelForSpeechSeq2Seq
+    elif "decoder_input_ids" not in inspect.signature(small(family).forward).parameters:
         auto = AutoModelForCausalLM
     model = small(family, auto)
     for kind in (ATTENTION, STACKS):
@@ -250,14 +254,14 @@ def _assert_cached(model: Any, *, beams: int) -> None:
         num_beams=beams,
         eos_token_id=None,
         return_dict_in_generate=True,
-        output_logits=True,
+        output_scores=True,
     )
     inputs = inputs_of(model)
     inputs.pop("decoder_input_ids", None)
     expected = model.generate(**inputs, use_cache=False, **options)
     cached = model.generate(**inputs, use_cache=True, **options)
     assert torch.equal(cached.sequences, expected.sequences)
-    for now, then in zip(cached.logits, expected.logits, strict=True):
+    for now, then in zip(cached.scores, expected.scores, strict=True):
         close(now, then, atol=1e-4)
 
 
@@ -321,14 +325,32 @@ def test_export_to_onnx(family, tmp_path):
     assert export_to_onnx(tmp_path / "model", tmp_path / "onnx").difference < 1e-5
 
 
+@families
+def test_accelerate_saves_and_loads(family, tmp_path):
+    model = small(family)
+    hf_plugin.prune(model, plan_of(model, *ATTENTION, *FEED_FORWARDS))
+    expected = output_of(model)
+    accelerator = Accelerator(cpu=True)
+    model = accelerator.prepare(model)
+    accelerator.save_state(tmp_path)
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    accelerator.load_state(tmp_path)
+    assert torch.equal(output_of(model), expected)
+
+
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
-@pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
+@pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False")
+@families
 def test_adapters(family):
+    """On the projections that peft adapts by default, or on those to queries."""
     peft = pytest.importorskip("peft")
     model = small(family)
     hf_plugin.prune(model, plan_of(model, *ATTENTION))
     inputs, expected = inputs_of(model), output_of(model)
-    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2)).eval()
+    (names, *_) = FAMILIES[family].values()
+    targets = None if family in ("gpt2", "llama", "t5") else [names.queries[0].split(".")[-1]]
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=targets)).eval()
     close(adapted(**inputs)[0], expected)
     adapted.train()(**inputs)[0].square().mean().backward()
     trained = [p for name, p in adapted.named_parameters() if "lora_B" in name and p.numel()]
