@@ -313,7 +313,7 @@ def test_groups_of_queries_go_with_their_keys_and_values():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("family", ["vit", "esm", "mpnet", "albert"])
+@pytest.mark.parametrize("family", ["vit", "beit", "esm", "mpnet", "albert", "bros", "markuplm"])
 def test_export_to_onnx(family, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
