@@ -34,6 +34,7 @@ CTRANSLATE2 = ["ctranslate2>=4.8"]
 ONNX = ["onnx", "onnxscript", "onnxruntime"]
 SYNTAX = ["conllu"]  # reads parsed sentences
 IMAGES = ["pillow"]  # reads images of image classifiers
+JA = ["sacrebleu[ja]>=2.4"]  # MeCab, with which sacreBLEU finds the words of Japanese
 DOCS = ["sphinx", "myst-parser", "furo"]
 
 setup(
@@ -68,6 +69,7 @@ setup(
         "onnx": ONNX,
         "syntax": SYNTAX,
         "images": IMAGES,
+        "ja": JA,
         "docs": DOCS,
         "dev": [
             *("pytest", "hypothesis", "pytest-xdist", "ruff", "mypy", "psutil"),

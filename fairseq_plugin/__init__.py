@@ -28,6 +28,7 @@ arguments.check_early()
 resuming.resume_exactly()
 unknown_words.warn_of_unknown_words()
 
+from fairseq_plugin import truecasing  # noqa: E402, F401  (registers the tokenizer)
 from fairseq_plugin.criterions import (  # noqa: E402, F401  (registers the criteria)
     label_smoothed_cross_entropy_with_distillation,
     label_smoothed_cross_entropy_with_l0,

@@ -34,6 +34,7 @@ TOLERANCE = 1e-3
 """The allowed difference of a token's log-probability from fairseq's, in float32."""
 
 _FILE_NAMES = {"subword_nmt": "bpe.codes", "sentencepiece": "sentencepiece.model"}
+_TRUECASER = "truecase.model"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +160,9 @@ def _describe(
         name = _FILE_NAMES[prepared.bpe]
         shutil.copyfile(prepared.file, folder / name)
         text = {"tokenizer": prepared.tokenizer, "bpe": prepared.bpe, "file": name}
+        if prepared.truecaser is not None:
+            shutil.copyfile(prepared.truecaser, folder / _TRUECASER)
+            text["truecaser"] = _TRUECASER
     max_source, max_target = model.max_positions()
     ExportedModel(
         source_lang=task.cfg.source_lang,

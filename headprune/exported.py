@@ -27,8 +27,8 @@ class ExportedModel:
         max_source, max_target: lengths of the longest sentences in tokens, with the end token.
         plan: the pruning plan as JSON values.
         quantization: CTranslate2's name for the data type of the weights.
-        text: the text processing: ``tokenizer``, ``bpe`` and the name of the sub-word ``file`` in
-            the folder; None if it is not known.
+        text: the text processing: ``tokenizer``, ``bpe``, the name of the sub-word ``file`` in the
+            folder and, for truecased text, of the ``truecaser``; None if it is not known.
         check: description of the comparison with fairseq's scores, with the measured differences.
         parameters: number of parameters of the exported model; None in older folders.
         sizes: its ``headprune.cost.Sizes`` by name; None in older folders.
@@ -82,10 +82,12 @@ class ExportedModel:
 
 
 def _check_text(text: dict[str, str | None], path: Path) -> None:
-    """Check that the sub-word file lies inside the folder; headprune.json is untrusted input."""
-    name = text.get("file")
-    if set(text) != {"tokenizer", "bpe", "file"} or name is None:
+    """Check that the files lie inside the folder; headprune.json is untrusted input."""
+    if {*text} - {"truecaser"} != {"tokenizer", "bpe", "file"} or text["file"] is None:
         raise DataError(f"{path}: not as headprune writes it: text names no file")
-    file = path.parent / name
-    if Path(name).name != name or not file.resolve().is_relative_to(path.parent.resolve()):
-        raise DataError(f"{path}: names a file outside the folder, {name}")
+    for name in (text["file"], text.get("truecaser")):
+        if name is None:
+            continue
+        file = path.parent / name
+        if Path(name).name != name or not file.resolve().is_relative_to(path.parent.resolve()):
+            raise DataError(f"{path}: names a file outside the folder, {name}")

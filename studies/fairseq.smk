@@ -130,6 +130,7 @@ rule baseline:
         flags=lambda wildcards: [*TRAINING, *STUDY.train.flags, "--seed", STUDY.baseline_seed],
         precision=STUDY.precision,
         processes=processes_of,
+        gpus=gpus_of,
     log:
         f"{BASE_HOME}/logs/baseline/train.log",
     threads: threads_of("baseline")
@@ -137,7 +138,7 @@ rule baseline:
     resources:
         **resource_of("baseline"),
     shell:
-        "{JOB:q} train --data {DATA:q} --keep-checkpoints "
+        "{params.gpus:q} {JOB:q} train --data {DATA:q} --keep-checkpoints "
         "--model {output.model:q} --depends {input.plan:q} --log {log:q} "
         "--label baseline --threads {threads} --processes {params.processes} "
         "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
@@ -160,6 +161,7 @@ rule finetune:
         ],
         precision=STUDY.precision,
         processes=processes_of,
+        gpus=gpus_of,
     log:
         f"{OUT}/logs/finetuned/{{row}}/seed{{seed}}/train.log",
     threads: threads_of("finetune")
@@ -167,7 +169,7 @@ rule finetune:
     resources:
         **resource_of("finetune"),
     shell:
-        "{JOB:q} train --data {DATA:q} "
+        "{params.gpus:q} {JOB:q} train --data {DATA:q} "
         "--model {output.model:q} --depends {input.baseline:q} {input.plan:q} --log {log:q} "
         "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
         "--processes {params.processes} --precision {params.precision} -- "
@@ -188,6 +190,7 @@ rule scratch:
         flags=lambda wildcards: [*TRAINING, "--head-form", STUDY.form, *STUDY.train.flags],
         precision=STUDY.precision,
         processes=processes_of,
+        gpus=gpus_of,
     log:
         f"{OUT}/logs/scratch/{{row}}/seed{{seed}}/train.log",
     threads: threads_of("finetune")
@@ -195,7 +198,7 @@ rule scratch:
     resources:
         **resource_of("baseline"),
     shell:
-        "{JOB:q} train --data {DATA:q} "
+        "{params.gpus:q} {JOB:q} train --data {DATA:q} "
         "--model {output.model:q} --depends {input.plan:q} --log {log:q} "
         "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
         "--processes {params.processes} --precision {params.precision} -- "
@@ -210,6 +213,8 @@ rule scores:
         model=f"{BASELINE}/model.pt",
     output:
         f"{BASELINE}/scores/{{score}}/{{score}}.json",
+    params:
+        gpus=gpus_of,
     log:
         f"{BASE_HOME}/logs/baseline/scores/{{score}}.log",
     threads: threads_of("scores")
@@ -219,7 +224,7 @@ rule scores:
     shell:
         # On the validation set, never on the one that the models are measured on.
         "folder=$(dirname {output:q}); "
-        "OMP_NUM_THREADS={threads} headprune scores {input.model:q} --data {DATA:q}/bin "
+        "OMP_NUM_THREADS={threads} {params.gpus:q} headprune scores {input.model:q} --data {DATA:q}/bin "
         '--split valid --score {wildcards.score} --output "$folder" >{log:q} 2>&1 '
         "|| {{ tail -n 20 {log:q} >&2; exit 1; }}"
 
@@ -233,6 +238,7 @@ rule calibrate:
         # The flags of the training that is measured, so that it is measured again when they change.
         flags=lambda wildcards: [*TRAINING, *STUDY.finetune.flags],
         precision=STUDY.precision,
+        gpus=gpus_of,
     log:
         f"{OUT}/logs/calibrate.log",
     threads: threads_of("finetune")
@@ -240,7 +246,7 @@ rule calibrate:
     resources:
         **resource_of("finetune"),
     shell:
-        "{PYTHON:q} -m studies.calibrate {STUDY_FILE:q} --data {DATA:q} --threads {threads} "
+        "{params.gpus:q} {PYTHON:q} -m studies.calibrate {STUDY_FILE:q} --data {DATA:q} --threads {threads} "
         "--output {output:q} >{log:q} 2>&1 || {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
@@ -253,6 +259,7 @@ rule generate:
     params:
         flags=lambda wildcards: STUDY.generate_flags,
         precision=STUDY.precision,
+        gpus=gpus_of,
     wildcard_constraints:
         model="baseline|(finetuned|scratch)/.+",
     log:
@@ -262,7 +269,8 @@ rule generate:
     resources:
         **resource_of("generate"),
     shell:
-        "{JOB:q} generate --data {DATA:q} --model {input.model:q} --output {output:q} --log {log:q} "
+        "{params.gpus:q} {JOB:q} generate --data {DATA:q} --model {input.model:q} "
+        "--output {output:q} --log {log:q} "
         "--label {wildcards.model:q}': translation' --threads {threads} "
         "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
         "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
@@ -278,6 +286,7 @@ rule generate_before_finetune:
     params:
         flags=lambda wildcards: STUDY.generate_flags,
         precision=STUDY.precision,
+        gpus=gpus_of,
         form=STUDY.form,
     log:
         f"{OUT}/logs/before-finetune/{{row}}/seed{{seed}}/generate.log",
@@ -286,7 +295,8 @@ rule generate_before_finetune:
     resources:
         **resource_of("generate"),
     shell:
-        "{JOB:q} generate --data {DATA:q} --model {input.model:q} --output {output:q} --log {log:q} "
+        "{params.gpus:q} {JOB:q} generate --data {DATA:q} --model {input.model:q} "
+        "--output {output:q} --log {log:q} "
         "--head-plan {input.plan:q} --head-form {params.form} "
         "--label 'before fine-tuning, '{wildcards.row:q}' seed '{wildcards.seed}': translation' "
         "--threads {threads} --precision {params.precision} -- --user-dir {PLUGIN:q} "

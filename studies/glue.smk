@@ -93,6 +93,7 @@ rule grid:
             *(f"--task={wildcards.task}", f"--model={STUDY.model}", f"--seed={STUDY.seeds[0]}"),
             *(*STUDY.tasks[wildcards.task], *(STUDY.grid or ())),
         ],
+        gpus=gpus_of,
     log:
         f"{OUT}/logs/grid/{{task}}.log",
     threads: threads_of("grid")
@@ -102,7 +103,7 @@ rule grid:
     shell:
         # The search is done on the unpruned model, once for all rows.
         "folder=$(dirname {output:q}); "
-        "if ! headprune glue {params.flags:q} {FROM_DIR:q} --threads {threads} "
+        "if ! {params.gpus:q} headprune glue {params.flags:q} {FROM_DIR:q} --threads {threads} "
         '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
         'rm -rf "$folder/model" "$folder"/grid/*/model'
 
@@ -119,6 +120,7 @@ rule glue:
     params:
         flags=glue_flags,
         keep_model=is_changed,
+        gpus=gpus_of,
     log:
         f"{OUT}/logs/models/{{task}}/{{row}}/{{form}}/seed{{seed}}.log",
     threads: threads_of("glue")
@@ -129,7 +131,7 @@ rule glue:
         # After an interruption, it resumes after the last complete epoch.
         "folder=$(dirname {output.result:q}); cell=; grid={input.grid:q}; "
         'if [ -n "$grid" ]; then cell=$({PYTHON:q} -m studies.chosen_cell "$grid"); fi; '
-        "if ! headprune glue {params.flags:q} {FROM_DIR:q} --plan {input.plan:q} --threads {threads} $cell "
+        "if ! {params.gpus:q} headprune glue {params.flags:q} {FROM_DIR:q} --plan {input.plan:q} --threads {threads} $cell "
         '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
         'if [ {params.keep_model} = False ]; then rm -rf "$folder/model"; fi'
 
@@ -142,6 +144,7 @@ rule calibrate:
         # the settings change.
         model=lambda wildcards: STUDY.model,
         tasks=lambda wildcards: [[task, *flags] for task, flags in STUDY.tasks.items()],
+        gpus=gpus_of,
     log:
         f"{OUT}/logs/calibrate.log",
     threads: threads_of("glue")
@@ -149,7 +152,7 @@ rule calibrate:
     resources:
         **resource_of("glue"),
     shell:
-        "{PYTHON:q} -m studies.calibrate {STUDY_FILE:q} {FROM_DIR:q} --threads {threads} "
+        "{params.gpus:q} {PYTHON:q} -m studies.calibrate {STUDY_FILE:q} {FROM_DIR:q} --threads {threads} "
         "--output {output:q} >{log:q} 2>&1 || {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 

@@ -255,12 +255,17 @@ def _shared(study: Study, key: str, other: Study) -> Study:
 
 
 def _with_gpus(resources: Mapping[str, Resources], gpus: object) -> dict[str, Resources]:
-    """The resources with the key `gpus`, the number of GPUs of every training."""
+    """The resources with the key `gpus`, the number of GPUs of every training.
+
+    Translating and scoring take one: without it they would share one with a training.
+    """
     result = dict(resources)
     if gpus is not None:
         number = as_whole(gpus, "gpus", least=1)
         for rule in ("baseline", "finetune"):
             result[rule] = replace(result[rule], gpu=number)
+        for rule in ("generate", "scores"):
+            result[rule] = replace(result[rule], gpu=max(result[rule].gpu, 1))
     return result
 
 

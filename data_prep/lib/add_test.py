@@ -7,7 +7,6 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +92,12 @@ def _binarise(name: str, raw: Sequence[Path], languages: tuple[str, str]) -> Non
 
     from data_prep.lib.binarise import write_dataset
 
-    known = TextProcessing.of_preparation(
-        Path("bin"), source_lang=languages[0], target_lang=languages[1]
-    )
-    assert known is not None  # prep.json is there
-    for path, language in zip(raw, languages, strict=True):
-        split = replace(known, source_lang=language).splitter()
+    for path, language, other in zip(raw, languages, languages[::-1], strict=True):
+        processing = TextProcessing.of_preparation(
+            Path("bin"), source_lang=language, target_lang=other
+        )
+        assert processing is not None  # prep.json is there
+        split = processing.splitter()
         text = Path("bpe") / path.name
         write_lines((" ".join(split(line)) for line in read(path)), text)
         dictionary = Dictionary.load(f"bin/dict.{language}.txt")

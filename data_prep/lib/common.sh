@@ -8,7 +8,7 @@ script_name=$(basename "$0")
 corpus_name=${script_name%.sh}
 
 # Defaults, which each script may change before it reads its options.
-out="" python="" bpe=subword-nmt dictionaries=joined workers=""
+out="" python="" bpe=subword-nmt dictionaries=joined workers="" truecase=""
 source_files=()      # the sources in prep.json
 manifest_options=()  # further --option, --seed, --tool for prep.json
 tests=(test)         # the test sets; further ones are test1, test2, ...
@@ -19,6 +19,8 @@ common_help='Common options:
                    with sentencepiece the number of pieces (default: MERGES)
   --bpe KIND       subword-nmt (default): Moses tokenisation, then subword-nmt.
                    sentencepiece: a sentencepiece BPE model on the raw text
+  --truecase       give words at the beginning of a sentence their usual case (Moses
+                   truecasing); translations get it back
   --separate-dictionaries
                    one fairseq dictionary for each language (default: a joined
                    dictionary, --joined-dictionary)
@@ -31,7 +33,7 @@ common_help='Common options:
 Result, in DIR:
   raw/    {train,valid,test}.{source,target}  one sentence per line; the test
           target is the reference for sacreBLEU
-  tok/    tokenised text (not with sentencepiece)
+  tok/    tokenised text (not with sentencepiece); true/ with --truecase
   bpe/    text in sub-words; codes and vocab.* (or sentencepiece.model)
   bin/    binarised data for fairseq-train and fairseq-generate
   prep.json   counts, options, versions, checksums; written last
@@ -104,6 +106,7 @@ common_option() {
             ;;
         --workers) need_positive "$@"; workers=$2 ;;
         --python) need_value "$@"; python=$2 ;;
+        --truecase) truecase=yes; used=1 ;;
         --joined-dictionary) dictionaries=joined; used=1 ;;
         --separate-dictionaries) dictionaries=separate; used=1 ;;
         --help | -h) script_help; exit 0 ;;
@@ -179,6 +182,8 @@ begin() {
 print(*(name for name in sys.argv[1:] if not i.find_spec(name)))' $needed)
     [ -z "$lacking" ] || usage_error "$python lacks $lacking; run 'make setup' first"
     check_options
+    [ -z "$truecase" ] || [ "$bpe" != sentencepiece ] \
+        || usage_error "--truecase goes with --bpe subword-nmt, for tokenised text"
     if [ -z "$workers" ]; then
         workers=$("$python" -c 'from data_prep.lib.parallel import available_cores as n; print(n())')
     fi
@@ -200,6 +205,7 @@ go_on_as_bitext() {
         --merges "$merges" --workers "$workers" --python "$python")
     [ -z "$bpe" ] || options+=(--bpe "$bpe")
     [ "$dictionaries" = joined ] || options+=(--separate-dictionaries)
+    [ -z "$truecase" ] || options+=(--truecase)
     for file in ${source_files[@]+"${source_files[@]}"}; do
         options+=(--source-file "$file")
     done
@@ -234,6 +240,23 @@ tokenise_all() {
     done
 }
 
+# truecase_all: from tok/ to true/, with one model for each language.
+truecase_all() {
+    local split lang
+    for lang in "$source_lang" "$target_lang"; do
+        local from=() to=() both=()
+        for split in train valid "${tests[@]}"; do
+            from+=("tok/$split.$lang") to+=("true/$split.$lang")
+            both+=("tok/$split.$lang" "true/$split.$lang")
+        done
+        step "truecase.learn.$lang" --in "tok/train.$lang" --out "bpe/truecase.$lang" \
+            --do data_prep.lib.truecase learn --model "bpe/truecase.$lang" "tok/train.$lang"
+        step "truecase.$lang" --in "bpe/truecase.$lang" "${from[@]}" --out "${to[@]}" \
+            --do data_prep.lib.truecase apply --model "bpe/truecase.$lang" "${both[@]}" \
+            --workers "$workers"
+    done
+}
+
 # From tok/ (or raw/, for sentencepiece) to bpe/, bin/ and prep.json.
 finish() {
     local split lang from module codes learned=() separate=() file sources=() pieces=() raw=()
@@ -242,6 +265,10 @@ finish() {
     else
         from=raw module=data_prep.lib.sentencepiece_model codes=(--model bpe/sentencepiece.model)
         learned+=(bpe/sentencepiece.vocab)
+    fi
+    if [ -n "$truecase" ]; then
+        truecase_all
+        from=true manifest_options+=(--truecase)
     fi
     local training=("$from/train.$source_lang" "$from/train.$target_lang")
     local learn=("$module" learn --merges "$merges" "${codes[@]}" "${training[@]}")

@@ -33,7 +33,10 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
     """Collect the contents of prep.json for the preparation in the current folder."""
     moses = options.bpe == "subword-nmt"
     source, target = options.source_lang, options.target_lang
-    undo = ["--tokenizer", "moses", "--remove-bpe"] if moses else ["--remove-bpe", "sentencepiece"]
+    tokenizer = "moses_truecased" if options.truecase else "moses"
+    undo = (
+        ["--tokenizer", tokenizer, "--remove-bpe"] if moses else ["--remove-bpe", "sentencepiece"]
+    )
     splits = (*SPLITS, *options.tests)
     facts = {
         "corpus": options.corpus,
@@ -69,6 +72,10 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
             ["fairseq-fixed", "sacremoses", "sentencepiece", "subword-nmt", *options.tool]
         ),
     }
+    if options.truecase:
+        facts["truecasers"] = {
+            language: f"bpe/truecase.{language}" for language in (source, target)
+        }
     if options.dropped:
         facts["cleaning"] = json_object(DROPPED)
     return facts
@@ -99,6 +106,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--merges", type=int, required=True)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--separate-dictionaries", action="store_true")
+    parser.add_argument("--truecase", action="store_true", help="bpe/truecase.* were applied")
     parser.add_argument("--tests", nargs="+", default=["test"], metavar="NAME")
     parser.add_argument("--test-source", action="append", metavar="SOURCE")
     parser.add_argument("--dropped", action="store_true", help="dropped.json describes cleaning")

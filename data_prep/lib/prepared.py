@@ -22,6 +22,7 @@ class Facts:
     target_lang: str | None = None
     tokenizer: str | None = None
     bpe: str | None = None
+    truecasers: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     joined_dictionary: bool = True
 
@@ -91,8 +92,12 @@ class PreparedCorpus:
 
     @property
     def undo_flags(self) -> list[str]:
-        """Flags with which fairseq-generate writes detokenised text without sub-words."""
-        tokenizer = ["--tokenizer", self.facts.tokenizer] if self.facts.tokenizer else []
+        """Flags with which fairseq-generate writes detokenised text without sub-words.
+
+        Text of a truecased corpus is detruecased too; this needs ``--user-dir fairseq_plugin``.
+        """
+        name = "moses_truecased" if self.facts.truecasers else self.facts.tokenizer
+        tokenizer = ["--tokenizer", name] if name else []
         symbol = ["sentencepiece"] if self.facts.bpe == "sentencepiece" else []
         return [*tokenizer, "--remove-bpe", *symbol]
 

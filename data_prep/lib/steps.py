@@ -29,6 +29,7 @@ MANIFEST = Path("prep.json")
 # The tools whose versions can change the output of a step.
 TOOLS = {
     "data_prep.lib.tokenise": ("sacremoses",),
+    "data_prep.lib.truecase": ("sacremoses",),
     "data_prep.lib.bpe": ("subword-nmt",),
     "data_prep.lib.sentencepiece_model": ("sentencepiece",),
     "data_prep.lib.binarise": ("fairseq-fixed",),

@@ -25,6 +25,7 @@ class TextProcessing:
         tokenizer: ``moses``, or None if raw text was split into sub-words.
         bpe: ``subword_nmt`` or ``sentencepiece``.
         file: the file with the BPE codes or the sentencepiece model.
+        truecaser: the truecasing model of the source language; None if text is not truecased.
     """
 
     source_lang: str
@@ -32,6 +33,7 @@ class TextProcessing:
     tokenizer: str | None
     bpe: str
     file: Path
+    truecaser: Path | None = None
 
     def __post_init__(self) -> None:
         if self.bpe not in _FILES or self.tokenizer not in ("moses", None):
@@ -39,8 +41,11 @@ class TextProcessing:
                 f"text prepared with {self.tokenizer} and {self.bpe}: only moses with subword_nmt, "
                 "or sentencepiece, is known"
             )
-        if not self.file.is_file():
-            raise DataError(f"{self.file}: no such file")
+        for file in (self.file, self.truecaser):
+            if file is not None and not file.is_file():
+                raise DataError(f"{file}: no such file")
+        if self.truecaser is not None and self.tokenizer is None:
+            raise DataError("truecasing needs text that is tokenised")
 
     @classmethod
     def of_preparation(
@@ -58,21 +63,26 @@ class TextProcessing:
             return None
         facts = json_object(path)
         try:
+            truecasers = facts.get("truecasers")
             return cls(
                 source_lang=source_lang,
                 target_lang=target_lang,
                 tokenizer=facts["tokenizer"],
                 bpe=facts["bpe"],
                 file=path.parent / facts[_FILES[facts["bpe"]]],
+                truecaser=path.parent / truecasers[source_lang] if truecasers else None,
             )
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not as data_prep writes it ({error!r})") from None
 
     def splitter(self) -> Callable[[str], list[str]]:
-        """Create a function that normalises, tokenises and splits a raw sentence into sub-words.
+        """Create a function that turns a raw sentence into sub-words.
+
+        It normalises, tokenises and truecases the sentence as the corpus was.
 
         Raises:
-            DataError: the file is neither a sentencepiece model nor codes of subword-nmt.
+            DataError: the file is neither a sentencepiece model nor codes of subword-nmt, or the
+                truecasing model is damaged.
         """
         split = self._subword_splitter()
         if self.tokenizer is None:
@@ -80,7 +90,12 @@ class TextProcessing:
         from data_prep.lib.tokenise import make_tokeniser
 
         tokenise = make_tokeniser(self.source_lang)
-        return lambda sentence: split(tokenise(sentence)).split()
+        if self.truecaser is None:
+            return lambda sentence: split(tokenise(sentence)).split()
+        from data_prep.lib.truecase import make_truecaser
+
+        truecase = make_truecaser(str(self.truecaser))
+        return lambda sentence: split(truecase(tokenise(sentence))).split()
 
     def _subword_splitter(self) -> Callable[[str], str]:
         if self.bpe == "sentencepiece":
@@ -103,7 +118,7 @@ class TextProcessing:
         """Create a function that joins tokens to text.
 
         It does the same as fairseq-generate's ``--remove-bpe`` and, for tokenised text,
-        ``--tokenizer moses``.
+        ``--tokenizer moses`` or, for truecased text, ``--tokenizer moses_truecased``.
         """
         if self.bpe == "sentencepiece":
             return lambda tokens: "".join(tokens).replace("\u2581", " ").strip()
@@ -112,9 +127,14 @@ class TextProcessing:
         from sacremoses import MosesDetokenizer
 
         detokeniser = MosesDetokenizer(self.target_lang)
+        restore: Callable[[Sequence[str]], Sequence[str]] = list
+        if self.truecaser is not None:
+            from data_prep.lib.truecase import make_detruecaser
+
+            restore = make_detruecaser()
 
         def join(tokens: Sequence[str]) -> str:
-            text: str = detokeniser.detokenize(_join_subwords(tokens).split())
+            text: str = detokeniser.detokenize(restore(_join_subwords(tokens).split()))
             return text
 
         return join

@@ -151,6 +151,7 @@ def _load_exported(
             tokenizer=exported.text["tokenizer"],
             bpe=str(exported.text["bpe"]),
             file=folder / str(exported.text["file"]),
+            truecaser=folder / truecaser if (truecaser := exported.text.get("truecaser")) else None,
         )
     engine = load_engine(
         folder, exported, device=device, threads=threads, beam=beam, batch_size=batch_size

@@ -45,9 +45,16 @@ def missing_package(tokenizer: str) -> str | None:
 
 
 def tokenizer_of(signature: str) -> str:
-    """The tokeniser that sacreBLEU's signature of BLEU names."""
+    """The tokeniser that sacreBLEU's signature of BLEU names.
+
+    After the name, MeCab's tokenisers have the version and the dictionary there:
+    ``ja-mecab-0.996-IPA``.
+    """
     match = _IN_SIGNATURE.search(signature)
-    return match[1] if match else DEFAULT
+    if match is None:
+        return DEFAULT
+    versioned = (name for name in _PACKAGES if match[1].startswith(f"{name}-"))
+    return next(versioned, match[1])
 
 
 def tokenizer_of_reference(path: Path) -> str:

@@ -15,6 +15,8 @@ import pytest
 from conftest import ROOT, Script, Site
 from test_wmt14 import published
 
+from data_prep.lib.text import TextProcessing
+
 SCRIPTS = ["bitext.sh", "multi30k.sh", "numbers.sh", "tatoeba.sh", "wmt14.sh"]
 DIVIDED = ["divide", "tok.en", "tok.de", "bpe.learn", "bpe.en", "bpe.de", "bin", "prep.json"]
 STEPS_AFTER_RAW = ["tok.en", "tok.de", "bpe.learn", "bpe.en", "bpe.de", "bin", "prep.json"]
@@ -93,6 +95,11 @@ def test_bad_usage(
         ("bitext.sh", ["--pair", "en-de", "--hold-out-by", "fr"], "'fr' is not one of: en de"),
         ("bitext.sh", ["--pair", "english"], "'english' is not source-target"),
         ("bitext.sh", ["--pair", "en-ru"], "--train is needed"),
+        (
+            "bitext.sh",
+            ["--pair", "en-ja", "--train", "x", "--truecase"],
+            "--truecase goes with --bpe subword-nmt",
+        ),
         ("multi30k.sh", ["--url", "http://"], "is not a valid address"),
         ("multi30k.sh", ["--url", "http://a b/"], "is not a valid address"),
         ("tatoeba.sh", ["--url", "file:///etc/passwd"], "not an http:// or https:// address"),
@@ -473,7 +480,7 @@ def test_sentence_pairs_of_ones_own(script: Script, tmp_path: Path, python: str)
     folder = tmp_path / "pairs"
     folder.mkdir()
     for split, numbers in (("test", range(6)), ("valid", range(6, 11)), ("train", range(11, 51))):
-        for language, words in (("en", "A man reads book"), ("ru", "Человек читает книгу")):
+        for language, words in (("en", "A man reads a book"), ("ru", "Человек читает книгу")):
             text = "".join(f"{words} {n}.\n" for n in numbers).encode()
             if split == "train":
                 (folder / f"{split}.{language}.gz").write_bytes(gzip.compress(text))
@@ -481,7 +488,7 @@ def test_sentence_pairs_of_ones_own(script: Script, tmp_path: Path, python: str)
                 (folder / f"{split}.{language}").write_bytes(text)
     done = script(
         "bitext.sh", "--out", "out", "--from-dir", "pairs", "--pair", "en-ru", "--merges", 30,
-        "--python", python, "--workers", 1,
+        "--python", python, "--workers", 1, "--truecase",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     prep = json.loads((tmp_path / "out" / "prep.json").read_text())
@@ -489,3 +496,13 @@ def test_sentence_pairs_of_ones_own(script: Script, tmp_path: Path, python: str)
     assert prep["counts"] == {"train": 40, "valid": 5, "test": 6}
     assert (tmp_path / "out" / "raw" / "test.ru").read_text().startswith("Человек читает книгу 0.")
     assert (tmp_path / "out" / "bin" / "train.en-ru.ru.bin").is_file()
+    assert prep["truecasers"] == {"en": "bpe/truecase.en", "ru": "bpe/truecase.ru"}
+    assert prep["generate_options"][:2] == ["--tokenizer", "moses_truecased"]
+    assert (tmp_path / "out/true/test.en").read_text().startswith("a man reads a book 0 .\n")
+    processing = TextProcessing.of_preparation(
+        tmp_path / "out" / "bin", source_lang="en", target_lang="ru"
+    )
+    assert processing is not None
+    line = (tmp_path / "out/bpe/test.en").read_text().splitlines()[0]
+    assert " ".join(processing.splitter()("A man reads a book 0.")) == line
+    assert processing.joiner()(line.split()) == "A man reads a book 0."

@@ -318,7 +318,7 @@ def test_export_mistakes(pruned: Checkpoint, corpus: Path, tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "taken"]
 
 
-@pytest.fixture(scope="module", params=["subword-nmt", "sentencepiece"])
+@pytest.fixture(scope="module", params=["--truecase", "--bpe=sentencepiece"])
 def numbers(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A prepared corpus of number expressions, and a checkpoint trained on it."""
     folder = tmp_path_factory.mktemp("numbers")
@@ -326,7 +326,7 @@ def numbers(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
         [
             *("bash", ROOT / "data_prep" / "numbers.sh", "--out", folder / "data"),
             *("--train=3000", "--valid=40", "--test=40", "--merges=200", "--workers=1"),
-            *("--bpe", request.param, "--python", sys.executable),
+            *(request.param, "--python", sys.executable),
         ],
         check=True,
         capture_output=True,

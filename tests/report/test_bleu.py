@@ -118,6 +118,8 @@ def test_text_of_languages_without_spaces_is_split_as_sacrebleu_says(tmp_path: P
     expected = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="zh")
     assert scored.bleu == expected.score > bleu_and_chrf(hypotheses, references).bleu
     assert tokenizer_of(scored.bleu_signature) == "zh" and tokenizer_of("nrefs:1") == "13a"
+    mecab = "nrefs:1|case:mixed|eff:no|tok:ja-mecab-0.996-IPA|smooth:exp|version:2.6.0"
+    assert tokenizer_of(mecab) == "ja-mecab"
     test = paired_randomisation(
         hypotheses * 3, [references * 3], references * 3, trials=20, tokenizer="zh"
     )
