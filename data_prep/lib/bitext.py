@@ -201,6 +201,12 @@ class _Division:
         default = 0
         if (need_valid and asked[0] is None) or (need_test and asked[1] is None):
             clean = sum(1 for _ in self._clean_pairs("count"))
+            sets = need_valid + need_test
+            if clean <= sets:
+                raise DataError(
+                    f"only {clean} clean pairs without a sentence of a given set, too few to train "
+                    f"on and to hold out {sets} more; give more --train, or --valid and --test"
+                )
             default = min(LINES_HELD_OUT, max(1, clean // 10))
         sizes = [default if lines is None else lines for lines in asked]
         return sizes[0] * need_valid, sizes[1] * need_test

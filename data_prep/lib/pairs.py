@@ -35,6 +35,8 @@ def files_of(source: str, languages: tuple[str, str]) -> list[Path]:
     """
     path = Path(source)
     if _format(path) in (*_TABLE, ".tmx"):
+        if path.is_dir():
+            raise DataError(f"{source}: a folder, not a file")
         if not path.is_file():
             raise DataError(f"{source}: no such file")
         return [path]

@@ -254,6 +254,13 @@ def test_held_out_sets_share_no_sentence_and_follow_the_seed(divide: Divide) -> 
         divide("--valid-lines", "500", "--test-lines", "400")
 
 
+def test_too_few_clean_pairs_to_hold_out_of(divide: Divide) -> None:
+    write_sides(Path("corpus"), [("", ""), ("one two", "eins zwei"), ("", "leer")])
+    with pytest.raises(DataError, match="only 1 clean pairs .* to hold out 2 more; give more --tr"):
+        divide()
+    assert not any(Path("raw").iterdir())
+
+
 def test_given_sets_may_overlap_and_a_sample_is_drawn(divide: Divide) -> None:
     pairs = [(f"good sentence {n}", f"guter Satz {n}") for n in range(30)]
     write_sides(Path("corpus"), [*pairs, ("", "leer")])
