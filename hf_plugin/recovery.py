@@ -22,7 +22,7 @@ from hf_plugin.glue.training import encode
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.run import batches_of
-from hf_plugin.tasks.task import LabelledData
+from hf_plugin.tasks.task import LabelledData, cut_name
 from hf_plugin.tokenizers import load_reader
 
 _BATCH = 32
@@ -72,7 +72,7 @@ def calibration_of(
     return Calibration(
         model=HuggingFaceModel(model),
         batches=batches,
-        data=f"{data.name_of('train')}[{len(part)}]",
+        data=cut_name(f"{data.name_of('train')}[{len(part)}]", max_length),
     )
 
 

@@ -65,6 +65,10 @@ def gates(
     from headprune.report.open_units import draw_open_units
 
     pictures = None
+    if log is not None and figure is None:
+        raise UsageError(
+            "--log is read for --figure alone; give --figure FILE too, or leave it out"
+        )
     if figure is not None:
         log = model / "trainer_state.json" if log is None and model.is_dir() else log
         if log is None:

@@ -12,6 +12,7 @@ import typer
 from headprune.backends import backend_of
 from headprune.cli.options import (
     BUDGET,
+    DistillationOptions,
     PruningOptions,
     TaskModelOptions,
     budgets_given,
@@ -21,10 +22,10 @@ from headprune.cli.options import (
 from headprune.cli.progress import progress
 from headprune.errors import UsageError
 from headprune.locks import locked_folder
+from headprune.recovery.kinds import Recovery, words_for
 
 if TYPE_CHECKING:
     from headprune.compare.iterate import Step
-    from headprune.task_model import TaskModel
 
 app = typer.Typer(add_completion=False)
 
@@ -54,13 +55,24 @@ def iterate(
     ] = "gradient",
     steps: Annotated[int, typer.Option(min=1, help="Number of steps, of equal size.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the fine-tuning and of the score random.")] = 1,
+    recovery: Annotated[
+        Recovery | None,
+        typer.Option(
+            help="What is done after each step: finetune (with --epochs or --finetune); distill: "
+            "fine-tuned as with finetune, and towards the outputs of MODEL; refit: the remaining "
+            "weights are re-fitted by least squares on training examples, without training; none.",
+            show_default="finetune with --epochs or --finetune, else none",
+        ),
+    ] = None,
     *,
     pruning: PruningOptions,
+    distillation: DistillationOptions,
     options: TaskModelOptions,
 ) -> None:
     """Prune in steps: score the heads, prune the worst, score the remaining ones, and so on.
 
-    With --epochs, or --finetune, the model is fine-tuned after each step. The models of all steps
+    With --epochs, or --finetune, the model is fine-tuned after each step; with --recovery refit it
+    is re-fitted. The models of all steps
     are kept, in OUT/stepN, and OUT/records has a record of each measurement. A run that was
     interrupted resumes after the last complete step.
 
@@ -79,23 +91,26 @@ def iterate(
         raise UsageError("give --percent or --budget")
     (goal,) = budgets
 
-    def task_model_of(path: Path) -> TaskModel:
-        return backend_of(path).task_model(
-            path,
+    given = options.given()
+    distills = recovery is Recovery.DISTILL
+    weights = distillation.distillation(chosen=distills, where="--recovery distill")
+    if distills and not (given.get("epochs") or given.get("finetune")):
+        raise UsageError("--recovery distill: give --epochs, or --finetune for a checkpoint")
+    with locked_folder(output):
+        task_model = backend_of(model).task_model(
+            model,
             output=output,
             finetune=False,
             max_examples=pruning.max_examples,
             watch=progress,
-            given=options.given(),
+            given=given | ({"distillation": weights} if distills else {}),
         )
-
-    with locked_folder(output):
-        task_model = task_model_of(model)
 
         measure = "" if goal.of == "units" else f" of {goal.of}"
 
         def print_step(step: Step) -> None:
-            after = "" if step.after is None else f", {step.after:.2f} after fine-tuning"
+            words = words_for(step.recovery or Recovery.FINETUNE)
+            after = "" if step.after is None else f", {step.after:.2f} {words}"
             print(
                 f"step {step.number} of {steps}: {step.percent:.1f}%{measure} pruned, "
                 f"{task_model.metric} "
@@ -110,10 +125,11 @@ def iterate(
             measure=goal.of,
             steps=steps,
             folder=output,
-            resume=lambda folder: task_model_of(_model_in(folder)),
+            resume=lambda folder: task_model.opened(_model_in(folder)),
             seed=seed,
             at_least=pruning.at_least,
             components=pruning.component_names(),
+            recovery=recovery,
             say=print_step,
         )
         done[-1].head_plan.save(output / "plan.json")

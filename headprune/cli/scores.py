@@ -21,6 +21,7 @@ from headprune.components import HEADS
 from headprune.errors import UsageError
 from headprune.locks import locked_folder
 from headprune.scores.names import all_scores, scores_by_default, with_combined
+from headprune.scores.partial import partial_results
 
 if TYPE_CHECKING:
     from headprune.scores import HeadScores
@@ -194,8 +195,9 @@ def scores(
             without_labels=without_labels,
             permutations=PERMUTATIONS if permutations is None else permutations,
         )
-        computed = backend.score(model, request, given=options.given())
-        saved = _save(computed, output, normalise=normalise)
+        with partial_results(output):
+            computed = backend.score(model, request, given=options.given())
+            saved = _save(computed, output, normalise=normalise)
         if conllu is not None:
             computed = backend.score_syntax(
                 model, parses=parses, file_name=conllu.name, given=options.given()

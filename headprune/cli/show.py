@@ -66,6 +66,12 @@ def show(
         kind="a model",
     )
     model = backend.open(path)
+    learned = getattr(model, "gates", None)
+    if learned is not None:
+        print(
+            f"learned gates of {', '.join(learned.plan.units)}, not closed yet: `headprune gates "
+            f"{path} -o plan.json --model OUT` closes them; below, all units count as kept"
+        )
     show_plan(
         model.plan,
         model.sizes,

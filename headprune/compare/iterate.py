@@ -1,7 +1,8 @@
 """Iterative pruning: prune some units, score again, prune further (Michel et al. 2019, section 4).
 
 A unit's score depends on which others are left. Each step prunes an equal share of the unpruned
-model's units; with fine-tuning, the model recovers between the steps.
+model's units. Between the steps the model may recover: by fine-tuning, by distillation, or by
+re-fitting.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from headprune.compare.claimed_folder import claim
 from headprune.compare.competition import Competition, component_settings
 from headprune.compare.interruptions import is_resumed
 from headprune.compare.measured import Measured, timed
-from headprune.compare.records import record_of
+from headprune.compare.records import KIND_AFTER, record_of
 from headprune.cost import forward_flops
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
 from headprune.json_files import json_object, known_values
 from headprune.plan import HeadPlan, PruningPlan
+from headprune.recovery.distillation import Distillation
+from headprune.recovery.kinds import Recovery
+from headprune.recovery.variant import Variant
 from headprune.results.marks import CONSTANT, RESUMED
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import keep_of, require_known
+from headprune.scores.partial import partial_results
 from headprune.select.score import by_score
 from headprune.select.steps import budgets_of_steps, percent_of_budget
 from headprune.task_model import TaskModel
@@ -44,7 +49,8 @@ class Step:
         percent: share of the unpruned model's units (parameters, FLOPs) that is gone after it.
         plan: the units kept, as JSON.
         before: the metric right after pruning.
-        after: the metric after fine-tuning; None without one.
+        after: the metric after the recovery; None without one.
+        recovery: the name of the recovery of ``after``; None without one.
         resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
         constant: whether the model of the last figure (``after``, or ``before`` without a
             fine-tuning) gives the same output for every example; None where it is not known.
@@ -59,6 +65,7 @@ class Step:
     resumed: bool | None = None
     constant: bool | None = None
     constant_before: bool | None = None
+    recovery: str | None = None
 
     @property
     def head_plan(self) -> HeadPlan:
@@ -78,6 +85,7 @@ def iterate(
     at_least: int = 1,
     components: Sequence[str] | None = None,
     measure: str = "units",
+    recovery: Recovery | None = None,
     say: Callable[[Step], None] = lambda _: None,
 ) -> list[Step]:
     """Prune to ``percent`` in several steps, and compute new scores for each step.
@@ -86,7 +94,7 @@ def iterate(
     steps are not repeated. ``folder/records`` gets a record of each measurement.
 
     Args:
-        model: the model to begin with; where it can be fine-tuned, it is after each step.
+        model: the model to begin with.
         score: name of the score.
         percent: share of the unpruned model's units of ``components`` to prune in the end.
         steps: the number of steps.
@@ -96,16 +104,21 @@ def iterate(
         at_least: units that every layer keeps.
         components: prune units of these components only. Default: all attention.
         measure: the quantity that ``percent`` is a share of; see ``Budget``.
+        recovery: what is done after each step. Default: fine-tuning where ``model`` can be
+            fine-tuned, else nothing.
         say: function that is called with a message after each step.
 
     Raises:
-        UsageError: no step, no such score, more units than can be pruned, or a folder of another
-            run.
+        UsageError: no step, no such score, more units than can be pruned, a recovery that cannot
+            be done, or a folder of another run.
         DataError: files in ``folder`` that cannot be read, or numbers that are not finite.
     """
     require_known([score])
     if steps < 1:
         raise UsageError(f"{steps} steps: give one or more")
+    usual = Recovery.FINETUNE if model.can_finetune else Recovery.NONE
+    recovery = recovery or usual
+    _require_recovery(model, recovery)
     competition = Competition.of(model.model, components, measure=measure, at_least=at_least)
     start = percent_of_budget(competition.pool, of=measure, cost=competition.cost)
     if not start < percent <= 100:
@@ -122,10 +135,17 @@ def iterate(
             **{"seed": seed, "at_least": at_least},
             **component_settings(components),
             **({} if measure == "units" else {"measure": measure}),
+            **({} if recovery is usual else {"recovery": str(recovery)}),
         },
     )
     writer = _Writer(
-        competition=competition, score=score, steps=steps, seed=seed, source=str(model.model.path)
+        competition=competition,
+        score=score,
+        steps=steps,
+        seed=seed,
+        source=str(model.model.path),
+        recovery=recovery,
+        teacher=model.settings.get("fingerprint"),
     )
     goal = Budget(percent, measure)
     complete = []
@@ -143,12 +163,25 @@ def iterate(
     return complete
 
 
+def _require_recovery(model: TaskModel, recovery: Recovery) -> None:
+    if recovery is Recovery.SCRATCH:
+        raise UsageError(
+            "--recovery scratch: a model that is trained from random weights after each step has "
+            "no use for the steps before; give finetune, distill, refit or none"
+        )
+    if recovery.trains and not model.can_finetune:
+        raise UsageError(f"--recovery {recovery}: give --epochs, or --finetune for a checkpoint")
+    if model.can_finetune and not recovery.trains:
+        raise UsageError(f"--recovery {recovery}: give no epochs or flags for fine-tuning with it")
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Writer:
     """Prunes, measures and writes the model of a step.
 
     Attributes:
         source: the model to begin with, as records name it.
+        teacher: the fingerprint of its weights; None where it is not known.
     """
 
     competition: Competition
@@ -156,6 +189,8 @@ class _Writer:
     steps: int
     seed: int
     source: str
+    recovery: Recovery
+    teacher: str | None
 
     def write(self, model: TaskModel, number: int, budget: Budget, *, folder: Path) -> None:
         """Write the step's model and step.json to ``folder``, and its records beside it."""
@@ -174,26 +209,36 @@ class _Writer:
             constant=before.constant,
             constant_before=before.constant,
         )
-        if not model.can_finetune:
+        if self.recovery is Recovery.NONE:
             with scratch_folder(folder.parent) as work:
                 model.pruned(plan, work)
-                # Write step.json now: the copied folder still has that of the previous step.
-                _write(step, work)
-                shutil.rmtree(folder, ignore_errors=True)
-                work.rename(folder)
+                _replace(folder, work, step)
             return
-        resumed = is_resumed(folder)
+        resumed = is_resumed(folder) if self.recovery.trains else None
 
         def finetune_and_measure() -> Measured:
-            tuned = model.finetuned(plan, seed=self.seed, folder=folder)
+            variant = Variant(distilled=self.recovery is Recovery.DISTILL)
+            tuned = model.finetuned(plan, seed=self.seed, folder=folder, variant=variant)
             return Measured.of(tuned.measure(), resumed=resumed)
 
-        after = timed(finetune_and_measure, metric=model.metric, where=f"step {number}")
-        self._save_record(model, number, plan, after, kind="pruned", folder=folder)
-        _write(
-            replace(step, after=after.value, resumed=resumed, constant=after.constant),
-            folder,
-        )
+        def recovered(measure: Callable[[], Measured]) -> Step:
+            after = timed(measure, metric=model.metric, where=f"step {number}")
+            kind = KIND_AFTER[self.recovery]
+            self._save_record(model, number, plan, after, kind=kind, folder=folder)
+            return replace(
+                step,
+                after=after.value,
+                resumed=resumed,
+                constant=after.constant,
+                recovery=str(self.recovery),
+            )
+
+        if self.recovery.trains:
+            _write(recovered(finetune_and_measure), folder)
+            return
+        with scratch_folder(folder.parent) as work:
+            done = recovered(lambda: Measured.of(_refitted(model, plan, work).measure()))
+            _replace(folder, work, done)
 
     def _choose(
         self, model: TaskModel, number: int, budget: Budget, *, folder: Path
@@ -202,8 +247,9 @@ class _Writer:
         path = folder.parent / "scores" / f"step{number}.json"
         components = self.competition.components
         if not path.exists():
-            scores = model.scores([self.score], seed=self.seed, components=components)
-            scores[self.score].save(path)
+            with partial_results(path.parent):
+                scores = model.scores([self.score], seed=self.seed, components=components)
+                scores[self.score].save(path)
         return by_score(
             HeadScores.load(path).of_components(components),
             budget=budget,
@@ -242,8 +288,34 @@ class _Writer:
             metric_signature=measured.signature,
             fingerprint=measured.fingerprint,
             training=facts,
+            recovery=None if kind == "before-finetune" else self._recovery_name(model),
         )
         record.save(folder.parent / "records" / kind / f"step{number}.json")
+
+    def _recovery_name(self, model: TaskModel) -> str | None:
+        """The name of the recovery in signatures; None for fine-tuning."""
+        if self.recovery is Recovery.DISTILL:
+            distillation = Distillation.of_settings(model.settings) or Distillation()
+            return distillation.name(self.teacher)
+        return None if self.recovery is Recovery.FINETUNE else str(self.recovery)
+
+
+def _refitted(model: TaskModel, plan: PruningPlan, folder: Path) -> TaskModel:
+    """The pruned model, re-fitted, in a folder: ``model``, or ``model.pt`` if it is one file."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "model"
+    model.refitted(plan).model.save(path)
+    if path.is_file():
+        path = path.rename(path.with_suffix(".pt"))
+    return model.opened(path)
+
+
+def _replace(folder: Path, work: Path, step: Step) -> None:
+    """Write step.json to a whole new folder, and put it in the place of the step's."""
+    # Now: the copied folder of a model may still have that of the previous step.
+    _write(step, work)
+    shutil.rmtree(folder, ignore_errors=True)
+    work.rename(folder)
 
 
 def _write(step: Step, folder: Path) -> None:

@@ -21,12 +21,13 @@ from headprune.results.signature import signature
 if TYPE_CHECKING:
     from headprune.compare.run import Comparison
 
-_KINDS = {
+KIND_AFTER = {
     Recovery.FINETUNE: "pruned",
     Recovery.REFIT: "refitted",
     Recovery.DISTILL: "pruned",
     Recovery.SCRATCH: "scratch",
 }
+"""The kind of the record of a pruned model after a recovery."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +212,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
     is_share = comparison.measure == "units"
     recovery = Recovery.NONE if when == BEFORE else Recovery(when)
     trainings = int(recovery.trains) + int(row.trained and recovery != Recovery.SCRATCH)
-    kind = _KINDS.get(recovery, "before-finetune")
+    kind = KIND_AFTER.get(recovery, "before-finetune")
     return record_of(
         comparison,
         row.head_plan,

@@ -44,6 +44,7 @@ from headprune.recovery.kinds import Recovery
 from headprune.recovery.variant import Variant
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import TAKE_LONG, needs_data
+from headprune.scores.partial import partial_results
 from headprune.speed.latency import Latency
 from headprune.speed.verifying import seconds_of
 from headprune.task_model import TaskModel
@@ -99,11 +100,12 @@ class Store:
         for group in [quick] * bool(quick) + [[name] for name in others]:
             components = self.competition.scored_components
             started = time.monotonic()
-            computed = self.model.scores(group, seed=1, components=components)
-            seconds = time.monotonic() - started
-            for name, scores in computed.items():
-                scores.save(paths[name])
-                self.costs.add_score(name, seconds)
+            with partial_results(self.folder / "scores"):
+                computed = self.model.scores(group, seed=1, components=components)
+                seconds = time.monotonic() - started
+                for name, scores in computed.items():
+                    scores.save(paths[name])
+                    self.costs.add_score(name, seconds)
         return {name: HeadScores.load(path) for name, path in paths.items()}
 
     def chosen(

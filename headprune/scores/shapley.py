@@ -8,7 +8,9 @@ the batches take turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +20,10 @@ from headprune.gates import Factors, gated
 from headprune.model import Batch, PrunableSublayer, RunnableModel
 from headprune.scores.ablation import METRICS, require_possible
 from headprune.scores.head_scores import Values
+from headprune.scores.partial import Parts
 from headprune.scores.registry import Computed, Scoring
 from headprune.scores.reuse import AT_ONCE
-from headprune.scores.shapley_values import evaluate_in_turn, shapley_values
+from headprune.scores.shapley_values import Walk, evaluate_in_turn, shapley_values
 
 PURPOSE = "shapley"
 
@@ -59,6 +62,20 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
             partial(coalition_values, model, batch, players, metric=metric) for batch in batches
         ]
         orders = scoring.permutations
+        none = torch.zeros(1, len(players), dtype=torch.bool)
+        parts = Parts(
+            PURPOSE,
+            {
+                "metric": metric,
+                "seed": scoring.seed,
+                "players": [list(player) for player in players],
+                # They depend on the weights and on the data.
+                "losses": [
+                    coalition_values(model, batch, players, none, metric="loss").item()
+                    for batch in batches
+                ],
+            },
+        )
         turns = evaluate_in_turn(games, times=orders, seed=scoring.seed)
         estimates = shapley_values(
             len(players),
@@ -66,6 +83,8 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
             seed=scoring.seed,
             tolerance=TOLERANCE,
             confidence=CONFIDENCE,
+            finished=[_walk_of(part) for part in parts.finished],
+            keep=lambda walk: parts.add(asdict(walk)),
         )
     settings = {
         "metric": metric,
@@ -80,6 +99,12 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
         settings["half_widths"] = _by_head(model, components, players, estimates.half_widths)
     values = _by_head(model, components, players, estimates.values)
     return {name: Computed(values=values, settings=settings) for name in names}
+
+
+def _walk_of(part: Mapping[str, Any]) -> Walk:
+    """The inverse of ``asdict`` through JSON, whose keys are texts."""
+    marginals = {int(player): value for player, value in part["marginals"].items()}
+    return Walk(part["drop"], marginals, part["evaluations"])
 
 
 Player = tuple[str, int, int]

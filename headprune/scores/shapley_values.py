@@ -15,7 +15,7 @@ contribution, whose mean over orders is its Shapley value (Held and Yang 2023; G
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +41,21 @@ class Estimates:
     half_widths: Tensor
     settled: Tensor
     orders: int
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The outcome of one random order.
+
+    Attributes:
+        drop: the value of all players less that of none.
+        marginals: the marginal contributions of the players that were not settled.
+        evaluations: the number of coalitions whose value was computed.
+    """
+
+    drop: float
+    marginals: Mapping[int, float]
     evaluations: int
 
 
@@ -72,6 +87,8 @@ def shapley_values(
     truncation: float = 0.01,
     confidence: float = 0.95,
     at_once: int = 8,
+    finished: Sequence[Walk] = (),
+    keep: Callable[[Walk], None] = lambda walk: None,
 ) -> Estimates:
     """Estimate the Shapley values of a game.
 
@@ -92,6 +109,9 @@ def shapley_values(
             allow for that. The length of the interval that marginal contributions lie in is not
             known; the widest distance between two that were seen is taken for it.
         at_once: coalitions whose values are computed together.
+        finished: the first orders, where they are known from an earlier run with the same arguments
+            (but for the number of games).
+        keep: takes each further order.
 
     Returns:
         The estimates, whose values are 0 where there is no game.
@@ -103,17 +123,17 @@ def shapley_values(
     half_widths = torch.full_like(count, math.inf)
     lowest, highest, total = math.inf, -math.inf, 0.0
     orders = evaluations = 0
-    for value in games:
+    for number, value in enumerate(games):
         order = torch.randperm(players, generator=generator)
-        full_value, empty_value = value(
-            torch.stack([torch.ones(players), torch.zeros(players)]).bool()
-        ).tolist()
-        marginals, evaluated = _marginals(
-            value, order, settled, ends=(full_value, empty_value), share=truncation, step=at_once
-        )
-        evaluations += evaluated + 2
+        if number < len(finished):
+            walk = finished[number]
+        else:
+            walk = _walk(value, order, settled, share=truncation, step=at_once)
+            keep(walk)
+        marginals = walk.marginals
+        evaluations += walk.evaluations
         orders += 1
-        total += full_value - empty_value
+        total += walk.drop
         for player, marginal in marginals.items():
             count[player] += 1
             change = marginal - mean[player]
@@ -141,25 +161,18 @@ def shapley_values(
     )
 
 
-def _marginals(
-    value: Value,
-    order: Tensor,
-    settled: Tensor,
-    *,
-    ends: tuple[float, float],
-    share: float,
-    step: int,
-) -> tuple[dict[int, float], int]:
-    """The marginal contributions of the players that are not settled, and the evaluations.
+def _walk(value: Value, order: Tensor, settled: Tensor, *, share: float, step: int) -> Walk:
+    """Let the players leave in an order.
 
     Args:
         order: the players in the order in which they leave.
-        ends: the values of all players and of none.
+        settled: those without an evaluation of their own.
         share: see ``truncation``.
         step: see ``at_once``.
     """
     players = len(order)
-    full_value, empty_value = ends
+    ends = torch.stack([torch.ones(players), torch.zeros(players)]).bool()
+    full_value, empty_value = value(ends).tolist()
     place_of_player = torch.zeros(players, dtype=torch.long)
     place_of_player[order] = torch.arange(players)
     unsettled = [place for place in range(players) if not settled[order[place]]]
@@ -167,7 +180,7 @@ def _marginals(
     places = sorted({number for place in unsettled for number in (place, place + 1)})
     values = {0: full_value, players: empty_value}
     places = [place for place in places if place not in values]
-    evaluated = 0
+    evaluated = 2
     last_place = players  # the number of players after whose leaving the order is truncated
     threshold = share * abs(full_value - empty_value)
     for start in range(0, len(places), step):
@@ -180,10 +193,11 @@ def _marginals(
             last_place = truncations[0]
             break
     remainder = (values[last_place] - empty_value) / max(players - last_place, 1)
-    return {
+    marginals = {
         int(order[place]): values[place] - values[place + 1] if place < last_place else remainder
         for place in unsettled
-    }, evaluated
+    }
+    return Walk(full_value - empty_value, marginals, evaluated)
 
 
 def evaluate_in_turn(data: Sequence[Value], *, times: int, seed: int) -> list[Value]:

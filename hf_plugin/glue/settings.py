@@ -19,7 +19,7 @@ from hf_plugin.glue.pooling import POOLINGS
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.glue.training import Schedule
 from hf_plugin.tasks.own import OwnData
-from hf_plugin.tasks.task import LabelledData
+from hf_plugin.tasks.task import LabelledData, cut_name
 
 FORMS = tuple(form.value for form in Form)
 KINDS = ("control", "pruned", "before-finetune")
@@ -110,7 +110,8 @@ class Settings:
         """Name of the data, in the notation of signatures."""
         parts = [] if self.max_train_examples is None else [f"{self.max_train_examples}"]
         parts += [f"-{self.hold_out:g}%"] if self.hold_out else []
-        return self.data.name(part=f"[{','.join(parts)}]" if parts else "")
+        name = self.data.name(part=f"[{','.join(parts)}]" if parts else "")
+        return cut_name(name, self.max_length)
 
     @property
     def data(self) -> LabelledData:

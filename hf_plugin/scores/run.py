@@ -43,7 +43,7 @@ from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.scores.own_outputs import with_translations
 from hf_plugin.tasks.examples import SUBSET_SEED
-from hf_plugin.tasks.task import LabelledData
+from hf_plugin.tasks.task import LabelledData, cut_name
 from hf_plugin.tokenizers import Reader, load_reader, load_tokenizer, require_vocabulary
 
 _SEEN = {
@@ -138,7 +138,7 @@ def score_heads(
             origins[part] = Origin(
                 model=model_name,
                 fingerprint=fingerprint,
-                data=f"{data.name_of(split)}[{len(examples)}]",
+                data=cut_name(f"{data.name_of(split)}[{len(examples)}]", max_length),
                 settings=settings,
             )
         unseen = ("no", "unknown") if without_labels else ("no",)
@@ -279,7 +279,7 @@ def score_syntax(
         origin=Origin(
             model=model_name,
             fingerprint=model_fingerprint(model),
-            data=f"{file_name}[{len(parses)}]",
+            data=cut_name(f"{file_name}[{len(parses)}]", max_length),
             settings={"max_length": max_length},
         ),
     )

@@ -105,3 +105,18 @@ class LabelledData(Protocol):
 def dev_splits(data: LabelledData) -> tuple[str, ...]:
     """Splits to measure on: ``dev``, for MNLI also ``dev_mismatched``."""
     return tuple(split for split in data.splits if split != "train")
+
+
+MAX_LENGTH = 128
+"""The number of tokens that examples are cut to by default."""
+
+
+def cut_name(data: str, max_length: int) -> str:
+    """The name of data in signatures, with the number of tokens that examples are cut to.
+
+    The default has no place in it, as in signatures of older versions.
+
+    >>> cut_name("glue.sst2", 64), cut_name("glue.sst2", 128)
+    ('glue.sst2,64tok', 'glue.sst2')
+    """
+    return data if max_length == MAX_LENGTH else f"{data},{max_length}tok"

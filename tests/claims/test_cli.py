@@ -97,9 +97,8 @@ def test_the_records_of_one_recovery_are_chosen(tmp_path: Path) -> None:
         run = runner.invoke(app, ["claims", str(tmp_path), "--recovery", name, "-o", str(out)])
         assert run.exception is None, run.exception
         claims = json.loads((out / "claims.json").read_text())["claims"]
-        (part,) = next(each for each in claims if each["claim"] == "25-percent-costs-nothing")[
-            "parts"
-        ]
+        by_name = {each["claim"]: each for each in claims}
+        (part,) = by_name["25-percent-costs-nothing"]["parts"]
         assert part["n"] == 3
         effects[name] = round(part["effect"], 6)
     assert effects == {"finetune": 0.0, "distill": -1.0}

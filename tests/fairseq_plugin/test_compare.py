@@ -174,9 +174,11 @@ def test_studies_and_comparisons_translate_alike(checkpoint, prepared, tmp_path,
     assert bleu_and_chrf(texts, in_memory.references) == in_memory.score()
 
 
-def test_iterate_leaves_a_checkpoint_of_each_step(full, prepared, tmp_path):
+@pytest.mark.parametrize("recovery", ["none", "refit"])
+def test_iterate_leaves_a_checkpoint_of_each_step(recovery, full, prepared, tmp_path):
     options = ("--data", prepared, "--percent", 50, "--steps", 2, "--score", "magnitude")
-    result = headprune("iterate", full, *options, "-o", tmp_path)
+    result = headprune("iterate", full, *options, "--recovery", recovery, "-o", tmp_path)
+    assert result.stdout.count("after re-fitting") == (2 if recovery == "refit" else 0)
     assert "step 2 of 2: 50.0% pruned, BLEU " in result.stdout
     plan = HeadPlan.load(tmp_path / "plan.json")
     assert Checkpoint.load(tmp_path / "step2" / "model.pt").plan == plan

@@ -238,6 +238,10 @@ def test_a_penalty_that_closes_everything(tmp_path: Path) -> None:
         assert closed.origin.budget == text
     done = headprune("export", tmp_path / "gated.pt", "--to", "fairseq", "-o", tmp_path / "x.pt")
     assert "close them first" in done.err and not (tmp_path / "x.pt").exists()
+    done = headprune("show", tmp_path / "gated.pt")
+    assert "learned gates of ES, ED, DS, not closed yet: `headprune gates " in done.out
+    done = headprune("gates", tmp_path / "gated.pt", "-o", plan, "--log", "train.log")
+    assert "--log is read for --figure alone; give --figure FILE too" in done.err
     done = headprune("gates", tmp_path / "gated.pt", "-o", plan, "--figure", "gates.png")
     assert done.err.strip().endswith(
         "--figure needs --log, the file that fairseq-train's output is in"

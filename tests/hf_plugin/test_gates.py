@@ -104,6 +104,9 @@ def test_train_resume_and_close(tmp_path: Path) -> None:
         Folder.load(checkpoint).prune(saved)
     with pytest.raises(UsageError, match="has learned gates on ES,EF, which would be lost; close"):
         AutoModelForSequenceClassification.from_pretrained(checkpoint)
+    shown = headprune("show", checkpoint)
+    assert "learned gates of ES, EF, not closed yet: `headprune gates " in shown.out
+    assert "not closed" not in headprune("show", pruned).out
     assert "which would be lost" in headprune("export", checkpoint, "--to", "onnx", "-o", "x").err
     assert "has no learned gates" in headprune("gates", pruned, "-o", tmp_path / "p.json").err
 

@@ -1101,9 +1101,47 @@ def test_iterative_pruning_goes_on_and_fine_tunes_between_steps(tmp_path):
         iterate(fresh, **{**options, "score": "entropy"}, resume=resumed(log))
 
 
+def test_models_are_refitted_between_steps(tmp_path):
+    made = subject(can_finetune=False, finetune_name="none")
+    log: list[str] = []
+
+    def again(place: Path) -> Made:
+        model = subject(can_finetune=False, finetune_name="none").opened(place / "model.pt")
+        return replace(model, log=log)
+
+    options = {"score": "gradient", "percent": 50, "steps": 2, "recovery": Recovery.REFIT}
+    steps = iterate(made, **options, folder=tmp_path, resume=again)
+    assert [step.after for step in steps] == [23.5 + 0.5, 22 + 0.5]
+    # The second step prunes the re-fitted model of the first.
+    assert [step.before for step in steps] == [23.5, 22 + 0.5]
+    assert {step.recovery for step in steps} == {"refit"}
+    record = Record.load(tmp_path / "records" / "refitted" / "step2.json")
+    assert record.value == 22.5 and "|finetune:none|recovery:refit|" in record.signature
+    before = Record.load(tmp_path / "records" / "before-finetune" / "step2.json")
+    assert "recovery" not in before.signature
+    assert iterate(subject(can_finetune=False), **options, folder=tmp_path, resume=again) == steps
+    with pytest.raises(UsageError, match=r"other settings \(recovery\)"):
+        plain = options | {"recovery": None}
+        iterate(subject(can_finetune=False), **plain, folder=tmp_path, resume=again)
+
+
+def test_models_learn_from_the_unpruned_one_between_steps(tmp_path):
+    settings = {"fingerprint": "0123456789abcdef", "distill_weight": 0.9}
+    made = subject(settings=settings)
+    options = {"score": "gradient", "percent": 50, "steps": 2, "recovery": Recovery.DISTILL}
+    again = resumed([], settings=settings)
+    steps = iterate(made, **options, folder=tmp_path, resume=again)
+    assert [step.after for step in steps] == pytest.approx([23.5 + 2.1, 22 + 2.1])
+    record = Record.load(tmp_path / "records" / "pruned" / "step1.json")
+    name = "distill[weight=0.9,temperature=2,from=0123456789ab]"
+    assert f"|finetune:1ep|recovery:{name}|" in record.signature
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"recovery": Recovery.SCRATCH}, "--recovery scratch: a model that is trained from random"),
+        ({"recovery": Recovery.REFIT}, "--recovery refit: give no epochs or flags"),
         ({"steps": 0}, "0 steps: give one or more"),
         ({"percent": 0}, "percent 0: made has 0.0% pruned; give more"),
         ({"percent": 101}, "give more, up to 100"),

@@ -131,7 +131,7 @@ def test_a_run_and_its_record(model, glue, teacher, tmp_path, monkeypatch):
     result = run(followed, Labels(), tmp_path / "followed")
     fingerprint = model_fingerprint(AutoModelForSequenceClassification.from_pretrained(teacher))
     name = f"recovery:distill[weight=0.5,temperature=2,from={fingerprint[:12]}]"
-    assert f"|finetune:1ep|{name}|data:glue.rte|" in result.signature
+    assert f"|finetune:1ep|{name}|data:glue.rte,24tok|" in result.signature
     assert result.training["teacher_fingerprint"] == fingerprint
     assert result.settings["distill_from"] == str(teacher)
     assert not equal(tmp_path / "plain" / "model", tmp_path / "followed" / "model")

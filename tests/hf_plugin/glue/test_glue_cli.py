@@ -55,7 +55,7 @@ def test_without_options_the_generated_task(tmp_path, monkeypatch):
     glue_command("--max-length", 32)
     result = Record.load(tmp_path / "runs" / "glue" / "entailment" / "result.json")
     assert (result.task, result.kind, result.model) == ("entailment", "control", DEFAULT_MODEL)
-    assert "|data:generated.entailment[-10%]|" in result.signature
+    assert "|data:generated.entailment[-10%],32tok|" in result.signature
     assert result.examples == {"train": 27, "dev": 12}
 
 

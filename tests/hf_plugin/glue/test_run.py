@@ -92,7 +92,7 @@ def test_control(model, glue, tmp_path):
     result = run(settings("rte", model, glue), Labels(study="s"), tmp_path)
     assert (result.kind, result.row, result.form) == ("control", "control", "none")
     assert result.signature.startswith(
-        "plan:ES=444|select:none|seed:1|form:none|finetune:2ep|data:glue.rte|"
+        "plan:ES=444|select:none|seed:1|form:none|finetune:2ep|data:glue.rte,24tok|"
     )
     assert result.plan.is_full
     assert result.training["parameters"] == sum(
@@ -105,7 +105,9 @@ def test_labels(model, glue, tmp_path):
     wanted = settings("rte", model, glue, plan=SOME, max_train_examples=10, epochs=1.0)
     result = run(wanted, Labels(), tmp_path)
     assert (result.kind, result.row, result.form) == ("pruned", "67%", "remove")
-    assert "|select:given|seed:1|form:remove|finetune:1ep|data:glue.rte[10]|" in result.signature
+    assert (
+        "|select:given|seed:1|form:remove|finetune:1ep|data:glue.rte[10],24tok|" in result.signature
+    )
     assert result.examples["train"] == 10
     ((updates, loss),) = result.training["curve"]["train"]
     assert updates == 2 and loss > 0  # one epoch of ten examples in batches of eight

@@ -72,7 +72,7 @@ def test_compare_from_a_classifier_to_tables_and_figures(classifier, glue, tmp_p
     by_score = {row["score"] for row in found["rows"]}
     assert by_score == {"control", "gradient", "alone", "random"}
     text = (tmp_path / "compare.md").read_text()
-    assert "data:glue.sst2[-10%]|" in text and "finetune:1ep" in text
+    assert "data:glue.sst2[-10%],32tok|" in text and "finetune:1ep" in text
     again = headprune("compare", classifier, *options, *more)
     assert again.stdout == result.stdout
 
@@ -231,17 +231,30 @@ def test_a_model_with_uniform_heads_is_refused(classifier, tmp_path):
         headprune("compare", tmp_path / "uniform", "--task=sst2", "-o", tmp_path / "out")
 
 
-@pytest.mark.parametrize("epochs", [0, 1])
-def test_iterate_leaves_a_model_of_each_step(epochs, classifier, glue, tmp_path):
+@pytest.mark.parametrize(
+    ("epochs", "recovery", "words"),
+    [
+        (0, (), None),
+        (1, (), "after fine-tuning"),
+        (0, ("--recovery", "refit"), "after re-fitting"),
+        (1, ("--recovery", "distill", "--distill-weight", 0.9), "after distillation"),
+    ],
+)
+def test_iterate_leaves_a_model_of_each_step(epochs, recovery, words, classifier, glue, tmp_path):
     options = ("--task", "sst2", "--data-dir", glue, "--percent", 50, "--steps", 2)
-    options = (*options, "--max-length", 32)
+    options = (*options, "--max-length", 32, *recovery)
     result = headprune("iterate", classifier, *options, "--epochs", epochs, "-o", tmp_path)
     assert "step 2 of 2: 50.0% pruned, accuracy " in result.stdout
-    assert ("after fine-tuning" in result.stdout) == bool(epochs)
+    assert result.stdout.count(words or "after fine-tuning") == (2 if words else 0)
+    if "distill" in recovery:  # in both steps, towards the first model
+        name = f"distill[weight=0.9,temperature=2,from={Folder.load(classifier).fingerprint[:12]}]"
+        records = [*(tmp_path / "records" / "pruned").iterdir()]
+        assert len(records) == 2
+        assert all(f"|recovery:{name}|" in Record.load(path).signature for path in records)
     first, last = json.loads((tmp_path / "steps.json").read_text())
     plan = HeadPlan.load(tmp_path / "plan.json")
     assert plan.percent_pruned == 50 and first["percent"] == 25
-    left = tmp_path / "step2" / "model" if epochs else tmp_path / "step2"
+    left = tmp_path / "step2" / "model" if words else tmp_path / "step2"
     assert Folder.load(left).plan == plan
     again = headprune("iterate", classifier, *options, "--epochs", epochs, "-o", tmp_path)
     assert again.stdout == result.stdout

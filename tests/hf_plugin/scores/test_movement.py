@@ -98,7 +98,7 @@ def test_the_command_fine_tunes_a_copy(classifier, glue, tmp_path):
     )
     assert gradient.values == alone.values  # the scored model itself is not trained
     assert movement.settings["steps"] == 3 and movement.settings["finetune"] == "1ep"
-    assert "|seed:1|" in movement.signature and movement.data == "glue.sst2.train[12]"
+    assert "|seed:1|" in movement.signature and movement.data == "glue.sst2.train[12],24tok"
     assert any(value for row in movement.values["ES"] for value in row)
 
 

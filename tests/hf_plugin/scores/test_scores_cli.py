@@ -100,7 +100,7 @@ def test_syntactic_roles_from_parses(classifier, glue, tmp_path):
     result = headprune("scores", classifier, *options, "--max-length", 32, "-o", tmp_path / "out")
     assert "nsubj-to-head, nsubj-from-head" in result.stdout
     made = HeadScores.load(tmp_path / "out" / "nsubj-to-head.json")
-    assert made.data == "some.conllu[3]" and made.settings["positional_baseline"] == 1
+    assert made.data == "some.conllu[3],32tok" and made.settings["positional_baseline"] == 1
     assert {value for row in made.values["ES"] for value in row} <= {0.0, 1.0}
     ranked = ("--scores", tmp_path / "out" / "nsubj-to-head.json", "--percent", 50)
     headprune("plan", *ranked, "--model", classifier, "-o", tmp_path / "plan.json")

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 import hf_plugin
 from headprune import HeadPlan, UsageError
 from headprune.cli import app
-from headprune.scores import HeadScores
+from headprune.scores import HeadScores, shapley_values
+from headprune.scores.partial import partial_results
 from headprune.scores.registry import Scoring
 from headprune.scores.shapley import coalition_values, compute
 from hf_plugin.scores.model import HuggingFaceModel
@@ -69,6 +70,45 @@ def test_values_add_up_to_the_drop_from_all_heads_to_none():
     ).tolist()
     assert sum(sum(row) for row in found.values["ES"]) == pytest.approx(whole - empty, rel=1e-5)
     assert found.settings["orders"] == 3 and found.settings["half_widths"]["ES"][0][0] > 0
+
+
+def test_a_run_that_was_killed_resumes(tmp_path, monkeypatch):
+    """Finished orders are not walked again, and the values are those of one run."""
+    scored = HuggingFaceModel(build("bert", AutoModelForSequenceClassification))
+    batches = cut_up(data("bert"), 2)
+    settings = {"model": scored, "components": ["ES"], "batches": lambda _: batches}
+    scoring = Scoring(**settings, metric="loss", permutations=4)
+    whole = compute(scoring, ["shapley"])["shapley"]
+    walked = []
+    walk = shapley_values._walk
+
+    def kill_at_the_third(*arguments, **options):
+        if len(walked) == 2:
+            raise KeyboardInterrupt
+        walked.append(arguments)
+        return walk(*arguments, **options)
+
+    monkeypatch.setattr(shapley_values, "_walk", kill_at_the_third)
+    with pytest.raises(KeyboardInterrupt), partial_results(tmp_path):
+        compute(scoring, ["shapley"])
+    (path,) = tmp_path.iterdir()
+    path.write_text(path.read_text() + '{"drop": 1.0, "margi')  # a line that was cut off
+    rest = []
+    monkeypatch.setattr(
+        shapley_values, "_walk", lambda *given, **options: rest.append(1) or walk(*given, **options)
+    )
+    with partial_results(tmp_path):
+        assert compute(scoring, ["shapley"])["shapley"] == whole
+        assert len(rest) == 2
+        assert compute(scoring, ["shapley"])["shapley"] == whole
+        assert len(rest) == 2
+        # Parts of another metric, seed or of other data are of no use.
+        for other in ({"metric": "accuracy"}, {"seed": 2}, {"batches": lambda _: batches[:2]}):
+            rest.clear()
+            changed = {**settings, "metric": "loss", **other}
+            compute(Scoring(**changed, permutations=1), ["shapley"])
+            assert len(rest) == 1, other
+    assert not [*tmp_path.iterdir()]
 
 
 def test_the_loss_is_recorded_where_ablation_measures_bleu():

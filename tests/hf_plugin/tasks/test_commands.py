@@ -217,7 +217,7 @@ def test_scores_on_held_out_examples_of_the_training_file(trained, files, tmp_pa
     assert "warning" not in done.stderr  # 6 of 24 examples were held out
     scores = HeadScores.load(tmp_path / "taylor.json")
     name, _, rest = scores.data.partition("@")
-    assert name == "train.csv" and rest[12:] == "[3]"
+    assert name == "train.csv" and rest[12:] == "[3],24tok"
     assert scores.settings["trained-on"] == "no"
     with pytest.raises(HeadpruneError, match="give --train too"):
         run(scores_app, trained / "model", *files[2:], *CATEGORY, "-o", tmp_path / "none")

@@ -1,0 +1,98 @@
+"""Files of unfinished scores, so that a command that was killed resumes.
+
+The folder is that of the command in progress, whatever backend computes the scores: backends do
+not pass it on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+_FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
+
+_SUFFIX = ".unfinished.jsonl"
+
+
+@contextmanager
+def partial_results(folder: Path) -> Iterator[None]:
+    """A context in which scores write their parts to a folder, and read those of a killed command.
+
+    The files are removed at the end of the block, in which scores have to be saved; they stay where
+    it fails. The caller holds the lock of the folder.
+    """
+    token = _FOLDER.set(folder)
+    try:
+        yield
+    finally:
+        _FOLDER.reset(token)
+    for path in folder.glob(f"*{_SUFFIX}"):
+        path.unlink()
+
+
+class Parts:
+    """The finished parts of a score, one JSON object a line, in a file of the current folder.
+
+    Outside of ``partial_results`` there is no file, and no part is kept.
+    """
+
+    def __init__(self, name: str, identity: Mapping[str, Any]) -> None:
+        """Read the parts of a run that was killed.
+
+        Args:
+            name: the name of the score.
+            identity: JSON values that two runs have in common only if their parts are the same.
+                Numbers may differ by rounding.
+        """
+        folder = _FOLDER.get()
+        self._path = None if folder is None else folder / f"{name}{_SUFFIX}"
+        self.finished: list[dict[str, Any]] = []
+        if self._path is None:
+            return
+        lines = _lines(self._path)
+        if lines and _is_close(lines[0], json.loads(json.dumps(dict(identity)))):
+            self.finished = lines[1:]
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps(dict(identity)) + "\n")
+
+    def add(self, part: Mapping[str, Any]) -> None:
+        """Write a finished part."""
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps(dict(part)) + "\n")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file, without a line that was being written at the end."""
+    if not path.is_file():
+        return []
+    objects: list[dict[str, Any]] = []
+    whole = ""
+    for line in path.read_text().splitlines(keepends=True):
+        try:
+            objects.append(json.loads(line))
+        except ValueError:
+            break
+        if not line.endswith("\n"):
+            objects.pop()
+            break
+        whole += line
+    path.write_text(whole)
+    return objects
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    """Check that two JSON values are the same but for rounding."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-7)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_close, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_close(one[key], other[key]) for key in one)
+    return bool(one == other)
