@@ -186,7 +186,7 @@ def test_plain_text_is_enough(classifier, tmp_path):
     )
     assert fisher.signature.startswith("score:fisher|part:scoring|trained-on:unknown|labels:own|")
     assert ablated.settings["metric"] == "divergence" and "labels" not in entropy.settings
-    assert fisher.data.startswith("text.txt@") and fisher.data.endswith("[4]")
+    assert fisher.data.startswith("text.txt@") and fisher.data.endswith("[4],24tok")
     assert min(value for row in ablated.values["ES"] for value in row) > -1e-6
 
 
