@@ -11,6 +11,7 @@ import json
 import os
 import statistics
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,12 +80,14 @@ def in_turns(
     rounds: int,
     label: str = "measuring",
     warm_up: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Seconds of each job in each round; see `taking_turns`."""
     times = taking_turns(
         list(jobs.values()),
         rounds=rounds,
         warm_up=warm_up,
+        clock=clock,
         watch=lambda numbers: track(numbers, label, console=Console(stderr=True)),
     )
     return dict(zip(jobs, times, strict=True))

@@ -37,7 +37,9 @@ from fairseq_plugin.decoding import beam_search  # noqa: E402
 from fairseq_plugin.models.transformer_headpruned import (  # noqa: E402  (registers the model)
     HeadPrunedTransformerModel,
 )
+from fairseq_plugin.shortlist_option import shortlist_option  # noqa: E402
 
 beam_search.use_with(HeadPrunedTransformerModel)
+shortlist_option.add_to_fairseq(HeadPrunedTransformerModel)
 
 __all__ = ["HeadPrunedTransformerModel"]

@@ -22,6 +22,7 @@ from fairseq_plugin.checkpoints import WITH_L0, read_model
 from fairseq_plugin.options import option_names
 from fairseq_plugin.plan_transport import with_plan
 from fairseq_plugin.same_model import require_same_model
+from fairseq_plugin.shortlist_option import shortlist_option
 from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.plan import PruningPlan
 from headprune.weights import is_zip, verify_zip
@@ -55,7 +56,7 @@ def check(args: Namespace) -> None:
         UsageError: ``--model-overrides`` is not a dictionary of options, or names one that the
             model does not have; or gates and a criterion that does not close them; or the model to
             train has other options than that of the checkpoint to begin with.
-        DataError: a checkpoint to be read does not exist.
+        DataError: a checkpoint to be read does not exist, or ``--shortlist`` is no shortlist.
     """
     text = getattr(args, "model_overrides", None)
     overrides = {} if text is None else _overrides(text)
@@ -65,6 +66,7 @@ def check(args: Namespace) -> None:
         for path in paths.split(os.pathsep):
             _require(path, flag="--path")
         _require_options(overrides, paths.split(os.pathsep))
+    shortlist_option.read(args)
     _require_criterion_of_gates(args, getattr(args, "criterion", None))
     _require_teacher(args)
     _require_start(args)

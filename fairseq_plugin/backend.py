@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headprune.scores import HeadScores
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
+    from headprune.shortlist import Coverage, Shortlist
     from headprune.speed.forward_pass import Conditions, ForwardPass
     from headprune.vocabulary import Trimmed
 
@@ -39,7 +40,7 @@ _EXPORT_TARGETS = {
         "CTranslate2 itself, without pruned neurons and layers. Each layer is filled up with zero "
         "heads to the largest number of heads in its stack. The folder is written only if its "
         "scores equal fairseq's, on sentences of the data's valid or test set.",
-        options=("quantization", "data"),
+        options=("quantization", "data", "shortlist"),
     ),
 }
 
@@ -164,6 +165,14 @@ class FairseqBackend:
         with needing("trimming the vocabulary of checkpoints needs the fairseq plugin"):
             from fairseq_plugin.vocabulary import trim_vocabulary
         return trim_vocabulary(model, output, text=text, held_out=held_out, data=data)
+
+    def make_shortlist(
+        self, model: Path, *, best: int, frequent: int, data: Path | None
+    ) -> tuple[Shortlist, Coverage]:
+        """Make a shortlist from the data that a checkpoint was trained on."""
+        with needing("shortlists of checkpoints need the fairseq plugin"):
+            from fairseq_plugin.shortlist import make_shortlist
+        return make_shortlist(model, best=best, frequent=frequent, data=data)
 
     def forward_pass(self, path: Path, conditions: Conditions) -> ForwardPass:
         """Load a checkpoint for `headprune speed`."""

@@ -22,6 +22,7 @@ from fairseq_plugin.forced_scores import (
     pairs_of,
 )
 from fairseq_plugin.loading import fairseq_silent, load_model, trained_on
+from headprune.ctranslate2_engine import SHORTLIST, check_shortlist
 from headprune.errors import DataError, UsageError
 from headprune.exported import ExportedModel
 from headprune.folders import new_folder
@@ -76,6 +77,7 @@ def export_to_ctranslate2(
     *,
     data: Path | None = None,
     quantization: str | None = None,
+    shortlist: Path | None = None,
 ) -> Export:
     """Write a folder that CTranslate2 and `headprune translate` load.
 
@@ -88,10 +90,13 @@ def export_to_ctranslate2(
         data: the binarised data folder with the dictionaries; default: the one that the checkpoint
             was trained on.
         quantization: one of CTranslate2's types of weights; default: float32.
+        shortlist: a file from `headprune shortlist` to write as vmap.txt; CTranslate2 then
+            translates with it if ``use_vmap=True`` is given.
 
     Raises:
         UsageError: the model cannot be expressed, an unknown quantization, no data folder.
-        DataError: ``output`` is taken, dictionaries do not fit, or the scores are not fairseq's.
+        DataError: ``output`` is taken, dictionaries do not fit, or the scores are not
+            fairseq's, or the shortlist is of other dictionaries.
     """
     quantization = quantization or "float32"
     if quantization not in QUANTIZATIONS:
@@ -119,6 +124,9 @@ def export_to_ctranslate2(
             pairs=len(pairs),
             origin=origin,
         )
+        if shortlist is not None:
+            check_shortlist(shortlist, folder)
+            shutil.copyfile(shortlist, folder / SHORTLIST)
         _describe(export, checkpoint, model, task, data=data, folder=folder)
     return export
 

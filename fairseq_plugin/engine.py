@@ -11,8 +11,11 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.decoding.shortlist import use_shortlist
 from fairseq_plugin.loading import fairseq_silent, load_model
+from fairseq_plugin.models.transformer_headpruned import HeadPrunedTransformerModel
 from headprune.errors import UsageError
+from headprune.shortlist import Shortlist
 from headprune.translate import LONGEST_TRANSLATION
 
 
@@ -79,7 +82,14 @@ class FairseqEngine:
 
 
 def load_engine(
-    checkpoint: Checkpoint, data: Path, *, device: str, threads: int, beam: int, batch_size: int
+    checkpoint: Checkpoint,
+    data: Path,
+    *,
+    device: str,
+    threads: int,
+    beam: int,
+    batch_size: int,
+    shortlist: Path | None = None,
 ) -> tuple[FairseqEngine, tuple[str, str]]:
     """Load a checkpoint's model with the dictionaries of its data.
 
@@ -89,17 +99,20 @@ def load_engine(
         threads: number of cores that a CPU translates on.
         beam: width of the beam search; its other settings are fairseq-generate's defaults.
         batch_size: see ``FairseqEngine``.
+        shortlist: a file with the target words to choose among; None: choose among all.
 
     Returns:
         The engine, and the source and target language.
 
     Raises:
-        UsageError: there is no such device, or the model is of another task than translation.
-        DataError: dictionaries are missing or do not fit.
+        UsageError: there is no such device, the model is of another task than translation, or it
+            or the beam does not go with the shortlist.
+        DataError: dictionaries are missing or do not fit, or the shortlist is of others.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError("--device cuda: PyTorch finds no GPU")
     place = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+    words = None if shortlist is None else Shortlist.load(shortlist)
     torch.set_num_threads(threads)
     with fairseq_silent():
         model, task = load_model(checkpoint, data)
@@ -107,6 +120,8 @@ def load_engine(
         longest = min(LONGEST_TRANSLATION, int(model.max_positions()[1]) - 1)
         settings = GenerationConfig(beam=beam, max_len_a=0, max_len_b=longest)
         generator = task.build_generator([model], settings)
+        if words is not None:
+            use_shortlist(generator, words, kind=HeadPrunedTransformerModel, name=shortlist)
     engine = FairseqEngine(
         model=model,
         generator=generator,

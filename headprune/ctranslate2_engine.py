@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import ctranslate2
 
 from headprune.errors import DataError, UsageError
 from headprune.exported import ExportedModel
 from headprune.json_files import parse_json
+from headprune.shortlist import Shortlist
 from headprune.translate import LONGEST_TRANSLATION
 
-_VOCABULARIES = ("source_vocabulary.json", "shared_vocabulary.json")
+_VOCABULARIES = ("{side}_vocabulary.json", "shared_vocabulary.json")
+
+SHORTLIST = "vmap.txt"
+"""The file of a model's folder where CTranslate2 looks for a shortlist."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +32,7 @@ class CTranslate2Engine:
         vocabulary: the tokens of the source language.
         beam: width of the beam search; its other settings are fairseq-generate's defaults.
         batch_size: number of sentences that are translated together.
+        has_shortlist: whether it chooses among the target words of a shortlist.
     """
 
     translator: ctranslate2.Translator
@@ -33,6 +40,7 @@ class CTranslate2Engine:
     vocabulary: frozenset[str]
     beam: int
     batch_size: int
+    has_shortlist: bool = False
 
     @property
     def longest_source(self) -> int:
@@ -55,6 +63,7 @@ class CTranslate2Engine:
                 max_batch_size=self.batch_size,
                 max_input_length=0,
                 beam_size=self.beam,
+                use_vmap=self.has_shortlist,
                 max_decoding_length=min(LONGEST_TRANSLATION, self.model.max_target - 1),
                 suppress_sequences=[["<blank>"]],  # fairseq never generates padding either
             )
@@ -67,7 +76,14 @@ class CTranslate2Engine:
 
 
 def load_engine(
-    folder: Path, model: ExportedModel, *, device: str, threads: int, beam: int, batch_size: int
+    folder: Path,
+    model: ExportedModel,
+    *,
+    device: str,
+    threads: int,
+    beam: int,
+    batch_size: int,
+    shortlist: Path | None = None,
 ) -> CTranslate2Engine:
     """Load the model of an exported folder.
 
@@ -77,34 +93,71 @@ def load_engine(
         device: ``cpu``, ``cuda`` or ``auto``.
         threads: number of batches that a CPU translates in parallel, each on one core.
         beam, batch_size: see ``CTranslate2Engine``.
+        shortlist: a file with the target words to choose among; None: choose among all.
 
     Raises:
-        DataError: the files in the folder are not a CTranslate2 model.
-        UsageError: there is no such device.
+        DataError: the files in the folder are not a CTranslate2 model, or the shortlist is of other
+            vocabularies.
+        UsageError: there is no such device, or the shortlist is too short for the beam.
     """
     if device == "auto":
         device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
     elif device == "cuda" and not ctranslate2.get_cuda_device_count():
         raise UsageError("--device cuda: CTranslate2 finds no GPU")
     parallel = {"inter_threads": threads, "intra_threads": 1} if device == "cpu" else {}
-    try:
-        translator = ctranslate2.Translator(str(folder), device=device, **parallel)
-    except (RuntimeError, ValueError) as error:
-        raise DataError(f"{folder}: CTranslate2 cannot load it ({error})") from None
+    if shortlist is not None:
+        check_shortlist(shortlist, folder, beam=beam)
+    with _with_shortlist(folder, shortlist) as place:
+        try:
+            translator = ctranslate2.Translator(str(place), device=device, **parallel)
+        except (RuntimeError, ValueError) as error:
+            raise DataError(f"{folder}: CTranslate2 cannot load it ({error})") from None
+    source = _vocabulary(folder, "source")
     return CTranslate2Engine(
         translator=translator,
         model=model,
-        vocabulary=_vocabulary(folder),
+        vocabulary=source,
         beam=beam,
         batch_size=batch_size,
+        has_shortlist=shortlist is not None,
     )
 
 
-def _vocabulary(folder: Path) -> frozenset[str]:
-    """The source tokens of a model that CTranslate2 has loaded."""
-    for name in _VOCABULARIES:
+def check_shortlist(path: Path, folder: Path, *, beam: int | None = None) -> None:
+    """Check that a shortlist has words of an exported model alone, and enough for a beam.
+
+    Raises:
+        DataError: it has words of other vocabularies, or cannot be read.
+        UsageError: it is too short for the beam.
+    """
+    words = Shortlist.load(path)
+    source, target = (_vocabulary(folder, side) for side in ("source", "target"))
+    words.require_words(source=source.__contains__, target=target.__contains__, name=path)
+    if beam is not None:
+        words.require_beam(beam, name=path)
+
+
+@contextmanager
+def _with_shortlist(folder: Path, shortlist: Path | None) -> Iterator[Path]:
+    """A folder with the model and the shortlist, where CTranslate2 looks for it."""
+    if shortlist is None:
+        yield folder
+        return
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        for file in folder.iterdir():
+            (place / file.name).symlink_to(file.absolute())
+        (place / SHORTLIST).unlink(missing_ok=True)
+        (place / SHORTLIST).symlink_to(shortlist.absolute())
+        yield place
+
+
+def _vocabulary(folder: Path, side: str) -> frozenset[str]:
+    """The source or target tokens of a model that CTranslate2 has loaded."""
+    names = [name.format(side=side) for name in _VOCABULARIES]
+    for name in names:
         path = folder / name
         if path.is_file():
             tokens = parse_json(path.read_text(encoding="utf-8"), source=str(path))
             return frozenset(map(str, tokens))
-    raise DataError(f"{folder}: no {' or '.join(_VOCABULARIES)}")
+    raise DataError(f"{folder}: no {' or '.join(names)}")

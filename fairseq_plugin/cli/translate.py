@@ -70,6 +70,13 @@ def translate(
             "Default: the data that it was trained on."
         ),
     ] = None,
+    shortlist: Annotated[
+        Path | None,
+        typer.Option(
+            help="File from `headprune shortlist`: choose among the target words of the words of a "
+            "sentence. Default: choose among all."
+        ),
+    ] = None,
 ) -> None:
     """Translate lines with a fairseq checkpoint or an exported model.
 
@@ -104,6 +111,7 @@ def translate(
         threads=threads or available_cores(),
         beam=beam,
         batch_size=batch_size,
+        shortlist=shortlist,
     )
     if raw and processing is None:
         raise UsageError(
@@ -130,7 +138,14 @@ def translate(
 
 
 def _load_exported(
-    folder: Path, *, data: Path | None, device: str, threads: int, beam: int, batch_size: int
+    folder: Path,
+    *,
+    data: Path | None,
+    device: str,
+    threads: int,
+    beam: int,
+    batch_size: int,
+    shortlist: Path | None,
 ) -> tuple[Engine, TextProcessing | None]:
     """The model of a folder in CTranslate2, and its text processing if it is known."""
     from data_prep.lib.text import TextProcessing
@@ -154,13 +169,26 @@ def _load_exported(
             truecaser=folder / truecaser if (truecaser := exported.text.get("truecaser")) else None,
         )
     engine = load_engine(
-        folder, exported, device=device, threads=threads, beam=beam, batch_size=batch_size
+        folder,
+        exported,
+        device=device,
+        threads=threads,
+        beam=beam,
+        batch_size=batch_size,
+        shortlist=shortlist,
     )
     return engine, processing
 
 
 def _load_checkpoint(
-    path: Path, *, data: Path | None, device: str, threads: int, beam: int, batch_size: int
+    path: Path,
+    *,
+    data: Path | None,
+    device: str,
+    threads: int,
+    beam: int,
+    batch_size: int,
+    shortlist: Path | None,
 ) -> tuple[Engine, TextProcessing | None]:
     """The model of a checkpoint in fairseq, and its text processing if prep.json describes it."""
     from data_prep.lib.text import TextProcessing
@@ -174,7 +202,13 @@ def _load_checkpoint(
     checkpoint = Checkpoint.load(path)
     data = data or trained_on(checkpoint)
     engine, (source_lang, target_lang) = load_engine(
-        checkpoint, data, device=device, threads=threads, beam=beam, batch_size=batch_size
+        checkpoint,
+        data,
+        device=device,
+        threads=threads,
+        beam=beam,
+        batch_size=batch_size,
+        shortlist=shortlist,
     )
     processing = TextProcessing.of_preparation(
         data, source_lang=source_lang, target_lang=target_lang

@@ -36,6 +36,7 @@ from fairseq_plugin.decoding.encoder_output import EncoderOutput, OrderedEncoder
 from fairseq_plugin.decoding.linear import speed_up_linears
 from fairseq_plugin.decoding.projection import project
 from fairseq_plugin.decoding.recycling import Recycler
+from fairseq_plugin.decoding.shortlist import ShortlistProjection
 from fairseq_plugin.fitting import fit_weights
 from fairseq_plugin.learned_gates import add_gates, fit_gates
 from fairseq_plugin.modules.feed_forward import prune_neurons, remove_masked_neurons
@@ -208,6 +209,9 @@ class HeadPrunedDecoder(TransformerDecoderBase, Scriptable):
             if features_only or self.adaptive_softmax is not None:
                 return features, extra
             recycler = extra[RECYCLER] = Recycler.of(incremental_state)
+            shortlisted = ShortlistProjection.of(incremental_state, self.output_projection)
+            if shortlisted is not None:
+                return shortlisted(features, recycler), extra
             return project(self.output_projection, features, recycler), extra
 
     def reorder_incremental_state_scripting(
@@ -216,6 +220,7 @@ class HeadPrunedDecoder(TransformerDecoderBase, Scriptable):
         order = BeamOrder(new_order)
         for attention in self._attentions:
             attention.reorder_cache(incremental_state, order)
+        ShortlistProjection.reorder(incremental_state, order)
 
     @cached_property
     def aligning_layer(self) -> int | None:

@@ -45,9 +45,15 @@ def export(
             "Default: the data that the model was trained on."
         ),
     ] = None,
+    shortlist: Annotated[
+        Path | None,
+        typer.Option(
+            help="File from `headprune shortlist` to write as vmap.txt, for --to ctranslate2."
+        ),
+    ] = None,
 ) -> None:
     """Write a model so that other tools load it."""
-    options = {"quantization": quantization, "data": data}
+    options = {"quantization": quantization, "data": data, "shortlist": shortlist}
     given = {name: value for name, value in options.items() if value is not None}
     _refuse_options_of_others(to.value, given)
     backend = find_backend(model)

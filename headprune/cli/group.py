@@ -27,6 +27,7 @@ SUMMARIES: Mapping[str, str] = {
     "gates": "Close learned gates: write the plan and the pruned model.",
     "export": "Write a model so that other tools load it.",
     "vocabulary": "Remove the tokens that a text never uses from a model and its tokenizer.",
+    "shortlist": "Make a shortlist of target words for each source word, for a faster beam search.",
     "bleu": "Score a translation with sacreBLEU: cased, detokenised BLEU and chrF.",
     "report": "Gather results into a web page and tables.",
     "claims": "Decide which claims of papers hold on a set of records.",
@@ -44,7 +45,18 @@ SUMMARIES: Mapping[str, str] = {
 """The subcommands in ``headprune/cli/``, and the first line of each one's help."""
 
 _ORDER = (
-    *("plan", "show", "prune", "gates", "vocabulary", "export", "bleu", "report", "claims"),
+    *(
+        "plan",
+        "show",
+        "prune",
+        "gates",
+        "vocabulary",
+        "shortlist",
+        "export",
+        "bleu",
+        "report",
+        "claims",
+    ),
     *("glue", "changes", "finetune", "measure", "speed", "latency", "scores", "compare", "iterate"),
     *("subnetworks", "overlap", "translate", "new-study"),
 )
