@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 
-BEST = 50
+BEST = 100
 FREQUENT = 1000
 """The default sizes: target words of a source word, and words that all sentences have."""
 

@@ -225,7 +225,8 @@ def use_shortlist(
                 "--shortlist: for models of the architecture transformer_headpruned; `headprune "
                 "prune` writes one, also with all units kept"
             )
-        if model.decoder.adaptive_softmax is not None:
+        decoder: Any = model.decoder
+        if decoder.adaptive_softmax is not None:
             raise UsageError("--shortlist: not for models with --adaptive-softmax-cutoff")
     if type(generator.search) not in (BeamSearch, QuickBeamSearch):
         raise UsageError("--shortlist: for plain beam search, without sampling or other searches")

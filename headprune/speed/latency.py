@@ -68,6 +68,8 @@ class Latency:
         object.__setattr__(self, "shape", validate_shape(self.shape))
         if self.conditions.job not in JOBS:
             raise UsageError(f"{self.conditions.job!r} is not one of the jobs {', '.join(JOBS)}")
+        if self.conditions.device not in ("cpu", "cuda"):
+            raise UsageError(f"{self.conditions.device!r} is not one of the devices cpu, cuda")
         if self.seconds <= 0:
             raise UsageError(f"a time of {self.seconds} seconds")
         for name, savings in self.saved.items():

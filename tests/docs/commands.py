@@ -88,8 +88,8 @@ def _message(error: Exception) -> str:
     return format_message() if format_message else str(error)
 
 
-_FIRST_CHECKPOINTS = ("--finetune-from-model", "--restore-file", "--distill-from")
-"""Their files are looked at before the training begins, so these options are left out."""
+_FILES = ("--finetune-from-model", "--restore-file", "--distill-from", "--shortlist")
+"""Options whose files are looked at early; they are left out."""
 
 
 def _fairseq(program: str) -> Callable[[list[str]], list[str]]:
@@ -102,7 +102,7 @@ def _fairseq(program: str) -> Callable[[list[str]], list[str]]:
         flags = [
             __file__ if before == "--path" else argument
             for before, argument in pairwise(arguments)
-            if not {before, argument} & set(_FIRST_CHECKPOINTS)
+            if not {before, argument} & set(_FILES)
         ]
         if "--user-dir" not in flags:
             return [f"fairseq-{program}: --user-dir is missing"]

@@ -103,7 +103,7 @@ def test_mistakes(full: Path, shortlist: Path, corpus: Path, tmp_path: Path):
     with pytest.raises(DataError, match="no binarised data of the split train"):
         folder = tmp_path / "dictionaries"
         folder.mkdir()
-        for file in corpus.glob("dict.*"):
+        for file in (*corpus.glob("dict.*"), *corpus.glob("valid.*")):
             (folder / file.name).write_bytes(file.read_bytes())
         make_shortlist(full, best=1, frequent=1, data=folder)
     out = generate(corpus, "--path", full, "--shortlist", str(empty), status=1)

@@ -210,6 +210,10 @@ def test_files(tmp_path: Path) -> None:
         ({"version": 2}, "latencies of version 2"),
         ({"seconds": "long"}, 'seconds is "long", not a number'),
         ({"seconds": 0}, "not a whole latency file"),
+        (
+            {"conditions": {"batch": 1, "length": 3, "threads": 1, "device": "x"}},
+            "'x' is not one of the devices cpu, cuda",
+        ),
         ({"saved": {"ES": {"0": 1.0}}}, "ES: not the savings of a model with 2 units"),
         ({"saved": {"ES": {"few": 1.0}}}, "not a whole latency file"),
         ({"seconds": 7.9}, "savings of 8 seconds in all layers together, and the whole job"),
