@@ -153,7 +153,8 @@ class L0Trainer(Trainer):
     """transformers' Trainer for a model with learned gates.
 
     The log has the expected number of open units of each component (``open_ES``). The gates are
-    trained by the Trainer's own optimizer, ``gates_speed`` times faster than the weights.
+    trained by the Trainer's own optimizer, ``gates_speed`` times faster than the weights. With a
+    target, evaluations also have the metrics after closing (``eval_closed_loss``).
 
     Args:
         model: any that can be pruned; gates are added to it.
@@ -211,7 +212,7 @@ class L0Trainer(Trainer):
         for parameter in model.parameters():
             parameter.requires_grad_(not gates_only)
         learned.requires_grad_(True)
-        self.learned_gates = learned
+        self.learned_gates, self.learned_model = learned, model
         super().__init__(model, *arguments, **options)
 
     def create_optimizer(self, *arguments: Any, **options: Any) -> torch.optim.Optimizer:
@@ -252,6 +253,38 @@ class L0Trainer(Trainer):
         if return_outputs:
             return outcome[0] + penalty, outcome[1]
         return outcome + penalty
+
+    def evaluate(
+        self,
+        eval_dataset: Any = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """Evaluate with the deterministic gates, and with a target also after closing.
+
+        A target closes more gates or fewer than the deterministic ones. The metrics of the model
+        that ``close_gates`` would make now are called ``eval_closed_...``.
+        """
+        metrics: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+        target = target_of(self.learned_model)
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if target is None or isinstance(dataset, dict):  # super() evaluates each of several sets
+            return metrics
+        outcome = closed(
+            self.learned_gates, target=target, sizes=lambda: _sizes(self.learned_model)
+        )
+        with self.learned_gates.set_to(outcome.values):
+            output = self.evaluation_loop(
+                self.get_eval_dataloader(eval_dataset),
+                description="Evaluation with closed gates",
+                prediction_loss_only=True if self.compute_metrics is None else None,
+                ignore_keys=ignore_keys,
+                metric_key_prefix=f"{metric_key_prefix}_closed",
+            )
+        closed_metrics = output.metrics or {}
+        self.log(closed_metrics)
+        metrics |= closed_metrics
+        return metrics
 
     def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
         """Log the expected number of open units too."""

@@ -1,6 +1,7 @@
 """The criterion ``label_smoothed_cross_entropy_with_l0``: closes a model's learned gates."""
 
 # No `from __future__ import annotations`: fairseq reads the fields' types as types, not as text.
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -18,6 +19,7 @@ from fairseq_plugin.learned_gates import target_budget
 from fairseq_plugin.shape import sizes_of
 from headprune.budget import MEASURES
 from headprune.errors import UsageError
+from headprune.gates.closing import closed
 from headprune.gates.learned import LearnedGates
 from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, require_warmup
 
@@ -60,7 +62,8 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
 
     The reported loss does not contain the penalty, so that it compares with other trainings. The
     log has the expected number of open units of each component (``open_ES``), and in validations
-    the number that the deterministic gates keep (``kept_ES``).
+    the number that the deterministic gates keep (``kept_ES``). With a target, which closes more
+    gates or fewer, validations also have the loss after closing (``closed_loss``).
 
     Raises:
         UsageError: not one of ``l0_lambda`` and ``l0_target``, or a value that is out of range.
@@ -106,6 +109,8 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
         if model.training:
             loss = loss + sample_size * penalty
         log |= self._report(gates, penalty.detach())
+        if self.budget is not None and not model.training:
+            log["closed_loss"] = self._closed_loss(model, gates, sample)
         return loss, sample_size, log
 
     def _penalty_for(self, model: Any, gates: LearnedGates) -> Penalty:
@@ -115,6 +120,13 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
         return TargetPenalty.of_plan(
             gates.plan, self.budget, warmup=self.warmup, sizes=lambda: sizes_of(model.args)
         )
+
+    def _closed_loss(self, model: Any, gates: LearnedGates, sample: Any) -> Tensor:
+        """The loss of the model that `headprune gates` would write now, summed over tokens."""
+        outcome = closed(gates, target=self.budget, sizes=lambda: sizes_of(model.args))
+        with gates.set_to(outcome.values):
+            loss, _ = self.compute_loss(model, model(**sample["net_input"]), sample)
+        return loss.detach()  # type: ignore[no-any-return]  # fairseq has no types
 
     def _report(self, gates: LearnedGates, penalty: Tensor) -> dict[str, Any]:
         """Numbers for the log; ``gates`` counts the batches that they are summed over."""
@@ -138,3 +150,7 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
             if batches and name.startswith(("open_", "kept_", "l0_")):
                 total = float(sum(log.get(name, 0) for log in logging_outputs))
                 metrics.log_scalar(name, total / batches, batches, round=3)
+        if "closed_loss" in logging_outputs[0]:
+            total = float(sum(log["closed_loss"] for log in logging_outputs))
+            size = sum(log["sample_size"] for log in logging_outputs)
+            metrics.log_scalar("closed_loss", total / size / math.log(2), size, round=3)

@@ -63,6 +63,7 @@ class LearnedGates(nn.Module):
         )
         self.register_buffer("multiplier", torch.zeros(()))
         self.register_buffer("last_update", torch.tensor(-1))
+        self._given: Mapping[str, Sequence[Sequence[float]]] | None = None
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -107,7 +108,22 @@ class LearnedGates(nn.Module):
         log_alpha = self.log_alpha(component, layer)
         return hard_concrete.sample(log_alpha) if self.training else self._fixed(component, layer)
 
+    @contextmanager
+    def set_to(self, values: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[None]:
+        """Let evaluations use these gates within this context.
+
+        Args:
+            values: the gates of the units that the plan keeps, by component and layer.
+        """
+        self._given = values
+        try:
+            yield
+        finally:
+            self._given = None
+
     def _fixed(self, component: str, layer: int) -> Tensor:
+        if self._given is not None:
+            return self.speed.new_tensor(self._given[component][layer])
         gates = hard_concrete.deterministic(self.log_alpha(component, layer))
         return (gates >= 0.5).to(gates.dtype) if component in LAYERS else gates
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from argparse import Namespace
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.logging import metrics
 
 from fairseq_plugin.checkpoints import Checkpoint, Options
 from fairseq_plugin.criterions.label_smoothed_cross_entropy_with_l0 import (
@@ -131,6 +134,26 @@ def test_the_penalty_enters_the_gradient_once_a_token_but_not_the_reported_loss(
     assert (
         criterion(l0_lambda=0.5)(model, sample())[0] == criterion(l0_lambda=0)(model, sample())[0]
     )
+
+
+def test_validations_have_the_loss_of_the_closed_model() -> None:
+    options = {"gates": "ES,ED,DF,EL"}
+    model = gated(options["gates"])
+    _, size, log = criterion(l0_target="70%")(model, sample())
+    checkpoint = checkpoint_of(model, **options, l0_target="70%")
+    pruned = loaded(checkpoint.with_gates_closed())
+    task: Any = Task(dictionary(), dictionary())
+    stock = LabelSmoothedCrossEntropyCriterion(task, False, 0.1)
+    expected = float(stock(pruned, sample())[2]["loss"])
+    assert float(log["closed_loss"]) == pytest.approx(expected, rel=1e-5)
+    assert float(log["loss"]) != pytest.approx(expected, rel=1e-3)
+    with metrics.aggregate() as reported:
+        LabelSmoothedCrossEntropyWithL0.reduce_metrics([log, log])
+    assert reported.get_smoothed_value("closed_loss") == pytest.approx(
+        expected / size / math.log(2), abs=1e-3
+    )
+    assert "closed_loss" not in criterion(l0_lambda=0.1)(model, sample())[2]
+    assert "closed_loss" not in criterion(l0_target="70%")(model.train(), sample())[2]
 
 
 def test_a_target_of_parameters_is_reached() -> None:

@@ -83,6 +83,12 @@ def test_train_resume_and_close(tmp_path: Path) -> None:
     log = [entry for entry in whole.state.log_history if "loss" in entry]
     assert log[-1]["open_EF"] < log[0]["open_EF"] < 3 * 16
     assert log[-1]["l0_pruned"] > log[0]["l0_pruned"]
+    example = data("bert")
+    rows = [{name: tensor[row] for name, tensor in example.items()} for row in range(5)]
+    metrics = whole.evaluate(rows)
+    with torch.no_grad():
+        closed_loss = close_gates(copy.deepcopy(whole.model)).eval()(**example).loss
+    assert metrics["eval_closed_loss"] == pytest.approx(float(closed_loss), rel=1e-4)
     first = str(tmp_path / "whole" / "checkpoint-10")
     resumed = train(tmp_path / "resumed", l0_target="50%", l0_warmup_updates=5, resume=first)
     weights = resumed.model.state_dict()
