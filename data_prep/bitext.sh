@@ -200,7 +200,7 @@ if [ ${#test_sources[@]} -gt 0 ]; then
         name=test
         [ ${#tests[@]} -eq 0 ] || name=test${#tests[@]}
         tests+=("$name")
-        if ! in_place "$source"; then
+        if ! in_place "$source" || [ "$prefix" != "raw/$name" ]; then
             read_step "raw.$name" "raw/$name" "$source"
             manifest_options+=(--test-source "$source")
         fi

@@ -20,11 +20,19 @@ from headprune.folders import new_folder, require_outside
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan, Shape
 from hf_plugin.cutting import rows_of
-from hf_plugin.families import attentions, feed_forwards, form_of, stacks, sublayers
+from hf_plugin.families import (
+    attentions,
+    family_of,
+    feed_forwards,
+    form_of,
+    stacks,
+    sublayers,
+)
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import check_weights, weights_named
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.gates import close_gates, stored_gates, target_of
+from hf_plugin.head_names import has_one_stack
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
 from hf_plugin.modeling import (
     GATES,
@@ -117,6 +125,7 @@ class Folder:
     def sizes(self) -> Sizes:
         """The widths of the unpruned model, and the parameters of its units."""
         sizes: dict[str, int] = {}
+        family = family_of(self._unpruned)
         attentions_by_component = attentions(self._unpruned)
         for component, layers in attentions_by_component.items():
             side, attention = side_of(component), layers[0]
@@ -136,7 +145,8 @@ class Folder:
         for component, stack in stacks(self._unpruned).items():
             rest = count_parameters(stack[-1].module)
             for name, sublayers_of_stack in sublayers(self._unpruned).items():
-                if side_of(name) == side_of(component):
+                # Where one stack is encoder and decoder, its attention to an encoder is in it too.
+                if side_of(name) == side_of(component) or (name == "ED" and has_one_stack(family)):
                     top = sublayers_of_stack[-1]
                     rest -= top.units * top.parameters_per_unit
             sizes[f"{side_of(component)}_layer_parameters"] = rest

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from headprune.errors import HeadpruneError, UsageError
@@ -29,7 +30,9 @@ def devices() -> list[str]:
     """The GPUs that jobs may use, as CUDA_VISIBLE_DEVICES names them."""
     given = os.environ.get(_VARIABLE)
     if given is not None:
-        return [name.strip() for name in given.split(",") if name.strip()]
+        names = [name.strip() for name in given.split(",") if name.strip()]
+        # As in CUDA, a negative number, such as -1 for no GPU, ends the list.
+        return list(takewhile(lambda name: not name.startswith("-"), names))
     import torch
 
     return [str(number) for number in range(torch.cuda.device_count())]

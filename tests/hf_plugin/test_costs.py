@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,15 @@ from typer.testing import CliRunner
 import hf_plugin
 from headprune import PruningPlan
 from headprune.cli.plan import app as plan_app
-from headprune.cost import forward_flops, head_parameters, neuron_parameters
+from headprune.cost import (
+    forward_flops,
+    head_parameters,
+    neuron_parameters,
+    pruned_parameters,
+)
 from hf_plugin.folders import Folder
-from hf_plugin.plans import model_shape
+from hf_plugin.plans import model_shape, without_units_of_dropped_layers
+from tests.hf_plugin.models import build
 from tests.hf_plugin.small_models import plan_of, small
 
 TOKENS = 30
@@ -61,3 +68,16 @@ def test_a_budget_of_parameters_is_what_a_pruned_model_loses(tmp_path):
     folder = Folder.load(tmp_path / "model")
     lost = folder.parameters - folder.parameters_with(PruningPlan.load(tmp_path / "plan.json"))
     assert abs(lost - 1344) < 192  # up to one unit
+
+
+def test_a_dropped_layer_of_a_bert_with_cross_attention_counts_once(tmp_path):
+    options = {"is_decoder": True, "add_cross_attention": True}
+    build("bert", AutoModelForCausalLM, **options).save_pretrained(tmp_path)
+    folder = Folder.load(tmp_path)
+    full = PruningPlan.full(model_shape(folder.model))
+    layers = full.kept["EL"]
+    plan = without_units_of_dropped_layers(
+        replace(full, kept={**full.kept, "EL": [*layers[:-1], ()]}), "bert"
+    )
+    lost = folder.parameters - folder.parameters_with(plan)
+    assert lost == pruned_parameters(plan, folder.sizes)

@@ -75,6 +75,10 @@ def test_the_command_sees_its_gpu_and_holds_it(tmp_path: Path) -> None:
 def test_a_machine_without_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert gpus.devices() == []
+    for given, names in (("-1", []), ("2,-1,3", ["2"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        assert gpus.devices() == names
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(os, "execvp", lambda file, command: (tmp_path / "ran").write_text(file))
     gpus.main(["2", "training", "--flag"])
     assert (tmp_path / "ran").read_text() == "training"
