@@ -71,7 +71,8 @@ def _refuse_options_of_others(target: str, given: Given) -> None:
             continue
         for name, other in _TARGETS.items():
             if option in other.options:
-                options = " and ".join(f"--{each}" for each in other.options)
+                *others, last = (f"--{each}" for each in other.options)
+                options = f"{', '.join(others)} and {last}" if others else last
                 raise UsageError(f"{options} go with --to {name}")
 
 

@@ -63,7 +63,7 @@ ROWS = [
     BadInput(
         label="export to transformers: --quantization",
         command=(*_EXPORT, "--quantization", "int8"),
-        message=r"^error: --quantization and --data go with --to ctranslate2$",
+        message=r"^error: --quantization, --data and --shortlist go with --to ctranslate2$",
         prepare=_pruned,
         status=2,
     ),
