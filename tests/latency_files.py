@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from headprune.components import LAYERS
@@ -29,7 +30,7 @@ def write_latency(model: PrunableModel, path: Path, *, job: str) -> Latency:
         fingerprint=model.fingerprint,
         library="torch",
         shape=model.shape,
-        sizes=model.sizes,
+        sizes=asdict(model.sizes),
         seconds=1.0,
         saved=saved,
         rounds=1,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,16 @@ if TYPE_CHECKING:  # it imports torch, and plans are made without it
 
 FORMAT = "headprune.latency"
 _VERSION = 1
+
+_IDENTIFYING = ("batch", "length", "threads", "device", "job", "beam")
+"""The conditions that are a part of each file's identity, those of the first version."""
+
+_WIDTHS = ("width", "head_dim", "key_dim", "projections", "vocabulary")
+"""Ends of the names of the sizes that say if two models of one shape take as long.
+
+The shape has the numbers of heads and neurons. Older versions wrote other widths of gated
+feed-forward layers, and no numbers of parameters.
+"""
 
 Savings = Mapping[str, Mapping[int, float]]
 """For each component, the seconds that one layer saves by the number of units that it keeps."""
@@ -43,7 +53,9 @@ class Latency:
         dtype: the type of the weights.
         model, fingerprint: the model that was measured; other weights of its shape take as long.
         library: the library that ran it.
-        shape, sizes: its units and widths.
+        shape: its units.
+        sizes: its widths by the names that ``Sizes`` has for them; files of older versions have
+            fewer.
         seconds: the median time of the job with all units.
         saved: see ``Savings``; 0 with all units. Of a component of layers, what it saves to drop
             one.
@@ -58,7 +70,7 @@ class Latency:
     fingerprint: str
     library: str
     shape: Shape
-    sizes: Sizes
+    sizes: Mapping[str, int | None]
     seconds: float
     saved: Savings
     rounds: int
@@ -136,7 +148,14 @@ class Latency:
     @property
     def identity(self) -> str:
         """A digest of the times and of what they are of."""
-        content = [asdict(self.conditions), self.device, self.seconds, _plain(self.saved)]
+        # Fields that later versions add count only where their value is not the default.
+        defaults = {each.name: each.default for each in fields(Conditions)}
+        conditions = {
+            name: value
+            for name, value in asdict(self.conditions).items()
+            if name in _IDENTIFYING or value != defaults[name]
+        }
+        content = [conditions, self.device, self.seconds, _plain(self.saved)]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
 
     @property
@@ -172,7 +191,7 @@ class Latency:
         """Check that a model has the shape and the widths of the one that was measured.
 
         Raises:
-            UsageError: it has others.
+            UsageError: it has others. Widths that one of the two does not know are not compared.
         """
         shape, measured = dict(model.shape), dict(self.shape)
         if shape != measured:
@@ -183,11 +202,14 @@ class Latency:
                 f"{where}: measured on {self.model}, another model than {model.path}: {name} has "
                 f"{_layers(name, measured)} there, {_layers(name, shape)} here"
             )
-        if model.sizes != self.sizes:
-            raise UsageError(
-                f"{where}: measured on {self.model}, another model than {model.path}: their widths "
-                "or vocabularies differ"
-            )
+        sizes = asdict(model.sizes)
+        for name, size in self.sizes.items():
+            is_known = size is not None and sizes.get(name) is not None
+            if name.endswith(_WIDTHS) and is_known and size != sizes[name]:
+                raise UsageError(
+                    f"{where}: measured on {self.model}, another model than {model.path}: "
+                    f"{name.replace('_', ' ')} {size} there, {sizes[name]} here"
+                )
 
     def require_components(self, components: Sequence[str], *, where: object) -> None:
         """Check that the units of components were measured.
@@ -222,16 +244,16 @@ class Latency:
                 f"{path}: latencies of version {content.get('version')!r}, this headprune reads "
                 f"{_VERSION}"
             )
-        fields = known_values(_Fields, content, source=str(path))
-        parts: dict[str, Any] = {}
+        values = known_values(_Fields, content, source=str(path))
         for name, part in (("conditions", Conditions), ("sizes", Sizes)):
-            parts[name] = part(**known_values(part, fields[name], source=f"{path}: {name}"))
+            values[name] = known_values(part, values[name], source=f"{path}: {name}")
         try:
-            saved = {
+            values["conditions"] = Conditions(**values["conditions"])
+            values["saved"] = {
                 name: {int(kept): seconds for kept, seconds in savings.items()}
-                for name, savings in fields["saved"].items()
+                for name, savings in values["saved"].items()
             }
-            return cls(**{**fields, **parts, "saved": saved})
+            return cls(**values)
         except (ValueError, UsageError) as problem:
             raise DataError(f"{path}: not a whole latency file ({problem})") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headprune.backends import backend_of
@@ -146,7 +146,7 @@ def measure_latency(
         fingerprint=model.fingerprint,
         library=unpruned[conditions.job].library,
         shape=dict(model.shape),
-        sizes=model.sizes,
+        sizes=asdict(model.sizes),
         seconds=seconds,
         saved={
             name: {kept: seconds * share for kept, share in falling(shares[name]).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ LATENCY = Latency(
     fingerprint="1234",
     library="torch",
     shape=SHAPE,
-    sizes=Sizes(),
+    sizes=asdict(Sizes()),
     seconds=10.0,
     saved={
         "ES": {0: 1.5, 1: 0.75, 2: 0.0},
@@ -42,6 +42,7 @@ LATENCY = Latency(
     },
     rounds=3,
 )
+IDENTITY = LATENCY.identity
 NUMBERS = st.floats(0, 1) | st.sampled_from([0.0, 1.0])
 
 
@@ -227,6 +228,20 @@ def test_damaged_files(change: dict[str, Any], message: str, tmp_path: Path) -> 
     with pytest.raises(DataError, match=message) as caught:
         Latency.load(path)
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_later_conditions_leave_the_identity_of_older_files_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Later(Conditions):
+        source: str = "random"
+
+    given = asdict(LATENCY.conditions)
+    monkeypatch.setattr("headprune.speed.latency.Conditions", Later)
+    assert replace(LATENCY, conditions=Later(**given)).identity == IDENTITY
+    assert replace(LATENCY, conditions=Later(**given, source="text")).identity != IDENTITY
+    assert replace(LATENCY, conditions=Later(**given | {"beam": 1})).identity != IDENTITY
 
 
 def test_files_of_other_machines() -> None:

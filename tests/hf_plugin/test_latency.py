@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from headprune import PruningPlan, open_model
+from headprune import PruningPlan, UsageError, open_model
 from headprune.cost import forward_flops
 from headprune.speed.latency import Latency
 from tests import virtual_processor
 from tests.command import Outcome, headprune
 from tests.hf_plugin.glue.made import write_model
+from tests.latency_files import write_latency
 
 SMALL = ("--batch", 2, "--length", 8, "--threads", 1)
 ALL = ("--components", "ES,EF,EL")
@@ -138,6 +139,30 @@ def test_mistakes(plan: Any, model: Path, latency: Path, scores: Path, tmp_path:
         assert done.status in (1, 2) and message in done.err, (message, done.err)
         assert done.err.startswith("error: ") and done.err.count("\n") == 1
     assert not (tmp_path / "plan.json").exists() and not (tmp_path / "l").exists()
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_files_with_other_sizes_of_the_same_model(family: str, tmp_path: Path) -> None:
+    """The widths of gated layers were others in older versions, which knew no parameters."""
+    opened = open_model(write_model(tmp_path / "model", family=family))
+    path = tmp_path / "latency.json"
+    write_latency(opened, path, job="forward")
+    content = json.loads(path.read_text())
+    sizes = content["sizes"]
+    matrices = sizes["encoder_projections"]
+    older = {name: sizes[name] for name in ("encoder_width", "encoder_head_dim", "vocabulary")}
+    older["encoder_feed_forward"] = sizes["encoder_feed_forward"] * matrices // 2
+    path.write_text(json.dumps(content | {"sizes": older}))
+    Latency.load(path).require_model(opened, where=path)
+    Latency.load(path).save(path)
+    assert json.loads(path.read_text())["sizes"] == older
+    for name, message in (
+        ("encoder_width", f"encoder width 48 there, {sizes['encoder_width']} here"),
+        ("encoder_projections", f"encoder projections 48 there, {matrices} here"),
+    ):
+        path.write_text(json.dumps(content | {"sizes": older | {name: 48}}))
+        with pytest.raises(UsageError, match=message):
+            Latency.load(path).require_model(opened, where=path)
 
 
 def _half(folder: Path, model: Path) -> Path:

@@ -228,7 +228,7 @@ def hugging_face_folders(run: Runner) -> None:
 
 
 def glue_results(run: Runner) -> None:
-    """Runs on made-up files in the format of SST-2, with their table."""
+    """Runs on made-up files in the format of SST-2, with their table and a latency file."""
     numbers = random.Random(1)
     for split, size in (("train", 80), ("dev", 20)):
         sentences = [" ".join(numbers.choices(WORDS, k=5)) for _ in range(size)]
@@ -254,6 +254,11 @@ def glue_results(run: Runner) -> None:
             f"--requested-percent 50 -o glue/{form}",
         )
         shutil.rmtree(run.path(f"glue/{form}/model"))
+    run(
+        "headprune",
+        "latency glue/control/model --batch 2 --length 6 --threads 1 --rounds 3 "
+        "-o latency/latency.json",
+    )
     files = " ".join(f"glue/{name}/result.json" for name in ("control", "remove", "uniform"))
     run("headprune", f"report {files} --output-dir glue/table")
 

@@ -27,6 +27,7 @@ from headprune.results.predictions import read_correct
 from headprune.results.record import Record
 from headprune.scores import HeadScores
 from headprune.select import by_score
+from headprune.speed.latency import Latency
 from hf_plugin.folders import Folder
 from hf_plugin.glue.data import load_splits
 from hf_plugin.glue.held_out import recorded_sizes
@@ -384,6 +385,17 @@ def test_the_record_of_the_examples_that_a_model_was_trained_on(files: Path) -> 
     train = load_splits(task_named("sst2"), Path("glue/data"), splits=["train"])["train"]
     assert recorded_sizes(Path("glue/control/model"), train) == (72,)
     assert Folder.load(Path("glue/control/model")).plan.is_full
+
+
+# Latency files
+
+
+def test_a_latency_file_without_the_newer_sizes_is_of_the_same_model(files: Path) -> None:
+    latency = Latency.load("latency/latency.json")
+    latency.require_model(Folder.load(Path("glue/control/model")), where="latency.json")
+    assert latency.identity == "194112bb0155"  # folders of comparisons have it
+    half = HeadPlan.load("glue/plan.json")
+    assert latency.seconds_of(half) == pytest.approx(0.0013907779)
 
 
 # Comparisons and iterative pruning

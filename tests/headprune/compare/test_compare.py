@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -689,7 +689,7 @@ LATENCY = Latency(
     fingerprint="1234",
     library="torch",
     shape={"ES": (4, 4), "EL": (1, 1)},
-    sizes=Sizes(),
+    sizes=asdict(Sizes()),
     seconds=10.0,
     saved={"ES": {0: 2.0, 1: 1.5, 2: 1.0, 4: 0.0}, "EL": {0: 4.5, 1: 0.0}},
     rounds=3,
