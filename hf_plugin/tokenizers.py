@@ -90,15 +90,19 @@ def load_tokenizer(name: str, *, of_words: bool = False) -> PreTrainedTokenizerB
 
 
 def padding_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """The tokenizer, or a copy that pads, on the right, where it has no token for that (GPT-2).
+    """The tokenizer, or a copy of it, that pads on the right and has a token for that.
 
-    The attention mask and the labels leave padding out, so any token will do.
+    Tokenizers of language models often pad on the left, for generation. There the first token of a
+    text would be predicted from padding, and in models with absolute positions (GPT-2) all tokens
+    would be at other positions than without padding. The attention mask and the labels leave
+    padding out, so any token will do where there is none for it.
     """
-    if tokenizer.pad_token is not None:
+    if tokenizer.pad_token is not None and tokenizer.padding_side == "right":
         return tokenizer
     padding = copy.deepcopy(tokenizer)
-    padding.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     padding.padding_side = "right"
+    if padding.pad_token is None:
+        padding.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return padding
 
 

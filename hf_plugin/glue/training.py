@@ -43,7 +43,7 @@ from headprune.weights import is_finite
 from hf_plugin.distillation import DistillationTrainer, Teacher
 from hf_plugin.gates import L0Trainer
 from hf_plugin.image_processors import ImageCollator
-from hf_plugin.scores.losses import text_losses
+from hf_plugin.scores.losses import predicted_tokens, text_losses
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import IGNORED, predicted
 from hf_plugin.tasks.task import TaskType
@@ -222,7 +222,7 @@ def labels_of(examples: Examples, data: Dataset) -> Sequence[Any]:
         data: what ``encode`` returns for them.
     """
     if examples.of_text:
-        return [len(row) - 1 for row in data["labels"]]
+        return [predicted_tokens(row) for row in data["labels"]]
     if not examples.of_words:
         return examples.labels
     return [tuple(label for label in row if label != IGNORED) for row in data["labels"]]

@@ -37,11 +37,11 @@ from hf_plugin.glue.training import TEXTS_AT_ONCE, encode
 from hf_plugin.modeling import prune
 from hf_plugin.places import device
 from hf_plugin.recovery import calibration_of, refitted
-from hf_plugin.scores.losses import text_losses
+from hf_plugin.scores.losses import predicted_tokens, text_losses
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batches_of, score_heads
 from hf_plugin.tasks.examples import Examples
-from hf_plugin.tasks.predictions import IGNORED, labels_of_words, predicted, single
+from hf_plugin.tasks.predictions import labels_of_words, predicted, single
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
 from hf_plugin.tokenizers import load_reader
 
@@ -183,7 +183,7 @@ class Classifier:
                     raise DataError(f"{self.path}: its outputs are not finite (NaN or infinity)")
                 if task.is_of_text:
                     predictions += text_losses(logits, given).tolist()
-                    labels += given[:, 1:].ne(IGNORED).sum(1).tolist()
+                    labels += map(predicted_tokens, given.tolist())
                     continue
                 predictions += predicted(logits, task.type, labels=given)
                 if task.is_of_words:

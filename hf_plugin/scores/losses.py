@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def text_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         logits: B x T x V, of a language model.
-        labels: B x T, the tokens; -100 for those that do not count.
+        labels: B x T, the tokens, padded on the right; -100 for those that do not count.
     """
     each = cross_entropy(
         logits[:, :-1].flatten(0, 1).float(),
@@ -56,6 +57,15 @@ def text_losses(logits: Tensor, labels: Tensor) -> Tensor:
         ignore_index=IGNORED,
     )
     return each.view(len(labels), -1).sum(1)
+
+
+def predicted_tokens(labels: Sequence[int]) -> int:
+    """The number of tokens over which ``text_losses`` takes the sum, of one text.
+
+    Args:
+        labels: the tokens, with or without padding on the right (-100).
+    """
+    return sum(label != IGNORED for label in labels[1:])
 
 
 def labels_of_tokens_before(labels: Tensor) -> Tensor:

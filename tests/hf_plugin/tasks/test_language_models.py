@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,13 +73,32 @@ def trained(files: tuple[object, ...], tmp_path_factory: pytest.TempPathFactory)
     return folder / "out"
 
 
-def test_perplexity_is_that_of_transformers_own_loss(trained, files, tmp_path):
+@pytest.fixture(scope="module")
+def padding_left(
+    trained: Path, files: tuple[object, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same model with a tokenizer that has a token for padding, and pads on the left."""
+    folder = tmp_path_factory.mktemp("left")
+    shutil.copytree(trained / "model", folder / "model")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(
+        folder / "model", pad_token="<unk>", padding_side="left"
+    )
+    tokenizer.save_pretrained(folder / "model")
+    options = (*QUICK, "--epochs", 0, "--hold-out", 25)
+    finetune(folder / "model", *files, *options, "-o", folder / "out")
+    return folder / "out"
+
+
+@pytest.mark.parametrize("finetuned", ["trained", "padding_left"])
+def test_perplexity_is_that_of_transformers_own_loss(finetuned, files, tmp_path, request):
+    trained = request.getfixturevalue(finetuned)
     record = Record.load(trained / "result.json")
     assert list(record.metrics) == ["perplexity", "loss"] and record.task == "dev"
     measure(trained / "model", *files[2:], *LENGTH, "-o", tmp_path / "record.json")
     assert Record.load(tmp_path / "record.json").metrics == pytest.approx(record.metrics)
     model = AutoModelForCausalLM.from_pretrained(trained / "model").eval()
     tokenizer = PreTrainedTokenizerFast.from_pretrained(trained / "model")
+    assert tokenizer.padding_side == ("left" if finetuned == "padding_left" else "right")
     total = number = 0
     for line in Path(str(files[3])).read_text().split("\n"):
         tokens = tokenizer(line)["input_ids"]
