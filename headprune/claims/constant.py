@@ -5,13 +5,15 @@ from __future__ import annotations
 from headprune.results.bleu import read_lines
 from headprune.results.control_tests import Located
 from headprune.results.marks import CONSTANT, is_constant
+from headprune.results.metrics import OF_LANGUAGE_MODELS
 from headprune.results.predictions import read_predictions
 
 
 def is_constant_model(located: Located) -> bool:
     """Tell if a model gives one output for every example.
 
-    Older records do not say so; then the outputs beside the record do, where there are any.
+    Older records do not say so; then the outputs beside the record do, where there are any. Those
+    of language models are losses of texts, which tell nothing of it.
 
     Raises:
         DataError: outputs that cannot be read.
@@ -19,6 +21,8 @@ def is_constant_model(located: Located) -> bool:
     path, record = located
     if CONSTANT in record.training:
         return record.training[CONSTANT] is True
+    if OF_LANGUAGE_MODELS & record.metrics.keys():
+        return False
     files = {name: path.parent / file for name, file in record.files.items()}
     if "predictions" in files:
         predictions, labels = zip(*read_predictions(files["predictions"]), strict=True)

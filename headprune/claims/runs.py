@@ -10,6 +10,7 @@ from headprune.errors import DataError
 from headprune.report.changes import Changes
 from headprune.results.control_tests import Located
 from headprune.results.labels import method_of
+from headprune.results.metrics import is_low_good
 from headprune.results.record import Record
 from headprune.results.signature import fields_of
 
@@ -43,10 +44,17 @@ class Runs:
         return self.name if self.form == "none" else f"{self.name} ({self.form})"
 
     def tasks(self, metric: str | None = None) -> list[str]:
-        """The tasks in the order of the records; with ``metric``, those that report it."""
+        """The tasks in the order of the records.
+
+        Args:
+            metric: the metric that they report; None for any whose high values are good. All claims
+                are on such metrics: they take a difference above 0 for a gain, and shares of the
+                unpruned model's value.
+        """
         names: dict[str, None] = {}
         for (_, task, _), row in self.rows.items():
-            if metric is None or next(iter(row.values()))[1].metric == metric:
+            reported = next(iter(row.values()))[1].metric
+            if reported == metric or (metric is None and not is_low_good(reported)):
                 names.setdefault(task)
         return list(names)
 

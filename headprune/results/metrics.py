@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-LOW_IS_GOOD = frozenset({"mse", "perplexity", "loss"})
+OF_LANGUAGE_MODELS = frozenset({"perplexity", "loss"})
+"""Metrics of language models, whose files of predictions have a loss for each text."""
+
+LOW_IS_GOOD = OF_LANGUAGE_MODELS | {"mse"}
 """Metrics whose low values are good, and which have no upper end."""
 
 RATIOS = frozenset({"perplexity"})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scipy import stats
 
 from headprune.claims.catalogue import all_claims
 from headprune.claims.outcome import Assessed, Outcome, assess
+from headprune.claims.runs import grouped
 from headprune.results.control_tests import Located
 from tests.claims.conftest import Make
 
@@ -136,6 +139,41 @@ def test_the_most_important_heads_do_better_than_random_ones(classifications: Ma
     ]
     assessed = outcome(results, "important-heads-better-than-random")
     assert assessed.outcome is Outcome.HOLDS
+
+
+LOSSES = "index\tloss\ttokens\n0\t20.5\t6\n1\t13.25\t4\n"
+
+
+def test_metrics_whose_low_values_are_good_are_part_of_no_claim(classifications: Make) -> None:
+    """A lower perplexity than at random is no loss, and 150% of the control's is no success."""
+    before = dict(kind="before-finetune", percent=50)
+    text = dict(task="text", metric="perplexity")
+    results = [
+        *classifications(30.0, 31.0, 32.0, **before, **text),
+        *classifications(20.0, method="gradient", **before, **text),
+        *classifications(20.0, method="entropy", **before, **text),
+        *classifications(20.0, 20.1, 20.2, kind="control", **text),
+        *classifications(30.0, 30.1, 30.2, percent=50, method="adversarial", **text),
+    ]
+    assert {each.outcome for each in assess(all_claims(), results)} == {Outcome.NOT_RUN}
+    accuracies = [
+        *classifications(60.0, 60.5, 61.0, 60.2, **before),
+        *classifications(75.0, method="gradient", **before),
+    ]
+    for others in ([], results):
+        assessed = outcome([*accuracies, *others], "important-heads-better-than-random")
+        assert assessed.outcome is Outcome.HOLDS and assessed.weakest is not None
+        assert assessed.weakest.effect == pytest.approx(75 - 60.425)
+
+
+def test_losses_of_texts_are_no_predictions_of_labels(classifications: Make) -> None:
+    results = []
+    for path, record in classifications(20.0, 20.1, kind="control", metric="perplexity"):
+        (path.parent / "predictions.tsv").write_text(LOSSES)
+        record = replace(record, files={"predictions": "predictions.tsv"})
+        results.append((path, record))
+    (runs,) = grouped(results)
+    assert not runs.left_out and len(runs.control("sst2")) == 2
 
 
 def test_one_plan_has_no_interval(translations: Make) -> None:
