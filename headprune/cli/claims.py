@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,13 @@ from headprune.errors import needing
 from headprune.recovery.kinds import Recovery
 
 app = typer.Typer(add_completion=False)
+
+
+class Training(StrEnum):
+    """The recoveries after which models have records of the same kind."""
+
+    FINETUNE = Recovery.FINETUNE
+    DISTILL = Recovery.DISTILL
 
 
 @app.command()
@@ -34,11 +42,8 @@ def claims(
         ),
     ] = None,
     recovery: Annotated[
-        Recovery | None,
-        typer.Option(
-            help="Take the models after this recovery, where records are of several: finetune or "
-            "distill."
-        ),
+        Training | None,
+        typer.Option(help="Take the models after this recovery, where records are of both."),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the document.")] = "Claims",
     test: Annotated[

@@ -183,8 +183,8 @@ class LabelledDataOptions(ModelOptions):
         str | None,
         typer.Option(
             help="Training examples: a file .csv, .tsv, .jsonl, .parquet or .conll, .txt for "
-            "language models, a folder of images with a sub-folder a label, a folder of the "
-            "`datasets` library (FOLDER or FOLDER:SPLIT), or a data set on the hub (NAME, "
+            "language models, a folder of images with one sub-folder for each label, a folder of "
+            "the `datasets` library (FOLDER or FOLDER:SPLIT), or a data set on the hub (NAME, "
             "NAME:SPLIT or NAME:CONFIGURATION:SPLIT).",
             rich_help_panel=OWN_DATA,
         ),

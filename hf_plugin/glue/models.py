@@ -67,13 +67,12 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     check_config(folder)
     with reporting(f"{name}: cannot load the model"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if task.is_of_text:
-            pass  # whose model has no labels
-        elif untrained:
-            _warn_of_other_labels(config.id2label, task, name=name)
-        else:
-            _require_kind(config, task, name=name)
-            _require_labels(config.id2label, task, name=name)
+        if not task.is_of_text:  # language models have no labels
+            if untrained:
+                _warn_of_other_labels(config.id2label, task, name=name)
+            else:
+                _require_kind(config, task, name=name)
+                _require_labels(config.id2label, task, name=name)
         model, info = auto_class(task).from_pretrained(
             folder,
             **_label_options(task),

@@ -36,7 +36,7 @@ from transformers import (
 )
 from transformers.trainer import TRAINER_STATE_NAME
 
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
 from headprune.recovery.variant import GateTarget
 from headprune.results.curves import Curve
 from headprune.weights import is_finite
@@ -141,8 +141,9 @@ def encode(examples: Examples, reader: Reader, *, max_length: int) -> Dataset:
         predicted.
 
     Raises:
-        DataError: the tokenizer does not know the larger part of the text, or a text to predict
-            has fewer than two tokens and so have all others.
+        DataError: the tokenizer does not know the larger part of the text, or all texts to predict
+            have fewer than two tokens.
+        UsageError: ``max_length`` is below 2 and texts are predicted.
     """
     if examples.images is not None:
         paths = [str(examples.images / path) for (path,) in examples.texts]
@@ -194,6 +195,10 @@ def _encode_words(
 def _encode_texts(
     examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int
 ) -> Dataset:
+    if max_length < 2:
+        raise UsageError(
+            f"max length {max_length}: a token is predicted from those before it; give 2 or more"
+        )
     texts = [text for (text,) in examples.texts]
     pieces = [
         tokens[start : start + max_length]

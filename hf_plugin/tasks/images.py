@@ -39,7 +39,9 @@ def read_images(source: str) -> Table:
         from PIL import Image, UnidentifiedImageError
     folder = Path(source)
     if not folder.is_dir():
-        raise DataError(f"{source}: no such folder; images need one with a sub-folder a label")
+        raise DataError(
+            f"{source}: no such folder; images need a folder with one sub-folder for each label"
+        )
     paths: list[Path] = []
     labels: list[str] = []
     hashes: list[str] = []

@@ -89,8 +89,11 @@ def test_the_records_of_one_recovery_are_chosen(tmp_path: Path) -> None:
     runner = CliRunner()
     refused = runner.invoke(app, ["claims", str(tmp_path)])
     assert "after several recoveries: finetune, distill; choose one with" in str(refused.exception)
-    absent = runner.invoke(app, ["claims", str(tmp_path), "--recovery", "scratch"])
-    assert "there is no pruned model after it; there are finetune, distill" in str(absent.exception)
+    first = str(tmp_path / "records" / "0")
+    absent = runner.invoke(app, ["claims", first, "--recovery", "distill"])
+    assert "there is no pruned model after it; there are finetune" in str(absent.exception)
+    unknown = runner.invoke(app, ["claims", first, "--recovery", "refit"])
+    assert unknown.exit_code == 2 and "'finetune', 'distill'" in unknown.output
     effects = {}
     for name in ("finetune", "distill"):
         out = tmp_path / name

@@ -179,7 +179,10 @@ def unknown_label(folder: Path) -> Path:
         (no_image, "a.png: no image that can be read"),
         (empty_label, "green: no image in it; add some, or delete the folder"),
         (unknown_label, "label 'green' is none of .*model's: blue, red"),
-        (lambda folder: folder, "no such folder; images need one with a sub-folder a label"),
+        (
+            lambda folder: folder,
+            "no such folder; images need a folder with one sub-folder for each",
+        ),
     ],
     ids=["damaged", "no image", "empty label", "unknown label", "no folder"],
 )

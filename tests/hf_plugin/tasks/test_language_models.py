@@ -245,6 +245,12 @@ def test_mistakes_are_one_line(options, message, trained, files, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_one_token_is_not_predicted(trained, files):
+    opened = headprune.open_task_model(trained / "model", dev=str(files[3]), max_length=1)
+    with pytest.raises(HeadpruneError, match=r"max length 1: a token is predicted .* 2 or more"):
+        opened.measure()
+
+
 def test_encoders_do_not_predict_a_text(files, tmp_path):
     model = write_model(tmp_path / "model")
     with pytest.raises(HeadpruneError, match="bert model does not predict each token of a text"):
