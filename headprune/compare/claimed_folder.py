@@ -20,8 +20,9 @@ def claim(
     settings: Mapping[str, Any],
     *,
     additions: Mapping[str, Any] | None = None,
+    replaceable: Collection[str] = (),
     ignored: Collection[str] = (),
-) -> None:
+) -> set[str]:
     """Write the settings to the folder if it has none, or if it contains nothing else.
 
     Args:
@@ -29,7 +30,11 @@ def claim(
         settings: those that all of its results depend on.
         additions: those that only some kinds of results depend on, None or [] where they are not
             given: a folder without them gains them, and keeps them afterwards.
+        replaceable: names of additions that no result in the folder depends on.
         ignored: names of settings that older versions wrote.
+
+    Returns:
+        The names of additions that had another value.
 
     Raises:
         UsageError: it is for other settings.
@@ -40,6 +45,13 @@ def claim(
     given = {name: value for name, value in optional.items() if value not in _NOT_GIVEN}
     is_new = not path.exists() or all(each.name in (path.name, LOCK) for each in folder.iterdir())
     known = {} if is_new else json_object(path)
+    replaced = {
+        name
+        for name in given
+        if name in replaceable and known.get(name) not in (*_NOT_GIVEN, given[name])
+    }
+    for name in replaced:
+        del known[name]
     if not is_new:
         written = {name: value for name, value in known.items() if name not in ignored}
         for name in optional:
@@ -56,6 +68,7 @@ def claim(
     content = known | wanted | given
     if content != known or is_new:
         write_text_atomically(path, json.dumps(content, indent=1) + "\n")
+    return replaced
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

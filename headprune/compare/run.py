@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headprune.budget import SPEED, goal_of
-from headprune.compare.claimed_folder import claim
+from headprune.budget import SPEED, Speedup, goal_of
+from headprune.compare.additions import claim_folder
 from headprune.compare.competition import Competition, component_settings
 from headprune.compare.records import save_records
 from headprune.compare.rows import CONTROL, Row
@@ -22,7 +22,7 @@ from headprune.compare.turns import Quartiles
 from headprune.components import HEADS, NEURONS, unit_names
 from headprune.cost import forward_flops
 from headprune.errors import UsageError
-from headprune.methods.method import Method, is_training, takes_speed
+from headprune.methods.method import Method, SpeedRequest, is_training, takes_speed
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import Distillation
@@ -30,8 +30,9 @@ from headprune.recovery.kinds import Recovery
 from headprune.report.shown import percentage
 from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
+from headprune.select.speed import by_speed
 from headprune.speed.latency import Latency
-from headprune.task_model import TaskModel, training_settings
+from headprune.task_model import TaskModel
 
 Say = Callable[[str, int, int], None]
 """A callback for the current step, the number of complete steps and the number of all steps."""
@@ -195,24 +196,16 @@ def compare(
             )
         if is_training(method):
             method.require_possible(model, competition.components)
+    if latency is not None:
+        _require_speeds([*methods.values()], competition, latency, percents, seed=seeds[0])
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
-    additions = {
-        **training_settings(model),
-        "latency": None if latency is None else latency.identity,
-    }
-    # Every recovery has its own numbers; older versions named one that was alone in its folder.
-    claim(
-        folder,
-        {name: value for name, value in settings.items() if name not in additions},
-        additions=additions,
-        ignored=["recovery"],
-    )
+    claim_folder(folder, settings, model=model, latency=latency)
     store = Store(folder, model, competition, latency=latency)
     base = store.before(Choice(plan=full))  # first, as it shows if there are data to measure on
     scores_by_name = store.scores(names)
     if latency is not None:
         for method in methods.values():
-            if method.needs_scores or not method.needs_model:
+            if method.needs_scores:  # scores of which some cannot be compared with others
                 for amount in percents:
                     goal = goal_of(amount, measure)
                     store.chosen(method, scores_by_name, goal=goal, seed=seeds[0])
@@ -296,6 +289,42 @@ def compare(
     )
     save_records(comparison, folder / "records")
     return comparison
+
+
+def _require_speeds(
+    methods: Sequence[Method],
+    competition: Competition,
+    latency: Latency,
+    speeds: Sequence[float],
+    *,
+    seed: int,
+) -> None:
+    """Raise a UsageError for speeds that cannot be reached, before anything is computed.
+
+    Methods that choose by scores reach the same speeds by any scores.
+    """
+    needed = [name for method in methods for name in method.needs_scores]
+    scored = competition.scored_components or competition.components
+    zeros = {name: [[0.0] * units for units in competition.pool.units[name]] for name in scored}
+    for times in speeds:
+        if needed:
+            by_speed(
+                HeadScores(name=needed[0], values=zeros),
+                latency,
+                Speedup(times),
+                components=competition.components,
+                at_least=competition.at_least,
+            )
+        request = SpeedRequest(
+            plan=competition.pool,
+            seed=seed,
+            at_least=competition.at_least,
+            speedup=Speedup(times),
+            latency=latency,
+        )
+        for method in methods:
+            if takes_speed(method) and not (method.needs_scores or method.needs_model):
+                method.at_speed(request)
 
 
 def _possible(

@@ -49,8 +49,11 @@ from headprune.speed.latency import Latency
 from headprune.speed.verifying import seconds_of
 from headprune.task_model import TaskModel
 
-_FOLDERS = {Recovery.FINETUNE: "after"}
+FOLDERS = {Recovery.FINETUNE: "after"}
 """Folders of recoveries that are not named after them; older versions had this one alone."""
+
+TIMES_AT_SPEED = "seconds-speed.json"
+"""The file of run times at the job of a latency file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +94,12 @@ class Store:
         self.costs = Costs(folder / "costs.json")
 
     def scores(self, names: Sequence[str]) -> dict[str, HeadScores]:
-        """Scores by name; those that need no data are computed again, as that is fast."""
+        """Scores by name; those that need no data are computed again, as that is fast.
+
+        So are those of a folder that lacks layers, which compete for shares, but not for speeds.
+        """
         paths = {name: self.folder / "scores" / f"{name}.json" for name in names}
-        missing = [n for n, path in paths.items() if not needs_data(n) or not path.exists()]
+        missing = [n for n, path in paths.items() if not needs_data(n) or not self._has_all(path)]
         # Together what takes one pass over the data, by itself what takes long.
         quick = [name for name in missing if needs_data(name) and name not in TAKE_LONG]
         others = [name for name in missing if name not in quick]
@@ -107,6 +113,11 @@ class Store:
                     scores.save(paths[name])
                     self.costs.add_score(name, seconds)
         return {name: HeadScores.load(path) for name, path in paths.items()}
+
+    def _has_all(self, path: Path) -> bool:
+        """Tell if a file has the scores of all components that are scored."""
+        needed = self.competition.scored_components or self.competition.components
+        return path.exists() and {*needed} <= {*HeadScores.load(path).values}
 
     def chosen(
         self,
@@ -193,7 +204,7 @@ class Store:
         if recovery is Recovery.SCRATCH:
             choice = Choice(plan=choice.plan)  # of a trained model, the shape matters alone
         name = f"{choice.name}-seed{seed}"
-        folder = self.folder / _FOLDERS.get(recovery, str(recovery)) / name
+        folder = self.folder / FOLDERS.get(recovery, str(recovery)) / name
         variant = Variant(
             from_scratch=recovery is Recovery.SCRATCH, distilled=recovery is Recovery.DISTILL
         )
@@ -245,7 +256,7 @@ class Store:
             return seconds_of(self.model.model, chosen, latency.conditions, rounds=rounds)
 
         found = speedups(
-            self.folder / ("seconds.json" if latency is None else "seconds-speed.json"),
+            self.folder / ("seconds.json" if latency is None else TIMES_AT_SPEED),
             [name_of(plan) for plan in distinct],
             rounds=rounds,
             time=seconds,

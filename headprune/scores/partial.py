@@ -11,10 +11,20 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of ``partial_results``: its folder, and the files that scores in it have used."""
+
+    folder: Path
+    used: set[Path] = field(default_factory=set)
+
+
+_BLOCK: ContextVar[_Block | None] = ContextVar("block", default=None)
 
 _SUFFIX = ".unfinished.jsonl"
 
@@ -23,16 +33,18 @@ _SUFFIX = ".unfinished.jsonl"
 def partial_results(folder: Path) -> Iterator[None]:
     """A context in which scores write their parts to a folder, and read those of a killed command.
 
-    The files are removed at the end of the block, in which scores have to be saved; they stay where
-    it fails. The caller holds the lock of the folder.
+    The files of these scores are removed at the end of the block, in which scores have to be saved;
+    they stay where it fails. Those of other scores stay too: a later block resumes them. The caller
+    holds the lock of the folder.
     """
-    token = _FOLDER.set(folder)
+    block = _Block(folder)
+    token = _BLOCK.set(block)
     try:
         yield
     finally:
-        _FOLDER.reset(token)
-    for path in folder.glob(f"*{_SUFFIX}"):
-        path.unlink()
+        _BLOCK.reset(token)
+    for path in block.used:
+        path.unlink(missing_ok=True)
 
 
 class Parts:
@@ -49,11 +61,12 @@ class Parts:
             identity: JSON values that two runs have in common only if their parts are the same.
                 Numbers may differ by rounding.
         """
-        folder = _FOLDER.get()
-        self._path = None if folder is None else folder / f"{name}{_SUFFIX}"
+        block = _BLOCK.get()
+        self._path = None if block is None else block.folder / f"{name}{_SUFFIX}"
         self.finished: list[dict[str, Any]] = []
-        if self._path is None:
+        if block is None or self._path is None:
             return
+        block.used.add(self._path)
         lines = _lines(self._path)
         if lines and _is_close(lines[0], json.loads(json.dumps(dict(identity)))):
             self.finished = lines[1:]

@@ -36,6 +36,7 @@ from headprune.report.table import summarise
 from headprune.results.record import Record
 from headprune.results.stats import Spread, spread
 from headprune.scores import HeadScores
+from headprune.scores.partial import Parts
 from headprune.scores.random_values import random_values
 from headprune.speed.forward_pass import Conditions
 from headprune.speed.latency import Latency
@@ -740,7 +741,8 @@ def test_every_method_reaches_the_same_predicted_speed(tmp_path, monkeypatch):
     shares = compared(again, tmp_path, scores=["taylor"], recoveries=[Recovery.REFIT], rounds=0)
     assert {row.percent for row in shares.rows} == {25.0, 50.0}
     with pytest.raises(UsageError, match=r"other settings \(latency\)"):
-        compared(again, tmp_path, **{**options, "latency": replace(LATENCY, seconds=11.0)})
+        other = replace(LATENCY, seconds=11.0)
+        compared(again, tmp_path, **{**options, "percents": [1.25], "latency": other})
 
 
 @pytest.mark.parametrize(
@@ -758,7 +760,86 @@ def test_speeds_that_cannot_be_are_found_before_anything_is_measured(options, me
     given = {"scores": ["taylor"], "measure": "speed", "percents": [1.25], "latency": LATENCY}
     with pytest.raises(UsageError, match=message):
         compared(made, tmp_path, **{**given, **options})
-    assert not [line for line in made.log if line.startswith("finetune")]
+    assert not made.log and not [*tmp_path.iterdir()]
+    compared(made, tmp_path, scores=["gradient"], percents=[50.0], seeds=[1], rounds=0)
+    done = [*made.log]
+    with pytest.raises(UsageError, match=message):
+        compared(made, tmp_path, **{**given, **options})
+    assert made.log == done and "latency" not in json.loads(
+        (tmp_path / "settings.json").read_text()
+    )
+    # A file of other times can be given then.
+    other = replace(LATENCY, seconds=11.0)
+    compared(made, tmp_path, **given | {"latency": other, "seeds": [1], "rounds": 0})
+    assert json.loads((tmp_path / "settings.json").read_text())["latency"] == other.identity
+
+
+def test_settings_that_no_result_depends_on_are_replaced(tmp_path):
+    """As of a fine-tuning that fails at once."""
+    options = {"scores": ["gradient"], "percents": [50.0], "seeds": [1], "rounds": 0}
+    settings = {"model": "made up", "schedule": ["--lr", "wrong"]}
+
+    class Failing(Made):
+        def finetuned(self, plan, *, folder, **given):
+            (folder / "checkpoints").mkdir(parents=True)
+            raise DataError("fairseq-train failed")
+
+    failing = Failing(plan=HeadPlan.full(SHAPE), log=[], settings=settings)
+    with pytest.raises(DataError, match="fairseq-train failed"):
+        compared(failing, tmp_path, **options)
+    assert [*tmp_path.rglob("checkpoints")]
+    made = subject(settings={**settings, "schedule": ["--lr", "1"]})
+    found = compared(made, tmp_path, **options)
+    assert not any(row.resumed for row in found.rows) and not [*tmp_path.rglob("checkpoints")]
+    with pytest.raises(UsageError, match=r"other settings \(schedule\)"):
+        compared(failing, tmp_path, **options)
+
+
+def test_a_folder_with_speeds_gains_shares_of_heads_and_layers(tmp_path):
+    """Layers have scores of their own for shares, and not for speeds."""
+
+    class Layered(Made):
+        def scores(self, names, *, seed, components=None):
+            found = super().scores(names, seed=seed)
+            layers = {"EL": [[2.0], [1.0]]} if "EL" in components else {}
+            return {
+                name: replace(each, values=each.values | layers) for name, each in found.items()
+            }
+
+    made = Layered(plan=HeadPlan.full(SHAPE), log=[], can_finetune=False, shape=LATENCY.shape)
+    options = {"components": ["ES", "EL"], "scores": ["taylor"], "seeds": [1], "rounds": 0}
+    speeds = {"measure": "speed", "percents": [1.25], "latency": LATENCY}
+    options["recoveries"] = [Recovery.NONE]
+    first = compared(made, tmp_path, **options, **speeds)
+    shares = compared(made, tmp_path, **options, percents=[50.0], measure="parameters")
+    assert {row.percent for row in shares.rows} == {50.0}
+    assert made.log.count("score taylor") == 2
+    again = compared(made, tmp_path, **options, **speeds)
+    assert again.rows == first.rows and made.log.count("score taylor") == 2
+
+
+def test_a_score_that_was_killed_resumes_after_others(tmp_path):
+    """Also if the ones before it are computed again."""
+    resumed = []
+
+    class Killed(Made):
+        def scores(self, names, **given):
+            if "shapley" in names:
+                parts = Parts("shapley", {"seed": 1})
+                resumed.append([*parts.finished])
+                parts.add({"order": len(resumed)})
+                if len(resumed) < 3:
+                    raise KeyboardInterrupt
+            return super().scores(names, **given)
+
+    made = Killed(plan=HeadPlan.full(SHAPE), log=[], can_finetune=False)
+    options = {"scores": ["magnitude", "shapley"], "recoveries": [Recovery.NONE], "rounds": 0}
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            compared(made, tmp_path, **options)
+    compared(made, tmp_path, **options)
+    assert resumed == [[], [{"order": 1}], [{"order": 1}, {"order": 2}]]
+    assert not [*tmp_path.rglob("*.jsonl")]
 
 
 def test_the_report_has_tables_claims_and_figures(tmp_path):
