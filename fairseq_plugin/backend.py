@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headprune.backends import Backend, ExportTarget, Given, ScoreRequest, refuse_other_options
+from headprune.backends import (
+    BATCH_SIZE,
+    Backend,
+    ExportTarget,
+    Given,
+    ScoreRequest,
+    refuse_other_options,
+)
 from headprune.errors import UsageError, needing
 
 if TYPE_CHECKING:
@@ -93,7 +100,7 @@ class FairseqBackend:
             split=scoring_split(request.split, default="valid", reported_on="test"),
             metric=request.metric_or("loss"),
             max_examples=request.max_examples,
-            batch_size=request.batch_size,
+            batch_size=request.batch_size or BATCH_SIZE,
             seed=request.seed,
             weights=request.weights,
             watch=request.watch,

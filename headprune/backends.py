@@ -45,6 +45,10 @@ class ExportTarget:
     options: tuple[str, ...] = ()
 
 
+BATCH_SIZE = 32
+"""The number of examples that a model scores at once, where its backend has no other."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoreRequest:
     """The scores to compute, and how; see `headprune scores --help`.
@@ -55,7 +59,7 @@ class ScoreRequest:
         split: the split of the data; None: the backend's default.
         metric: the metric of ablation; None: the backend's default.
         max_examples: compute scores on a random subset of this size; None: on all examples.
-        batch_size: the number of examples in a batch.
+        batch_size: the number of examples in a batch; None: the backend's default.
         seed: the seed of the score ``random``.
         weights: the weights of the score ``combination``.
         watch: wraps the batches of a pass, for a progress bar.
@@ -68,7 +72,7 @@ class ScoreRequest:
     split: str | None
     metric: str | None
     max_examples: int | None
-    batch_size: int
+    batch_size: int | None
     seed: int
     weights: Mapping[str, float]
     watch: Watch
@@ -263,7 +267,7 @@ def score(
     split: str | None = None,
     metric: str | None = None,
     max_examples: int | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     seed: int = 1,
     weights: Mapping[str, float] | None = None,
     without_labels: bool = False,

@@ -12,7 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headprune.backends import Backend, ExportTarget, Given, ScoreRequest, refuse_other_options
+from headprune.backends import (
+    BATCH_SIZE,
+    Backend,
+    ExportTarget,
+    Given,
+    ScoreRequest,
+    refuse_other_options,
+)
 from headprune.errors import UsageError, needing
 
 if TYPE_CHECKING:
@@ -128,7 +135,7 @@ class HuggingFaceBackend:
             permutations=request.permutations,
             schedule=Schedule(
                 epochs=training.get("epochs", 1.0),
-                batch_size=request.batch_size,
+                batch_size=request.batch_size or BATCH_SIZE,
                 learning_rate=training.get("learning_rate", 2e-5),
                 seed=request.seed,
             ),

@@ -21,11 +21,9 @@ from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.training import encode
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
-from hf_plugin.scores.run import batches_of
+from hf_plugin.scores.run import batch_size_of, batches_of
 from hf_plugin.tasks.task import LabelledData, cut_name
 from hf_plugin.tokenizers import load_reader
-
-_BATCH = 32
 
 
 def calibration_of(
@@ -65,9 +63,8 @@ def calibration_of(
     encoded = encode(part, reader, max_length=max_length)
 
     def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
-        return batches_of(
-            encoded, reader, size=_BATCH, watch=lambda steps, n: watch(steps, n, purpose)
-        )
+        size = batch_size_of(model)
+        return batches_of(encoded, reader, size=size, watch=lambda b, n: watch(b, n, purpose))
 
     return Calibration(
         model=HuggingFaceModel(model),

@@ -93,8 +93,13 @@ def scores(
         ),
     ] = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Batch size; only movement and shapley depend on it.")
-    ] = 32,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Batch size; only movement and shapley depend on it. Default: 32; "
+            "language models are scored with 8.",
+        ),
+    ] = None,
     normalise: Annotated[
         bool,
         typer.Option(

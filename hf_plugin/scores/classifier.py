@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -33,13 +33,13 @@ from hf_plugin.glue.metrics import measure_task
 from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
-from hf_plugin.glue.training import TEXTS_AT_ONCE, encode
+from hf_plugin.glue.training import encode
 from hf_plugin.modeling import prune
 from hf_plugin.places import device
 from hf_plugin.recovery import calibration_of, refitted
 from hf_plugin.scores.losses import predicted_tokens, text_losses
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
-from hf_plugin.scores.run import batches_of, score_heads
+from hf_plugin.scores.run import batch_size_of, batches_of, score_heads
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import labels_of_words, predicted, single
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
@@ -177,8 +177,7 @@ class Classifier:
         with scored.evaluating():
             for batch in self._batches(examples):
                 given = batch["labels"]
-                inputs = {name: each for name, each in batch.items() if name != "labels"}
-                logits = model(**inputs).logits
+                logits = model(**_inputs(batch)).logits
                 if not bool(logits.isfinite().all()):
                     raise DataError(f"{self.path}: its outputs are not finite (NaN or infinity)")
                 if task.is_of_text:
@@ -239,11 +238,10 @@ class Classifier:
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
         """The run time of some batches of the development set."""
         models = [prune(copy.deepcopy(self._classifier), plan).eval() for plan in plans]
-        batches = self._batches(self._dev_examples())
-        spread = batches[:: max(1, len(batches) // _TIMED_BATCHES)][:_TIMED_BATCHES]
+        batches = list(map(_inputs, self._batches(self._dev_examples(), most=_TIMED_BATCHES)))
 
         def work(model: PreTrainedModel) -> None:
-            for batch in spread:
+            for batch in batches:
                 model(**batch)
 
         return taking_turns([partial(work, model) for model in models], rounds=rounds)
@@ -283,11 +281,19 @@ class Classifier:
             raise DataError(f"{self.finetuning.task}: the split {split} is empty")
         return examples
 
-    def _batches(self, examples: Examples) -> list[Mapping[str, torch.Tensor]]:
+    def _batches(
+        self, examples: Examples, *, most: int | None = None
+    ) -> Iterator[Mapping[str, torch.Tensor]]:
+        """The batches, each made when it is needed: many images do not fit into memory at once."""
         reader = load_reader(str(self.path), self._task)
         length = self.finetuning.max_length
         require_length(length, self._classifier, reader, name=str(self.path))
         encoded = encode(examples, reader, max_length=length)
-        size = TEXTS_AT_ONCE if self._task.is_of_text else 32
-        batches = batches_of(encoded, reader, size=size)
-        return [on_device_of(self._classifier, batch) for batch in batches]
+        size = batch_size_of(self._classifier)
+        batches = batches_of(encoded, reader, size=size, most=most)
+        return (on_device_of(self._classifier, batch) for batch in batches)
+
+
+def _inputs(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A batch without its labels, for which the model would compute a loss."""
+    return {name: each for name, each in batch.items() if name != "labels"}

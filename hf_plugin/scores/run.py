@@ -16,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from headprune.backends import BATCH_SIZE
 from headprune.errors import DataError, UsageError
 from headprune.model import RunnableModel
 from headprune.scores.combination import ATTENTION_GUIDED
@@ -36,10 +37,10 @@ from hf_plugin.folder_check import require_finite
 from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.glue.training import Schedule, collator_for, encode
+from hf_plugin.glue.training import TEXTS_AT_ONCE, Schedule, collator_for, encode
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device, place
-from hf_plugin.scores.model import HuggingFaceModel, on_device_of
+from hf_plugin.scores.model import HuggingFaceModel, is_language_model, on_device_of
 from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.scores.own_outputs import with_translations
 from hf_plugin.tasks.examples import SUBSET_SEED
@@ -63,7 +64,7 @@ def score_heads(
     split: str = "train",
     parts: Sequence[TrainingPart] = (),
     max_examples: int | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     max_length: int = 128,
     seed: int = 1,
     metric: str = "accuracy",
@@ -86,6 +87,7 @@ def score_heads(
         split: ``train`` or ``dev``.
         parts: the parts of the training set that later fine-tunings will use; left out, too.
         max_examples: a random subset of this size, the same every time.
+        batch_size: the number of examples in a batch; None: see ``batch_size_of``.
         seed: the seed of the score ``random``.
         metric: the metric of ablations: ``accuracy`` or ``loss``.
         components: those whose units are scored (default: all attention).
@@ -109,6 +111,7 @@ def score_heads(
     else:
         model = load_classifier(model_name, data.task, untrained=False)
         model.to(device())  # type: ignore[arg-type]
+    size = batch_size_of(model) if batch_size is None else batch_size
     special: frozenset[int] = frozenset()
     encoded: dict[str, Dataset] = {}
     fingerprint = model_fingerprint(model)
@@ -154,9 +157,7 @@ def score_heads(
         examples = encoded.get(ABLATION if purpose == ABLATION else SCORING)
         if not examples:
             raise DataError("no example to compute scores on")
-        found = batches_of(
-            examples, reader, size=batch_size, watch=lambda b, n: watch(b, n, purpose)
-        )
+        found = batches_of(examples, reader, size=size, watch=lambda b, n: watch(b, n, purpose))
         return map(translated, found) if translates else found
 
     scored = HuggingFaceModel(model, special_tokens=special)
@@ -177,7 +178,9 @@ def score_heads(
             name=data.name_of("train"),
             max_length=max_length,
             schedule=schedule
-            or Schedule(epochs=1.0, batch_size=batch_size, learning_rate=2e-5, seed=seed),
+            or Schedule(
+                epochs=1.0, batch_size=batch_size or BATCH_SIZE, learning_rate=2e-5, seed=seed
+            ),
         )
 
     return compute_scores(
@@ -310,11 +313,20 @@ def words_of(words: Sequence[str], spans: Sequence[Sequence[int]]) -> list[int]:
     return [bisect.bisect_right(starts, end - 1) - 1 if end > start else -1 for start, end in spans]
 
 
+def batch_size_of(model: PreTrainedModel) -> int:
+    """The number of examples that a model scores or predicts at once, where nothing else is said.
+
+    A language model has an output for each entry of its vocabulary, for each token.
+    """
+    return TEXTS_AT_ONCE if is_language_model(model) else BATCH_SIZE
+
+
 def batches_of(
     encoded: Dataset,
     reader: Reader,
     *,
     size: int,
+    most: int | None = None,
     watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda batches, _: batches,
 ) -> Iterator[Mapping[str, torch.Tensor]]:
     """Group encoded examples of similar length into padded batches.
@@ -324,6 +336,7 @@ def batches_of(
             ``labels`` for scores that need labels.
         reader: the tokenizer, for padding, or the image processor.
         size: the number of examples in a batch.
+        most: the largest number of batches, with lengths from short to long; None: all.
         watch: function that wraps the batches, given their number, for a progress bar.
     """
     collate = collator_for(encoded, reader)
@@ -335,5 +348,7 @@ def batches_of(
         names = (*names, *reader.model_input_names)
     inputs = encoded.select_columns([name for name in encoded.column_names if name in names])
     starts = range(0, len(order), size)
+    if most is not None:
+        starts = starts[:: max(1, len(starts) // most)][:most]
     cut = (inputs.select(order[start : start + size]) for start in starts)
     return watch((collate(list(part)) for part in cut), len(starts))

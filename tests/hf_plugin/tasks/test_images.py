@@ -23,6 +23,7 @@ from headprune.results.record import Record
 from headprune.scores import HeadScores
 from headprune.scores.ablation import cases_of
 from headprune.scores.reuse import masked_outcomes
+from hf_plugin.image_processors import ImageCollator
 from hf_plugin.scores.model import HuggingFaceModel
 from tests.hf_plugin.glue.made import write_model
 from tests.hf_plugin.small_models import inputs_of, small
@@ -136,6 +137,22 @@ def test_ablation_with_shared_work_gives_what_the_plain_loop_gives(family):
             torch.testing.assert_close(outcome.losses, expected, atol=1e-5, rtol=1e-5)
     states = model.base_model(**inputs_of(model))[0]
     assert scored.queries("ES", batch).shape == states.shape[:2]
+
+
+def test_images_of_one_batch_are_in_memory(trained, tmp_path, monkeypatch):
+    steps: list[str] = []
+    read = ImageCollator.__call__
+
+    def reading(collator, features):
+        steps.append("read")
+        return read(collator, features)
+
+    monkeypatch.setattr(ImageCollator, "__call__", reading)
+    many = write_images(tmp_path / "many", 70, seed=4)
+    opened = headprune.open_task_model(trained / "model", dev=str(many))
+    opened._classifier.register_forward_pre_hook(lambda *_: steps.append("run"))
+    opened.measure()
+    assert steps == ["read", "run"] * 3  # of 32, 32 and 6 images
 
 
 def test_the_same_images_elsewhere_have_the_same_fingerprint(trained, files, tmp_path):

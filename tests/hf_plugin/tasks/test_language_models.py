@@ -6,6 +6,7 @@ import json
 import math
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,10 @@ from headprune.scores import HeadScores
 from headprune.scores.ablation import cases_of
 from headprune.scores.attention_statistics import attention_statistics
 from headprune.scores.reuse import masked_outcomes
+from hf_plugin.glue.training import encode
 from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.scores.run import batches_of
+from hf_plugin.tasks.examples import Examples
 from tests.hf_plugin.glue.made import WORDS, sentence, write_model
 from tests.hf_plugin.small_models import inputs_of, small
 
@@ -170,6 +174,48 @@ def test_python_and_a_table_of_texts(files, tmp_path):
     assert plain.data_name.partition("@")[2] == opened.data_name.rpartition("@")[2]
     refitted = opened.refitted(PruningPlan(kept={"DF": [range(6)] * 2}, units={"DF": (12,) * 2}))
     assert all(each.after < each.before for each in refitted.sublayers)
+
+
+def test_no_pass_has_more_than_eight_texts(files, tmp_path):
+    """Their outputs for all entries of the vocabulary would fill the memory."""
+    sizes: dict[str, set[int]] = {}
+
+    def watch(batches, _, purpose):
+        for batch in batches:
+            sizes.setdefault(purpose, set()).add(len(batch["input_ids"]))
+            yield batch
+
+    model = write_decoder(tmp_path / "model", "gpt2")
+    given = {"train": str(files[1]), "dev": str(files[3]), "max_length": 8}
+    opened = replace(headprune.open_task_model(model, **given), watch=watch)
+    opened.scores(["taylor", "ablation"], seed=1)
+    list(opened.calibration().batches("re-fitting"))
+    assert len(sizes) == 3 and all(max(each) == 8 for each in sizes.values())
+
+
+def test_speed_is_timed_without_the_loss(trained, files):
+    inputs: list[set[str]] = []
+    opened = headprune.open_task_model(trained / "model", dev=str(files[3]), max_length=8)
+    opened._classifier.register_forward_pre_hook(
+        lambda module, args, given: inputs.append(set(given)), with_kwargs=True
+    )
+    ((seconds,),) = opened.seconds([opened.model.plan], rounds=1)
+    assert seconds > 0 and inputs
+    assert all("input_ids" in each and "labels" not in each for each in inputs)
+
+
+def test_batches_for_timing_are_some_of_all_batches(trained, files):
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(trained / "model")
+    texts = [(line,) for line in Path(str(files[1])).read_text().splitlines() if line]
+    examples = Examples(texts, [0] * len(texts), of_text=True)
+    encoded = encode(examples, tokenizer, max_length=8)
+    whole = list(batches_of(encoded, tokenizer, size=3))
+    for most in (1, 4, 7, len(whole), 1000):
+        expected = whole[:: max(1, len(whole) // most)][:most]
+        found = list(batches_of(encoded, tokenizer, size=3, most=most))
+        assert len(found) == len(expected) == min(most, len(whole))
+        for one, other in zip(found, expected, strict=True):
+            assert torch.equal(one["input_ids"], other["input_ids"])
 
 
 @pytest.mark.parametrize("family", ["llama", "openai-gpt"])
