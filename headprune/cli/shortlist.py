@@ -40,10 +40,10 @@ def shortlist(
 ) -> None:
     """Make a shortlist of target words for each source word, for a faster beam search.
 
-    The target words of a source word are those in the translations of most of its sentences, in the
-    training data. A beam search with --shortlist (of `headprune translate`, and of fairseq-generate
-    with --user-dir fairseq_plugin) chooses only among the target words of the words of a sentence,
-    and the most frequent words. The file is a vmap.txt of CTranslate2.
+    The target words of a source word are those that occur in the translations of the largest share
+    of its sentences, in the training data. A beam search with --shortlist (of `headprune
+    translate`, and of fairseq-generate with the plugin) chooses only among the target words of the
+    words of a sentence, and the most frequent words. The file is a vmap.txt of CTranslate2.
 
     Example:
 
