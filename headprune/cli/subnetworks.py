@@ -17,6 +17,7 @@ from headprune.cli.options import (
     with_option_groups,
 )
 from headprune.cli.progress import progress
+from headprune.errors import UsageError
 from headprune.locks import locked_folder
 
 app = typer.Typer(add_completion=False)
@@ -64,6 +65,14 @@ def subnetworks(
             show_default="all heads",
         ),
     ] = None,
+    restart_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="The model that the models were fine-tuned from: fine-tuning after pruning begins "
+            "with its weights, as in Prasanna et al. (2020). Default: it continues from those of "
+            "the models.",
+        ),
+    ] = None,
     max_examples: MaxExamples = None,
     title: Annotated[str | None, typer.Option(help="Title of the tables and figures.")] = None,
     *,
@@ -101,6 +110,8 @@ def subnetworks(
 
     rules = Rules(score=score, threshold=threshold, step=step)
     names = None if components is None else parse_components(components)
+    if restart_from is not None and backend_of(restart_from) is not backend_of(models[0]):
+        raise UsageError(f"--restart-from {restart_from}: of another library than {models[0]}")
     with locked_folder(output):
         found = find_subnetworks(
             [
@@ -117,6 +128,7 @@ def subnetworks(
             rules=rules,
             folder=output,
             components=names,
+            restart_from=restart_from,
             say=lambda message: print(message, file=sys.stderr, flush=True),
         )
         document = document_of(found, title=title or f"Sub-networks of {models[0]}")

@@ -179,7 +179,12 @@ def _notes(found: Subnetworks) -> list[str]:
             "An MLP is pruned as a whole, by the gradient of the loss with respect to one gate of "
             "all its neurons; the bias of its output projection stays."
         )
-    if any(each.after is not None for each in found.networks):
+    if found.restarted_from is not None:
+        notes.append(
+            "After fine-tuning: sub-networks and the unpruned model begin with the weights of "
+            f"{found.restarted_from}, as in Prasanna et al. (2020)."
+        )
+    elif any(each.after is not None for each in found.networks):
         notes.append(
             "After fine-tuning: sub-networks and the unpruned model are fine-tuned further, from "
             "the weights of their model. Prasanna et al. (2020) restart from the weights before "

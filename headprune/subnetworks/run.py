@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -59,6 +59,8 @@ class Subnetworks:
         models: the models, in the order of their numbers.
         searches: for each model, its search.
         networks: the sub-networks of all models.
+        restarted_from: the model whose weights fine-tunings after pruning begin with; None if they
+            continue from the weights of the pruned models.
     """
 
     metric: str
@@ -66,6 +68,7 @@ class Subnetworks:
     models: Sequence[str]
     searches: Sequence[Search]
     networks: Sequence[Network]
+    restarted_from: str | None = None
 
     @property
     def survivors(self) -> list[PruningPlan]:
@@ -79,6 +82,7 @@ def find_subnetworks(
     rules: Rules,
     folder: Path,
     components: Sequence[str] | None = None,
+    restart_from: Path | None = None,
     say: Say = lambda _: None,
 ) -> Subnetworks:
     """Search the survivors of each model, and measure good, random and bad sub-networks.
@@ -91,11 +95,15 @@ def find_subnetworks(
         rules: the rules of the search.
         folder: the folder for all files.
         components: those whose heads and MLPs are pruned. Default: all attention.
+        restart_from: the model that the models were fine-tuned from. Fine-tunings after pruning
+            then begin with its weights, as in Prasanna et al. (2020), in place of the fine-tuned
+            ones.
         say: function that is called with a message on each step.
 
     Raises:
         UsageError: models of different shapes, one model twice, components that are no heads or
-            neurons, a score that they do not have, or a folder of another run.
+            neurons, a score that they do not have, a model to restart from that has other units or
+            widths, or a folder of another run.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     require_elements(components or ())
@@ -104,7 +112,10 @@ def find_subnetworks(
         Competition.of(model.model, components, measure="units", at_least=0) for model in models
     ]
     rules.require_score_of(competitions[0].components)
+    restart = None if restart_from is None else _restart(restart_from, models)
     settings = {**asdict(rules), **component_settings(components)}
+    if restart is not None:
+        settings["restart_from"] = restart.model.fingerprint
     claim(folder, settings)
     for number, model in enumerate(models, 1):  # now, not after hours
         claim(folder / f"model{number}", {**model.settings, **settings})
@@ -116,6 +127,7 @@ def find_subnetworks(
             rules=rules,
             seed=number,
             folder=folder,
+            restart=restart,
             say=partial(_say_of_model, say, f"model {number} of {len(models)}"),
         )
         search = measuring.search()
@@ -127,7 +139,39 @@ def find_subnetworks(
         models=[str(model.model.path) for model in models],
         searches=searches,
         networks=networks,
+        restarted_from=None if restart is None else str(restart_from),
     )
+
+
+def _restart(path: Path, models: Sequence[TaskModel]) -> TaskModel:
+    """The model whose weights fine-tunings after pruning begin with.
+
+    Raises:
+        UsageError: nothing is fine-tuned, or it has other units or widths than the models, or the
+            weights of one of them.
+    """
+    model = models[0]
+    if not model.can_finetune:
+        raise UsageError("--restart-from: nothing is fine-tuned; give --epochs or --finetune")
+    restart = model.opened(path)
+    if _form(restart) != _form(model):
+        raise UsageError(
+            f"--restart-from {path}: has other units or widths than {model.model.path}; give the "
+            "model that it was fine-tuned from"
+        )
+    for each in models:
+        if restart.model.fingerprint == each.model.fingerprint:
+            raise UsageError(
+                f"--restart-from {path}: has the same weights as {each.model.path}; give the model "
+                "that it was fine-tuned from"
+            )
+    return restart
+
+
+def _form(model: TaskModel) -> tuple[object, ...]:
+    """The units and widths of a model, without the output layer, which fine-tunings may lack."""
+    widths = replace(model.model.sizes, vocabulary=0)
+    return validate_shape(model.model.shape), model.model.plan, widths
 
 
 def _say_of_model(say: Say, model: str, message: str) -> None:
@@ -140,6 +184,7 @@ class _Measuring:
 
     Attributes:
         folder: the folder of all models.
+        restart: the model whose weights fine-tunings begin with; None for the pruned ones.
     """
 
     model: TaskModel
@@ -147,6 +192,7 @@ class _Measuring:
     rules: Rules
     seed: int
     folder: Path
+    restart: TaskModel | None
     say: Say
 
     def search(self) -> Search:
@@ -182,6 +228,10 @@ class _Measuring:
         after = None
         if self.model.can_finetune:
             self.say(f"fine-tune {name}")
+            if (restart := self.restart) is not None:
+                choice = Choice(
+                    plan=plan, training=f"restarted-{choice.name}", train=lambda: restart
+                )
             measured = store.recovered(choice, Recovery.FINETUNE, self.seed)
             after = self._record(name, plan, measured, tuned=True)
         return Network(seed=self.seed, name=name, elements=elements, before=before, after=after)
@@ -191,6 +241,7 @@ class _Measuring:
         is_full = name == FULL
         pruned, unpruned = ("pruned", "control") if tuned else ("before-finetune", "baseline")
         kind = unpruned if is_full else pruned
+        restart = self.restart if tuned else None
         record = record_of(
             self.model,
             plan,
@@ -209,6 +260,7 @@ class _Measuring:
                 "flops": forward_flops(plan, self.model.model.sizes),
                 RESUMED: measured.resumed,
                 CONSTANT: measured.constant,
+                **({} if restart is None else {"restarted_from": str(restart.model.path)}),
             },
         )
         record.save(self.folder / "records" / kind / name / f"seed{self.seed}.json")

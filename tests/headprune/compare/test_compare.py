@@ -54,6 +54,7 @@ class MadeModel:
     plan: HeadPlan
     shape: Mapping[str, Sequence[int]]
     path: Path = Path("made")
+    fingerprint: str = "made"
     sizes: Sizes = field(default_factory=Sizes)
 
     def parameters_with(self, plan):
@@ -87,7 +88,7 @@ class Made:
 
     @property
     def model(self):
-        return MadeModel(self.plan, self.plan.units | (self.shape or {}), self.path)
+        return MadeModel(self.plan, self.plan.units | (self.shape or {}), self.path, str(self.path))
 
     def scores(self, names, *, seed, components=None):
         def values(name):

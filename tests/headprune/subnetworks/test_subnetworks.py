@@ -164,6 +164,46 @@ def test_a_run_that_was_interrupted_resumes_and_a_finished_one_does_nothing(tmp_
     assert last.log == []
 
 
+def test_fine_tunings_begin_with_the_weights_of_another_model(tmp_path):
+    """The made-up model gains 1.1 by fine-tuning, the one to restart from has a bonus of 7."""
+    start = tmp_path / "pre-trained"
+    start.mkdir()
+    (start / "plan.json").write_text(PruningPlan.full(SHAPE).to_json())
+    (start / "bonus").write_text("7")
+    gains = {}
+    for name, restart in (("continued", None), ("restarted", start)):
+        found = find_subnetworks(
+            [model(can_finetune=True)],
+            rules=rules(),
+            folder=tmp_path / name,
+            restart_from=restart,
+        )
+        gains[name] = [each.after.value - each.before.value for each in found.networks]
+        notes = markdown.render(document_of(found, title="made up"))
+        assert ("as in Prasanna et al. (2020)" in notes) == (restart is not None)
+        record = next(each.after for each in found.networks if each.name == "good")
+        assert ("restarted_from" in record.training) == (restart is not None)
+    assert gains["continued"] == pytest.approx([1.1] * 4)
+    assert gains["restarted"] == pytest.approx([8.1] * 4)
+    with pytest.raises(UsageError, match="--restart-from: nothing is fine-tuned; give --epochs"):
+        find_subnetworks([model()], rules=rules(), folder=tmp_path / "n", restart_from=start)
+    with pytest.raises(UsageError, match="--restart-from .*: has the same weights as"):
+        find_subnetworks(
+            [model(can_finetune=True, path=start)],
+            rules=rules(),
+            folder=tmp_path / "m",
+            restart_from=start,
+        )
+    (start / "plan.json").write_text(PruningPlan(kept={"ES": [(0,), (1,)]}, units=SHAPE).to_json())
+    with pytest.raises(UsageError, match="--restart-from .*: has other units or widths than"):
+        find_subnetworks(
+            [model(can_finetune=True)],
+            rules=rules(),
+            folder=tmp_path / "o",
+            restart_from=start,
+        )
+
+
 def test_the_report_of_two_models_and_of_two_tasks(tmp_path):
     models = [model(1, can_finetune=True), model(2, can_finetune=True)]
     found = find_subnetworks(models, rules=rules(), folder=tmp_path / "one")
