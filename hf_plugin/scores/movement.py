@@ -25,6 +25,7 @@ from headprune.scores.movement import FineTuned, Step
 from hf_plugin.glue.training import Schedule, encode, fine_tune
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tasks.examples import Examples
+from hf_plugin.tasks.task import cut_name
 from hf_plugin.tokenizers import Reader
 
 
@@ -97,7 +98,7 @@ def fine_tuned(
             callbacks=[callback],
         )
     return FineTuned(
-        data=f"{name}[{len(examples)}]",
+        data=cut_name(f"{name}[{len(examples)}]", max_length),
         settings={
             "part": "training",
             "trained-on": "yes",
