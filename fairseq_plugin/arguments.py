@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, cast
 
 from fairseq import checkpoint_utils, options
@@ -68,6 +68,7 @@ def check(args: Namespace) -> None:
         _require_options(overrides, paths.split(os.pathsep))
     shortlist_option.read(args)
     _require_criterion_of_gates(args, getattr(args, "criterion", None))
+    _warn_of_clipped_gates(args, args)
     _require_teacher(args)
     _require_start(args)
     _require_model_of_start(args, args)
@@ -81,6 +82,7 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
         if isinstance(cfg.model, DictConfig):  # else checked with the options of the command
             criterion = getattr(cfg, "criterion", None)
             _require_criterion_of_gates(cfg.model, getattr(criterion, "_name", None))
+            _warn_of_clipped_gates(cfg.model, getattr(cfg, "optimization", None))
             _require_teacher(criterion)
             _require_model_of_start(cfg.checkpoint, _with_defaults(cfg.model))
 
@@ -95,6 +97,23 @@ def _require_criterion_of_gates(model: Namespace | DictConfig, criterion: str | 
             f"--gates {gates}: --criterion {criterion} does not close gates; give --criterion "
             "label_smoothed_cross_entropy_with_l0"
         )
+
+
+def _warn_of_clipped_gates(model: Namespace | DictConfig, optimization: object) -> None:
+    """Warn once if gradients of gates and weights are clipped together, which slows the weights."""
+    clip_norm = getattr(optimization, "clip_norm", None) or 0.0
+    if getattr(model, "gates", None) and clip_norm > 0 and not getattr(model, "gates_only", False):
+        _warn_once(
+            f"--clip-norm {clip_norm:g} clips the gradients of gates and weights together: those "
+            "of the gates are larger, so the weights learn slower; leave it out, or train with "
+            "--gates-only"
+        )
+
+
+@cache
+def _warn_once(message: str) -> None:
+    """Print a warning, the first time that it is given in this process."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _require_teacher(criterion: object) -> None:

@@ -58,6 +58,34 @@ def test_gates_need_the_criterion_that_closes_them():
     arguments.check(Namespace(gates="ES", criterion="label_smoothed_cross_entropy_with_l0"))
 
 
+def test_one_warning_says_that_gates_and_weights_are_clipped_together(
+    capsys: pytest.CaptureFixture[str],
+):
+    arguments._warn_once.cache_clear()
+    given = {"gates": "ES", "criterion": "label_smoothed_cross_entropy_with_l0"}
+    for options in (
+        {},
+        {"clip_norm": 0.0, "gates_only": False},
+        {"clip_norm": 1.0, "gates_only": True},
+        {"clip_norm": 1.0, "gates": None},
+    ):
+        arguments.check(Namespace(**{**given, **options}))
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        arguments.check(Namespace(**given, clip_norm=0.5))
+    cfg = OmegaConf.create(
+        {
+            "checkpoint": {},
+            "model": {"gates": "ES"},
+            "criterion": {"_name": given["criterion"]},
+            "optimization": {"clip_norm": 0.5},
+        }
+    )
+    arguments._checking(lambda _: None)(cfg)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: --clip-norm 0.5 clips the gradients of gates and weights")
+
+
 def test_a_resumed_fine_tuning_does_not_need_its_first_checkpoint(tmp_path: Path):
     args = Namespace(finetune_from_model=str(tmp_path / "gone.pt"), save_dir=str(tmp_path))
     with pytest.raises(DataError, match="--finetune-from-model: .*gone.pt: no such file"):
