@@ -38,7 +38,7 @@ app = typer.Typer(add_completion=False)
 
 _CHOICE = "What to compare"
 
-_FOR_SPEED = "taylor-molchanov"
+_SCORE_FOR_SPEEDS = "taylor-molchanov"
 """The score for speeds: it has heads and neurons on one scale."""
 
 
@@ -65,7 +65,7 @@ def compare(
             help="A score, or another method, to compare with random choice, repeatable: "
             f"{', '.join(all_scores())}; {', '.join(_methods())}.",
             show_default=", ".join(name for name in scores_by_default() if name != "random")
-            + f"; {_FOR_SPEED} with --speedup",
+            + f"; {_SCORE_FOR_SPEEDS} with --speedup",
             rich_help_panel=_CHOICE,
         ),
     ] = None,
@@ -207,7 +207,8 @@ def compare(
         )
         comparison = run(
             task_model,
-            scores=score or (_scores_of(components or HEADS) if table is None else [_FOR_SPEED]),
+            scores=score
+            or (_scores_of(components or HEADS) if table is None else [_SCORE_FOR_SPEEDS]),
             percents=sorted(set(speedup or [each.percent for each in budgets])),
             measure=SPEED if speedup else budgets[0].of,
             latency=table,

@@ -46,8 +46,9 @@ def subnetworks(
     threshold: Annotated[
         float,
         typer.Option(
-            help="Percentage of the unpruned model's metric to stay at or above. Of perplexity, "
-            "loss and mse, the unpruned model's may be this percentage of the pruned one's."
+            help="Percentage of the unpruned model's metric to stay at or above. For perplexity, "
+            "loss and mse: the unpruned model's value divided by the pruned model's, in percent, "
+            "must be at least this."
         ),
     ] = 90.0,
     step: Annotated[

@@ -209,7 +209,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
     if value is None or (is_control and when == BEFORE):
         return None
     is_last = when != BEFORE or row.after is None
-    is_share = comparison.measure == "units"
+    is_percentage_of_units = comparison.measure == "units"
     recovery = Recovery.NONE if when == BEFORE else Recovery(when)
     trainings = int(recovery.trains) + int(row.trained and recovery != Recovery.SCRATCH)
     kind = KIND_AFTER.get(recovery, "before-finetune")
@@ -221,7 +221,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         kind="control" if is_control else kind,
         row=CONTROL if is_control else f"{row.score} {goal_of(row.percent, comparison.measure)}",
         method="none" if is_control else row.score,
-        requested_percent=row.percent if is_share else None,
+        requested_percent=row.percent if is_percentage_of_units else None,
         seed=row.seed,
         recovery=comparison.name_of(recovery),
         trainings=trainings,

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from headprune.errors import UsageError
-from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
-from headprune.plan import PruningPlan
-from headprune.scores.names import keep_of
-from headprune.select.score import by_score
-
-if TYPE_CHECKING:  # it imports torch
-    from headprune.scores.head_scores import HeadScores
-
-_OPPOSITE = {"high": "low", "low": "high"}
+from headprune.methods.by_score import ByScore
+from headprune.methods.method import Outcome, Request, SpeedRequest
 
 
 @dataclass(frozen=True)
@@ -38,35 +29,18 @@ class Adversarial:
 
     def run(self, request: Request) -> Outcome:
         """Rank the units, from the other end."""
-        plan = by_score(
-            self._scores(request),
-            budget=request.budget,
-            cost=request.cost,
-            keep=_OPPOSITE[keep_of(self.score)],
-            at_least=request.at_least,
-            within=request.plan,
-        )
-        return self._outcome(plan)
+        return self._named(self._by_score.run(request))
 
     def at_speed(self, request: SpeedRequest) -> Outcome:
         """Choose the units of the highest scores."""
-        from headprune.select.speed import by_speed
+        return self._named(self._by_score.at_speed(request))
 
-        plan = by_speed(
-            self._scores(request),
-            request.latency,
-            request.speedup,
-            components=[*request.plan.units],
-            keep=_OPPOSITE[keep_of(self.score)],
-            at_least=1 if request.at_least is None else request.at_least,
-        )
-        return self._outcome(plan)
+    @property
+    def _by_score(self) -> ByScore:
+        return ByScore(self.score, opposite=True)
 
-    def _scores(self, request: AnyRequest) -> HeadScores:
-        if self.score not in request.scores:
-            raise UsageError(f"{self.name}: the scores of {self.score} are missing")
-        return request.scores[self.score]
-
-    def _outcome(self, plan: PruningPlan) -> Outcome:
-        assert plan.origin is not None
-        return Outcome(plan=plan.with_origin(replace(plan.origin, method=self.name)))
+    def _named(self, outcome: Outcome) -> Outcome:
+        """The plan with this method as its origin."""
+        assert outcome.plan.origin is not None
+        origin = replace(outcome.plan.origin, method=self.name)
+        return Outcome(plan=outcome.plan.with_origin(origin))

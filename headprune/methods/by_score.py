@@ -14,14 +14,22 @@ from headprune.select.score import by_score
 if TYPE_CHECKING:  # it imports torch
     from headprune.scores.head_scores import HeadScores
 
+_OPPOSITE = {"high": "low", "low": "high"}
+
 
 @dataclass(frozen=True)
 class ByScore:
-    """Keep the units with the best numbers of a registered score."""
+    """Keep the units with the best numbers of a registered score.
+
+    Attributes:
+        name: the score.
+        opposite: keep those with the worst.
+    """
 
     name: str
     needs_model: bool = True
     draws: bool = False
+    opposite: bool = False
 
     @property
     def meaning(self) -> str:
@@ -40,7 +48,7 @@ class ByScore:
                 self._scores(request),
                 budget=request.budget,
                 cost=request.cost,
-                keep=keep_of(self.name),
+                keep=self._keep,
                 at_least=request.at_least,
                 within=request.plan,
             )
@@ -56,10 +64,16 @@ class ByScore:
                 request.latency,
                 request.speedup,
                 components=[*request.plan.units],
-                keep=keep_of(self.name),
-                at_least=1 if request.at_least is None else request.at_least,
+                keep=self._keep,
+                at_least=request.kept_at_least,
             )
         )
+
+    @property
+    def _keep(self) -> str:
+        """Whether high or low numbers are kept."""
+        keep = keep_of(self.name)
+        return _OPPOSITE[keep] if self.opposite else keep
 
     def _scores(self, request: AnyRequest) -> HeadScores:
         if self.name not in request.scores:

@@ -102,7 +102,7 @@ class Kwon:
             request.latency,
             request.speedup,
             components=[*pool.units],
-            at_least=1 if request.at_least is None else request.at_least,
+            at_least=request.kept_at_least,
         )
         plan = _rearranged(plan, pool, blocks)
         origin = Origin(method=self.name, budget=str(request.speedup))

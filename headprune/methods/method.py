@@ -63,6 +63,11 @@ class SpeedRequest(AnyRequest):
     speedup: Speedup
     latency: Latency
 
+    @property
+    def kept_at_least(self) -> int:
+        """Units that every layer keeps, of methods that keep one by default."""
+        return 1 if self.at_least is None else self.at_least
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:

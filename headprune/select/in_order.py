@@ -37,9 +37,7 @@ def first_at_speed(
         UsageError: a component that was not measured, or a speed that cannot be reached; the
             message names the highest that can.
     """
-    for name in pool.units:
-        if name not in latency.saved:
-            raise UsageError(f"{name}: was not measured; see `headprune latency --components`")
+    latency.require_components([*pool.units])
     units: list[Unit] = sorted(
         chain.from_iterable(
             ((name, layer, unit) for unit in kept)
@@ -71,5 +69,6 @@ def first_at_speed(
             f"{speedup}: cannot be reached by pruning {', '.join(pool.units)}; the best is "
             f"{int(100 * highest) / 100:g}x"
         )
-    # Time falls with the number of pruned units.
+    # With each further unit the time falls or stays: savings rise (see ``falling``), and those of a
+    # dropped layer are not below those of its sub-layers without units (see ``layer_saving``).
     return plan_with(bisect_left(range(len(others)), True, key=is_fast_enough))

@@ -89,9 +89,7 @@ def by_speed(
     """
     if not components:
         raise UsageError(f"the score {scores.name} is of no component that was measured")
-    for name in components:
-        if name not in latency.saved:
-            raise UsageError(f"{name}: was not measured; see `headprune latency --components`")
+    latency.require_components(components)
     names = [name for name in latency.shape if name in components]
     _require_scored(scores, latency, names)
     losses = _losses(scores, keep)
@@ -282,7 +280,7 @@ def _choices(
             if layers_of(component) == name and component not in LAYERS and number == index
         ]
         lost = sum(units) if units else losses[name, index][0]
-        choices.append(steps.choice(steps.latency.saved[name][0], lost, None))
+        choices.append(steps.choice(steps.latency.layer_saving(name), lost, None))
     return _fastest_first(choices)
 
 

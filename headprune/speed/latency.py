@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headprune.components import LAYERS, layers_of, side_of, unit_name
+from headprune.components import LAYERS, layers_of, unit_name
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
@@ -96,18 +96,22 @@ class Latency:
 
     @property
     def _most_saved(self) -> float:
-        """Seconds that are saved where each layer is dropped or empty, whichever saves more."""
-        emptied: dict[tuple[str, int], float] = {}
-        dropped: dict[tuple[str, int], float] = {}
-        for name, savings in self.saved.items():
-            seconds_by_layer = dropped if name in LAYERS else emptied
-            for layer in range(len(self.shape[name])):
-                place = side_of(name), layer
-                seconds = seconds_by_layer.get(place, 0.0) + max(savings.values())
-                seconds_by_layer[place] = seconds
-        return sum(
-            max(emptied.get(place, 0.0), dropped.get(place, 0.0)) for place in emptied | dropped
+        """Seconds that are saved where no layer has any unit."""
+        depths = {layers_of(name): len(self.shape[name]) for name in self.saved}
+        return sum(depth * self.layer_saving(name) for name, depth in depths.items())
+
+    def layer_saving(self, layers: str) -> float:
+        """Seconds that it saves to drop one layer of a component of layers.
+
+        Not less than without the units of its sub-layers, as it has none of them: where little but
+        noise is between the two, the measured saving may be less.
+        """
+        emptied = (
+            max(savings.values())
+            for name, savings in self.saved.items()
+            if name not in LAYERS and layers_of(name) == layers
         )
+        return max(sum(emptied), max(self.saved.get(layers, {0: 0.0}).values()))
 
     def saving(self, component: str, kept: int) -> float:
         """Seconds that one layer of a component saves, interpolated between measured sizes."""
@@ -135,9 +139,9 @@ class Latency:
                 is_dropped = name not in LAYERS and stack is not None and not stack[layer]
                 if kept == self.shape[name][layer] or is_dropped:
                     continue
-                if name not in self.saved:
-                    raise UsageError(f"{name}: was not measured; see `headprune latency`")
-                seconds -= self.saving(name, kept)
+                self.require_components([name])
+                dropped = name in LAYERS
+                seconds -= self.layer_saving(name) if dropped else self.saving(name, kept)
         return seconds
 
     def speedup_of(self, plan: PruningPlan) -> float:
@@ -211,16 +215,21 @@ class Latency:
                     f"{name.replace('_', ' ')} {size} there, {sizes[name]} here"
                 )
 
-    def require_components(self, components: Sequence[str], *, where: object) -> None:
+    def require_components(self, components: Sequence[str], *, where: object = None) -> None:
         """Check that the units of components were measured.
+
+        Args:
+            components: the components.
+            where: the file, for the message.
 
         Raises:
             UsageError: those of one were not.
         """
         for name in components:
             if name not in self.saved:
+                file = "" if where is None else f"{where}: "
                 raise UsageError(
-                    f"{where}: {name} was not measured; see `headprune latency --components`"
+                    f"{file}{name} was not measured; see `headprune latency --components`"
                 )
 
     def save(self, path: str | Path) -> None:

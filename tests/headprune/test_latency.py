@@ -16,9 +16,13 @@ from hypothesis import strategies as st
 from headprune import DataError, PruningPlan, UsageError
 from headprune.budget import Speedup
 from headprune.cost import Sizes
+from headprune.methods.at_random import Random
+from headprune.methods.method import SpeedRequest
 from headprune.results.environment import device_name
 from headprune.results.labels import requested_percent_of, row_of
 from headprune.scores import HeadScores
+from headprune.select.random import lot
+from headprune.select.ranking import plan_of
 from headprune.select.speed import by_speed
 from headprune.speed.forward_pass import Conditions
 from headprune.speed.latency import Latency
@@ -168,7 +172,7 @@ def test_low_scores_are_kept_where_they_are_good() -> None:
         (scores_of({"ES": [[1, 1], [1, 1]]}), ["ES", "EF"], "EF: the score taylor has no number"),
         (scores_of({"ES": [[1, 1]]}), ["ES"], "ES: the score taylor is of a model of another"),
         (scores_of({"ES": [[1, None], [1, 1]]}), ["ES"], "ES: the score taylor is of a pruned"),
-        (scores_of({"DS": [[1, 1], [1, 1]]}), ["DS"], "DS: was not measured"),
+        (scores_of({"DS": [[1, 1], [1, 1]]}), ["DS"], "DS was not measured"),
         (
             scores_of({"ES": [[1, 1], [1, 1]]}, normalised="l2 per layer"),
             ["ES", "EL"],
@@ -179,6 +183,31 @@ def test_low_scores_are_kept_where_they_are_good() -> None:
 def test_scores_that_do_not_fit(scores: HeadScores, components: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         by_speed(scores, LATENCY, Speedup(1.2), components=components)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_units_in_one_order_are_as_few_as_reach_the_speed(seed: int) -> None:
+    """Against all numbers of units, where a dropped layer was measured to save less than ES."""
+    saved = {"ES": {0: 2.0, 1: 0.5, 2: 0.0}, "EL": {0: 1.9, 1: 0.0}}
+    latency = replace(LATENCY, saved=saved)
+    shape = {name: SHAPE[name] for name in saved}
+    units = [("ES", layer, unit) for layer in (0, 1) for unit in (0, 1)]
+    units += [("EL", 0, 0), ("EL", 1, 0)]
+    units.sort(key=lambda unit: lot(seed, unit))
+    plans = [
+        plan_of(shape, units[: len(units) - pruned]).without_units_of_dropped_layers()
+        for pruned in range(len(units) + 1)
+    ]
+    for times in (1.0, 1.04, 1.1, 1.2, 1.24, 1.5, 1.66):
+        plan = next(plan for plan in plans if latency.speedup_of(plan) >= times)
+        request = SpeedRequest(
+            plan=PruningPlan.full(shape),
+            seed=seed,
+            at_least=0,
+            speedup=Speedup(times),
+            latency=latency,
+        )
+        assert Random().at_speed(request).plan.kept == plan.kept
 
 
 @pytest.mark.parametrize("times", [0.99, 0, float("nan"), float("inf")])
