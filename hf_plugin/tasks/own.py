@@ -165,7 +165,7 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         expected = TaskType.language_modelling
     if expected is TaskType.language_modelling:
         return _texts(described, sources, outputs)
-    if described.type is None and all(map(is_image_folder, sources.values())):
+    if described.type is None and any(map(is_image_folder, sources.values())):
         expected = TaskType.images
     if expected is TaskType.images and (len(columns.text) > 1 or columns.label != "label"):
         raise UsageError("images: the sub-folders are the labels; leave --label and --text2 out")

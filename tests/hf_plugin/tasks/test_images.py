@@ -209,6 +209,15 @@ def test_mistakes_are_one_line(made, message, trained, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_one_folder_of_images_is_enough_to_know_the_task(files, tmp_path):
+    for label in ("red", "blue"):
+        (tmp_path / "empty" / label).mkdir(parents=True)
+    given = (*files[:2], "--dev", tmp_path / "empty", "-o", tmp_path / "out")
+    with pytest.raises(HeadpruneError, match="blue: no image in it"):
+        finetune(write_vit(tmp_path / "model"), *given)
+    assert not (tmp_path / "out" / "result.json").exists()
+
+
 def test_other_models_and_options_are_refused(trained, files, tmp_path):
     with pytest.raises(HeadpruneError, match="images: the sub-folders are the labels; leave"):
         measure(trained / "model", *files[2:], "--label", "colour")
