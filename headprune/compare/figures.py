@@ -11,7 +11,7 @@ from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
 from headprune.recovery.kinds import BEFORE, Recovery, words_for
-from headprune.report.drawing import BLUE, DARK, draw_level
+from headprune.report.drawing import BLUE, DARK, draw_level, scale_logarithmically
 from headprune.results.metrics import RATIOS, direction
 from headprune.results.stats import Spread
 
@@ -33,7 +33,7 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     for axes, when in zip(places.flat, panels, strict=True):
         _panel(axes, comparison, outcomes, when)
         if comparison.metric in RATIOS:
-            axes.set_yscale("log")
+            scale_logarithmically(axes)
         axes.set_title(words_for(when))
         axes.set_xlabel(_amount(comparison))
     places.flat[0].set_ylabel(f"{comparison.metric}{direction(comparison.metric)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.recovery.kinds import BEFORE, Recovery, words_for
-from headprune.report.drawing import DARK, MARKERS
+from headprune.report.drawing import DARK, MARKERS, scale_logarithmically
 from headprune.results.metrics import RATIOS, direction
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def draw_speed(comparison: Comparison, outcomes: Outcomes) -> Figure:
         axes.set_title(words_for(when))
         axes.set_ylabel(f"{comparison.metric}{direction(comparison.metric)}")
         if comparison.metric in RATIOS:
-            axes.set_yscale("log")
+            scale_logarithmically(axes)
     places.flat[-1].set_xlabel("speed, times the unpruned model's")
     handles, labels = places.flat[-1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=3, fontsize=11)

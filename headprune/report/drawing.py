@@ -86,6 +86,15 @@ def _drawn(draw: Callable[[], Figure], style: Mapping[Any, Any] | None = None) -
         pyplot.close(figure)
 
 
+def scale_logarithmically(axes: Axes) -> None:
+    """Give the y axis a logarithmic scale, with plain numbers: formulas are not drawn."""
+    from matplotlib.ticker import LogFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(LogFormatter())
+    axes.yaxis.set_minor_formatter(LogFormatter())
+
+
 def draw_level(
     axes: Axes, value: Spread, *, label: str, linestyle: str = "-", upright: bool = False
 ) -> None:
