@@ -82,18 +82,18 @@ def wait_for(number: int, *, of: Sequence[str], locks: Path) -> list[str]:
     """Lock GPUs, after a wait for other jobs if necessary; returns their names.
 
     Raises:
-        UsageError: there are not so many.
+        UsageError: the machine has fewer GPUs.
     """
     if number > len(of):
         raise UsageError(
             f"this job asks for {number} GPUs, and there are {len(of)} ({_VARIABLE} is "
             f"{os.environ.get(_VARIABLE, 'not set')}); give the study fewer `gpus`"
         )
-    is_told = False
+    has_notice = False
     while (taken := take(number, of=of, locks=locks)) is None:
-        if not is_told:
+        if not has_notice:
             print(f"note: waits for {number} of {len(of)} GPUs", file=sys.stderr, flush=True)
-            is_told = True
+            has_notice = True
         # Of two jobs that each have a part of the GPUs, one is the first to try again.
         time.sleep(random.uniform(0.5, 2))
     return list(taken)

@@ -71,7 +71,7 @@ class ByScore:
 
     @property
     def _keep(self) -> str:
-        """Whether high or low numbers are kept."""
+        """The units that are kept: those with `high` or those with `low` scores."""
         keep = keep_of(self.name)
         return _OPPOSITE[keep] if self.opposite else keep
 

@@ -96,7 +96,7 @@ def test_gates_that_prune_38_of_48_encoder_heads(
 
 
 def test_the_order_in_which_gates_prune_components(translations: Make) -> None:
-    """All records of a row have one plan here, so that there is no interval."""
+    """The two records have the same plan: the effect has no spread, and no interval."""
     keep = {"ES": "222222", "ED": "888822", "DS": "444444"}
     results = translations(30.0, 30.2, keep=keep, method="l0-gates")
     assessed = outcome(results, "encoder-self-attention-first")
