@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from statistics import fmean
-
-from headprune.claims.claim import Claim, Measurement, Part, Source, not_in_records
-from headprune.claims.contrasts import contrast, part
-from headprune.claims.estimate import mean_difference
+from headprune.claims.claim import Claim, Measurement, Source, not_in_records
+from headprune.claims.contrasts import Contrast, contrast, part
 from headprune.claims.region import Region
 from headprune.claims.runs import Runs, method_in
 from headprune.components import HEADS
@@ -88,18 +85,17 @@ def _order_of_components(runs: Runs) -> Measurement | None:
     }
     if not rows:
         return None
-    differences = [
-        {
-            seed: _percent_kept(record, "ED") - _percent_kept(record, "ES")
-            for seed, (_, record) in row.items()
-        }
+    strata = [
+        Contrast(
+            differences={
+                seed: 100 * (_share_kept(record, "ED") - _share_kept(record, "ES"))
+                for seed, (_, record) in row.items()
+            },
+            models=[],
+        )
         for row in rows.values()
     ]
-    name = f"ED - ES of {', '.join(rows)}"
-    estimate = mean_difference(differences)
-    mean = fmean(fmean(each.values()) for each in differences)
-    effect = mean if estimate is None else estimate.effect
-    return Measurement(parts=[Part(name=name, effect=effect, estimate=estimate)])
+    return Measurement(parts=[part(f"ED - ES of {', '.join(rows)}", strata)])
 
 
 def _by_gates_over_all_heads(record: Record) -> bool:
@@ -110,18 +106,17 @@ def _by_gates_over_all_heads(record: Record) -> bool:
     plan = record.plan
     if method_in(record) not in _METHODS or not set(HEADS) <= plan.units.keys():
         return False
-    return any(_percent_kept(record, component) < 100 for component in ("ED", "DS"))
+    return any(_share_kept(record, component) < 1 for component in ("ED", "DS"))
 
 
-def _percent_kept(record: Record, component: str) -> float:
+def _share_kept(record: Record, component: str) -> float:
     plan = record.plan
-    return 100 * sum(plan.counts[component]) / sum(plan.units[component])
+    return sum(plan.counts[component]) / sum(plan.units[component])
 
 
 def _by_gates_in_the_encoder(record: Record) -> bool:
     """Check for a plan by learnt gates that prunes 38 of 48 ES heads or more, and no others."""
     if method_in(record) not in _METHODS or "ES" not in record.plan.units:
         return False
-    plan = record.plan
-    kept = {name: sum(plan.counts[name]) / sum(plan.units[name]) for name in plan.units}
+    kept = {name: _share_kept(record, name) for name in record.plan.units}
     return kept["ES"] <= _KEPT and all(kept.get(name, 1) == 1 for name in HEADS if name != "ES")
