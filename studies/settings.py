@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headprune import UsageError
+from headprune.wording import listed
 
 KEYS = ("study", "table", "out", "base", "data_dir", "budget")
 _NOT_IN_PATHS = "{}\\"
@@ -43,8 +44,7 @@ def settings_of(config: Mapping[str, object]) -> Settings:
     """
     for key, value in config.items():
         if key not in KEYS:
-            known = f"{', '.join(KEYS[:-1])} and {KEYS[-1]}"
-            raise UsageError(f"--config {key}: there are {known}")
+            raise UsageError(f"--config {key}: there are {listed(KEYS)}")
         if value is None or value == "":
             raise UsageError(f"--config {key}: the value is empty")
         if key == "budget":

@@ -11,6 +11,7 @@ import typer
 from headprune.backends import Given, all_backends, find_backend
 from headprune.cli.options import kinds_of_models
 from headprune.errors import UsageError
+from headprune.wording import listed
 
 app = typer.Typer(add_completion=False)
 
@@ -71,8 +72,7 @@ def _refuse_options_of_others(target: str, given: Given) -> None:
             continue
         for name, other in _TARGETS.items():
             if option in other.options:
-                *others, last = (f"--{each}" for each in other.options)
-                options = f"{', '.join(others)} and {last}" if others else last
+                options = listed([f"--{each}" for each in other.options])
                 raise UsageError(f"{options} go with --to {name}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from headprune.budget import goal_of
 from headprune.compare.against_random import LEVEL, CellTest, compare_with_random
@@ -13,6 +13,7 @@ from headprune.recovery.kinds import words_for
 from headprune.report.table import Cell
 from headprune.results.metrics import gain
 from headprune.results.stats import Spread
+from headprune.wording import listed
 
 
 def findings(
@@ -80,7 +81,7 @@ def against_random(
     different = {name: each for name, each in test.scores.items() if each.significant}
     gains = {name: gain(metric, each.difference) for name, each in different.items()}
     parts = [
-        f"{_listed([with_difference(name) for name in names])} "
+        f"{listed([with_difference(name) for name in names])} "
         f"{'are' if len(names) > 1 else 'is'} {which} than random choice"
         for which, names in (
             ("better", [name for name, value in gains.items() if value > 0]),
@@ -117,14 +118,10 @@ def _on_correlations(correlations: Mapping[str, Correlation]) -> list[str]:
     clear = [name for name, each in known.items() if each.low > 0]
     against = [name for name, each in known.items() if each.high < 0]
     text = (
-        f"The drop that ablation measures correlates positively with {_listed(clear)}"
+        f"The drop that ablation measures correlates positively with {listed(clear)}"
         if clear
         else "No score correlates positively with the drop that ablation measures"
     )
     if against:
-        text += f", and negatively with {_listed(against)}"
+        text += f", and negatively with {listed(against)}"
     return [f"{text} (95% intervals that leave out 0)."]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
