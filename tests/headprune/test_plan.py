@@ -342,7 +342,11 @@ def test_errors_have_the_exit_status_of_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["headprune.plan", "headprune.counts", "headprune.select.location"]
+    "module",
+    [
+        *("headprune.plan", "headprune.counts", "headprune.select.location"),
+        *("headprune.budget", "headprune.wording"),
+    ],
 )
 def test_examples_in_docstrings(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(module))
