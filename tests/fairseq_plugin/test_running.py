@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugin import running
+from fairseq_plugin import running, training_folder, worker
 from fairseq_plugin.checkpoints import Checkpoint
 from headprune.errors import UsageError
 from tests.fairseq_plugin.conftest import PLUGIN, TRAIN
@@ -21,7 +21,7 @@ from tests.fairseq_plugin.conftest import PLUGIN, TRAIN
 
 def identity(data: Path, flags: list[str], *, depends: list[Path] | None = None) -> str:
     data.mkdir(exist_ok=True)
-    return running.identity(flags, data=data, depends=depends or [], precision="fp32")
+    return training_folder.identity(flags, data=data, depends=depends or [], precision="fp32")
 
 
 def checkpoint(path: Path, content: str = "weights") -> Path:
@@ -78,12 +78,12 @@ def test_other_data_or_another_start_is_another_training(tmp_path: Path) -> None
 
 def test_checkpoints_stay_only_while_the_training_is_the_same(tmp_path: Path) -> None:
     last = checkpoint(tmp_path / "checkpoint_last.pt")
-    running._forget_unless_same(tmp_path, "a", adopt=False)
+    training_folder.forget_unless_same(tmp_path, "a", adopt=False)
     assert not last.exists()  # Of whatever training that was.
     checkpoint(last)
-    running._forget_unless_same(tmp_path, "a", adopt=False)
+    training_folder.forget_unless_same(tmp_path, "a", adopt=False)
     assert last.exists()
-    running._forget_unless_same(tmp_path, "b", adopt=False)
+    training_folder.forget_unless_same(tmp_path, "b", adopt=False)
     assert not last.exists()
 
 
@@ -91,9 +91,9 @@ def test_checkpoints_of_older_versions_are_adopted_only_where_nothing_describes_
     tmp_path: Path,
 ) -> None:
     last = checkpoint(tmp_path / "checkpoint_last.pt")
-    running._forget_unless_same(tmp_path, "a", adopt=True)
+    training_folder.forget_unless_same(tmp_path, "a", adopt=True)
     assert last.exists()
-    running._forget_unless_same(tmp_path, "b", adopt=True)
+    training_folder.forget_unless_same(tmp_path, "b", adopt=True)
     assert not last.exists()
 
 
@@ -101,14 +101,14 @@ def test_a_last_checkpoint_cut_short_is_replaced_by_the_best(tmp_path: Path) -> 
     best = checkpoint(tmp_path / "checkpoint_best.pt")
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes(best.read_bytes()[: best.stat().st_size // 2])
-    running._mend_last_checkpoint(tmp_path)
+    training_folder.mend_last_checkpoint(tmp_path)
     assert last.read_bytes() == best.read_bytes()
 
 
 def test_a_last_checkpoint_cut_short_goes_where_there_is_no_better(tmp_path: Path) -> None:
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes(b"PK\x03\x04 cut")
-    running._mend_last_checkpoint(tmp_path)
+    training_folder.mend_last_checkpoint(tmp_path)
     assert not last.exists()
 
 
@@ -116,7 +116,7 @@ def test_a_whole_last_checkpoint_is_left_alone(tmp_path: Path) -> None:
     checkpoint(tmp_path / "checkpoint_best.pt", "older")
     last = checkpoint(tmp_path / "checkpoint_last.pt", "newer")
     before = last.read_bytes()
-    running._mend_last_checkpoint(tmp_path)
+    training_folder.mend_last_checkpoint(tmp_path)
     assert last.read_bytes() == before
 
 
@@ -141,17 +141,17 @@ def test_the_folder_is_held_by_the_training_after_its_job_was_killed(tmp_path: P
 
 def test_processes_share_the_steps_of_an_update() -> None:
     flags = ["--max-tokens", "100", "--update-freq", "8", "--lr", "1"]
-    assert running.with_processes(flags, 1) == flags
-    assert running.with_processes(flags, 4)[3] == "2"
+    assert worker.with_processes(flags, 1) == flags
+    assert worker.with_processes(flags, 4)[3] == "2"
     with pytest.raises(UsageError, match="3 GPUs: --update-freq is 8, no multiple of it"):
-        running.with_processes(flags, 3)
+        worker.with_processes(flags, 3)
     with pytest.raises(UsageError, match="2 GPUs: --update-freq is 1"):
-        running.with_processes(flags[:2], 2)
-    assert running.with_processes(["--update-freq=8", "--cpu"], 2) == ["--update-freq=4", "--cpu"]
-    assert running.with_processes(["--update-freq", "4,2"], 2) == ["--update-freq", "2,1"]
+        worker.with_processes(flags[:2], 2)
+    assert worker.with_processes(["--update-freq=8", "--cpu"], 2) == ["--update-freq=4", "--cpu"]
+    assert worker.with_processes(["--update-freq", "4,2"], 2) == ["--update-freq", "2,1"]
     for steps in ("4,1", "x", "[4]"):
         with pytest.raises(UsageError, match=re.escape(f"--update-freq is {steps}, no multiple")):
-            running.with_processes([f"--update-freq={steps}"], 2)
+            worker.with_processes([f"--update-freq={steps}"], 2)
 
 
 @pytest.mark.slow

@@ -1,0 +1,118 @@
+"""The folder of a training: what identifies the training, its checkpoints, and its result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.running import NOTE
+from headprune.errors import DataError
+from headprune.files import atomic_path, write_text_atomically
+from headprune.recovery.distillation import TEACHER, Distillation
+from headprune.results.curves import CURVE, read_log
+
+# A training that only runs for longer is the same training: it resumes.
+LENGTH_FLAGS = ("--max-epoch", "--max-update")
+# The plugin is the same wherever it lies, and the other files are identified by their content.
+PATH_FLAGS = ("--user-dir", "--plan", "--head-plan", "--finetune-from-model", "--distill-from")
+
+
+def identity(flags: Sequence[str], *, data: Path, depends: Sequence[Path], precision: str) -> str:
+    """A text that identifies a training, independent of its length and the paths of its files.
+
+    Args:
+        flags, data, depends: see ``running.train``.
+        precision: see ``running.Job``.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    left_out = {*LENGTH_FLAGS, *PATH_FLAGS}
+    kept = [f for f, before in zip(flags, ["", *flags], strict=False) if before not in left_out]
+    files = [path for path in data.glob("*") if path.suffix in (".bin", ".idx", ".txt")]
+    digests: list[str] = []
+    for path in [*sorted(files), *depends]:
+        try:
+            with path.open("rb") as file:
+                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+        except OSError as problem:
+            raise DataError(f"{path}: cannot be read: {problem.strerror}") from problem
+    return json.dumps({"flags": kept, "precision": precision, "sha256": digests}, indent=1)
+
+
+def forget_unless_same(save_dir: Path, mark: str, *, adopt: bool) -> None:
+    """Remove the checkpoints of a training with other flags, data or files.
+
+    Args:
+        mark: the result of ``identity``.
+        adopt: see ``running.train``.
+    """
+    path = save_dir / "training.json"
+    known = path.read_text(encoding="utf-8") if path.is_file() else None
+    if known == mark:
+        return
+    checkpoints = list(save_dir.glob("checkpoint*.pt"))
+    if checkpoints and not (adopt and known is None):
+        print(f"{NOTE}its flags, data or plan have changed since it began; beginning anew")
+        for checkpoint in checkpoints:
+            checkpoint.unlink()
+    write_text_atomically(path, mark)
+
+
+def mend_last_checkpoint(save_dir: Path) -> None:
+    """Replace a checkpoint_last.pt that was truncated by a kill.
+
+    fairseq renames the first file of a save into place, but copies it to the second: that copy
+    can be cut short, and then the best checkpoint is the file it was being copied from.
+    """
+    last, best = save_dir / "checkpoint_last.pt", save_dir / "checkpoint_best.pt"
+    if not last.exists() or zipfile.is_zipfile(last):
+        return
+    if zipfile.is_zipfile(best):
+        with atomic_path(last) as temporary:
+            shutil.copyfile(best, temporary)
+    else:
+        last.unlink()
+
+
+def finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
+    """Write the best model of a finished training, and the facts of the training."""
+    places = [save_dir / f"checkpoint_{name}.pt" for name in ("best", "last")]
+    path = next((path for path in places if path.exists()), None)
+    if path is None:
+        raise DataError(f"{save_dir}: fairseq-train left no checkpoint")
+    best = Checkpoint.load(path)
+    history = best.state["optimizer_history"][-1]
+    extra = best.state["extra_state"]
+    iterator = extra["train_iterator"]
+    best.state["last_optimizer_state"] = None
+    best.save(model)
+    facts: dict[str, Any] = {
+        "parameters": best.parameters,
+        "best_updates": int(history["num_updates"]),
+        "best_epoch": int(iterator["epoch"]) - int(iterator["iterations_in_epoch"] == 0),
+        **({"best_valid_loss": float(extra["best"])} if "best" in extra else {}),
+        "resumed": resumed,
+    }
+    facts |= _teacher_facts(best)
+    log = save_dir / "train.log"
+    if log.is_file() and (curve := read_log(log)):
+        facts[CURVE] = curve.as_json()
+    write_text_atomically(model.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
+
+
+def _teacher_facts(trained: Checkpoint) -> dict[str, Any]:
+    """The weights of a distillation and the fingerprint of its teacher; empty without one."""
+    cfg = trained.state.get("cfg")
+    criterion = cfg.get("criterion") if isinstance(cfg, dict) else None
+    teacher = criterion.get("distill_from") if isinstance(criterion, dict) else None
+    if not isinstance(criterion, dict) or not teacher:
+        return {}
+    chosen = Distillation.of_settings(criterion) or Distillation()
+    return chosen.as_settings() | {TEACHER: Checkpoint.load(Path(teacher)).fingerprint}

@@ -1,0 +1,189 @@
+"""The process that runs fairseq's program for a job of ``fairseq_plugin.running``.
+
+    python -m fairseq_plugin.worker train|generate OPTIONS -- FLAGS OF FAIRSEQ
+
+It knows the machine: the precision on a GPU, the number of threads on a CPU, and torchrun for
+several GPUs. A training resumes from the checkpoints in its folder, or begins anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fairseq_plugin import schedule, training_folder
+from fairseq_plugin.running import NOTE, PRECISIONS, ended_with_us
+from headprune.errors import DataError, HeadpruneError, UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run fairseq's program, with its preparation and clean-up.
+
+    Returns:
+        The exit status.
+    """
+    options, flags = _parse(arguments)
+    # fairseq's own format; what was imported before has set up the logging without times. The
+    # output of fairseq-generate is a result.
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        stream=sys.stdout if options.program == "train" else sys.stderr,
+        force=True,
+    )
+    try:
+        if options.program == "train":
+            _train(options, flags)
+        else:
+            from fairseq_cli.generate import cli_main
+
+            _call(cli_main, "generate", [*flags, *_machine_flags(options)])
+    except HeadpruneError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return problem.exit_status
+    return 0
+
+
+def _train(options: argparse.Namespace, flags: list[str]) -> None:
+    """Train, or resume, and write the model."""
+    from fairseq_cli.train import cli_main
+
+    save_dir: Path = options.save_dir
+    source_target = zip(("--source-lang", "--target-lang"), options.languages or (), strict=False)
+    data = [str(options.data), *(word for pair in source_target for word in pair)]
+    machine = _machine_flags(options)
+
+    def updates_per_epoch() -> int:
+        own = with_processes(flags, options.processes)
+        updates = schedule.count_updates([*data, *own, *machine])
+        print(f"{NOTE}{updates} updates an epoch")
+        return updates
+
+    flags = schedule.resolve(flags, updates_per_epoch=updates_per_epoch)
+    # Not the number of processes: a training may be resumed on a machine with fewer GPUs.
+    mark = training_folder.identity(
+        flags, data=options.data, depends=options.depends, precision=options.precision
+    )
+    training_folder.forget_unless_same(save_dir, mark, adopt=options.adopt)
+    training_folder.mend_last_checkpoint(save_dir)
+    resumed = (save_dir / "checkpoint_last.pt").exists()
+    arguments = [*data, *with_processes(flags, options.processes), "--save-dir", str(save_dir)]
+    if options.processes > 1:
+        _torchrun([*arguments, *machine], processes=options.processes)
+    else:
+        _call(cli_main, "train", [*arguments, *machine])
+    training_folder.finish(save_dir, options.model, resumed=resumed)
+    if not options.keep_checkpoints:
+        for path in save_dir.glob("checkpoint*.pt"):
+            path.unlink()
+
+
+def _call(cli_main: Callable[[], object], program: str, flags: Sequence[str]) -> None:
+    # fairseq refuses a second path to the package that this process has imported, such as a link.
+    imported = sys.modules["fairseq_plugin"].__path__[0]
+    own = [
+        imported if before == "--user-dir" and _is_same_folder(flag, imported) else flag
+        for before, flag in zip(["", *flags], flags, strict=False)
+    ]
+    # fairseq's programs read their flags from here.
+    sys.argv = [f"fairseq-{program}", *own]
+    cli_main()
+
+
+def with_processes(flags: Sequence[str], processes: int) -> list[str]:
+    """The flags for several processes, which together make the same batches as one.
+
+    Each process does a part of the steps whose gradients `--update-freq` adds up.
+
+    Raises:
+        UsageError: the steps cannot be shared out evenly.
+    """
+    result = list(flags)
+    if processes == 1:
+        return result
+    # argparse takes the last one; a list has a number for each epoch.
+    place = max((i for i, flag in enumerate(result) if flag.split("=")[0] == _STEPS), default=None)
+    prefix, given = "", "1"
+    if place is not None and result[place] != _STEPS:
+        prefix, given = f"{_STEPS}=", result[place].split("=", 1)[1]
+    elif place is not None and place + 1 < len(result):
+        place += 1
+        given = result[place]
+    steps = [int(part) if part.isdecimal() else 0 for part in given.split(",")]
+    if place is None or any(number < processes or number % processes for number in steps):
+        raise UsageError(
+            f"{processes} GPUs: {_STEPS} is {given}, no multiple of it, so the batches would "
+            f"be larger than on one GPU; give smaller --max-tokens and a larger {_STEPS}"
+        )
+    result[place] = prefix + ",".join(str(number // processes) for number in steps)
+    return result
+
+
+_STEPS = "--update-freq"
+
+
+def _torchrun(flags: Sequence[str], *, processes: int) -> None:
+    """Run fairseq-train in several processes, one for each GPU.
+
+    Raises:
+        DataError: it fails.
+    """
+    import torch
+
+    shared = ["--distributed-world-size", str(processes)]
+    if not torch.cuda.is_available():
+        shared += ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+        *("--nproc-per-node", str(processes), "-m", "fairseq_cli.train", *flags, *shared),
+    ]
+    process = subprocess.Popen(command, text=True)
+    with ended_with_us(process):
+        status = process.wait()
+    if status:
+        raise DataError(f"torchrun with {processes} processes ended with status {status}")
+
+
+def _is_same_folder(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _machine_flags(options: argparse.Namespace) -> list[str]:
+    """The flags that depend on the machine; sets the number of torch's threads."""
+    import torch
+
+    if torch.cuda.is_available():
+        return [] if options.precision == "fp32" else [f"--{options.precision}"]
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    return ["--cpu"]
+
+
+def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    at = given.index("--")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--threads", type=int)
+    common.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser = argparse.ArgumentParser(prog="python -m fairseq_plugin.worker")
+    programs = parser.add_subparsers(dest="program", required=True)
+    program = programs.add_parser("train", parents=[common])
+    for name in ("--data", "--save-dir", "--model"):
+        program.add_argument(name, type=Path, required=True)
+    program.add_argument("--languages", nargs=2)
+    program.add_argument("--depends", type=Path, nargs="*", default=[])
+    program.add_argument("--processes", type=int, default=1)
+    for name in ("--keep-checkpoints", "--adopt"):
+        program.add_argument(name, action="store_true")
+    programs.add_parser("generate", parents=[common])
+    return parser.parse_args(given[:at]), given[at + 1 :]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
