@@ -42,6 +42,11 @@ Those of words whose labels name no entities are ``token-accuracy`` and ``macro-
 _OF_TOKENS = ("entity-f1", "token-accuracy")
 """The metrics of words alone."""
 
+_WITHOUT_LABEL = (
+    "; name it with --label, or give --task-type language-modelling to predict the texts themselves"
+)
+"""Advice for data of a model that may be a classifier or a language model."""
+
 _LABELS_OF = {
     TaskType.single_label: one_label,
     TaskType.images: one_label,
@@ -175,6 +180,8 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         if len(columns.text) > 1:
             raise UsageError("--text2: words with labels are in one column, --text")
         columns = replace(columns, of_words=True)
+    if described.type is None and outputs.are_decoders:
+        columns = replace(columns, without_label=_WITHOUT_LABEL)
     is_of_images = expected is TaskType.images
     tables = {
         split: read_images(source) if is_of_images else read_table(source, columns, split=split)

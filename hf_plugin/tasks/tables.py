@@ -50,6 +50,7 @@ class Columns:
         delimiter: the character between the fields of a csv file; None for the usual one.
         may_lack_label: whether an example may have no label.
         of_words: whether the text is a list of words, and the label a list of a label for each.
+        without_label: advice for the error message of data without the column ``label``.
     """
 
     text: tuple[str, ...]
@@ -57,6 +58,7 @@ class Columns:
     delimiter: str | None = None
     may_lack_label: bool = False
     of_words: bool = False
+    without_label: str = ""
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,8 @@ def _require_columns(
     for name in (*columns.text, columns.label):
         if name not in names:
             listed = ", ".join(map(repr, names)) or "none"
+            if name == columns.label:
+                advice += columns.without_label
             raise DataError(f"{source}: no column {name!r}; its columns are {listed}{advice}")
         if names.count(name) > 1:
             raise DataError(f"{source}: {names.count(name)} columns are called {name!r}")

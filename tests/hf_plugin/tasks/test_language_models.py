@@ -291,6 +291,25 @@ def test_mistakes_are_one_line(options, message, trained, files, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("t.csv", "text,other\na dog,1\n"), ("t.jsonl", '{"text": "a dog", "other": 1}\n')],
+)
+def test_a_table_without_labels_has_advice_for_language_models(name, content, tmp_path):
+    (tmp_path / name).write_text(content)
+    given = ("--train", tmp_path / name, "--epochs", 1, "-o", tmp_path / "out")
+    advice = "no column 'label'.*'other'; name it with --label, or give --task-type language-mod"
+    with pytest.raises(HeadpruneError, match=advice):
+        finetune(write_decoder(tmp_path / "gpt2", "gpt2"), *given)
+    for model, options in (
+        (tmp_path / "gpt2", ("--task-type", "single-label")),
+        (write_model(tmp_path / "bert"), ()),
+    ):
+        with pytest.raises(HeadpruneError, match="no column 'label'") as caught:
+            finetune(model, *given, *options)
+        assert "language-modelling" not in str(caught.value)
+
+
 def test_one_token_is_not_predicted(trained, files):
     opened = headprune.open_task_model(trained / "model", dev=str(files[3]), max_length=1)
     with pytest.raises(HeadpruneError, match=r"max length 1: a token is predicted .* 2 or more"):
