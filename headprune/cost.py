@@ -29,6 +29,9 @@ class Sizes:
             biases of output projections; None likewise.
         cross_heads: heads of a decoder layer's attention to the encoder, for plans that drop the
             layer and do not name them; None: there are none.
+        encoder_positions: the number of positions of each of the encoder's inputs, where the model
+            fixes it: of an image, its patches and the tokens beside them; None: texts of any
+            length.
     """
 
     encoder_width: int = 512
@@ -51,6 +54,7 @@ class Sizes:
     encoder_layer_parameters: int | None = None
     decoder_layer_parameters: int | None = None
     cross_heads: int | None = None
+    encoder_positions: int | None = None
 
     def of(self, component: str, name: str) -> int | None:
         """A size of the encoder or of the decoder, by the side that a component is on."""
@@ -127,7 +131,7 @@ def unit_cost(measure: str, *, sizes: Sizes, shape: Shape) -> Callable[[PruningP
     not counted.
 
     Args:
-        measure: ``parameters`` or ``flops``, of a forward pass over 30 tokens.
+        measure: ``parameters`` or ``flops``, of a forward pass over 30 tokens, or over one image.
         sizes: the sizes of the model.
         shape: the units of the components to prune.
     """
@@ -150,10 +154,12 @@ def forward_flops(
     does not name.
 
     Args:
-        source, target: lengths in tokens. A plan without decoder components uses ``source`` only.
+        source, target: lengths in tokens. A plan without decoder components uses ``source`` only,
+            and ``sizes.encoder_positions`` counts in its place.
         beam: how many targets the decoder works on, of one source that is encoded once.
     """
     written = target * beam
+    source = sizes.encoder_positions or source
     # Positions that ask, positions that are asked, and how many of these each one sees.
     lengths = {
         "ES": (source, source, source),

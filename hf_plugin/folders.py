@@ -46,6 +46,7 @@ from hf_plugin.places import reporting
 from hf_plugin.plans import model_shape
 from hf_plugin.plans import plan as plan_of_model
 from hf_plugin.quiet import quieten
+from hf_plugin.random_batches import encoder_positions
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx")
 _TRAINING = ("checkpoint-*", "trainer_state.json")
@@ -152,6 +153,8 @@ class Folder:
             sizes[f"{side_of(component)}_layer_parameters"] = rest
         if "ES" not in attentions_by_component:  # ED attends to an encoder as wide as the decoder
             sizes["encoder_width"] = sizes["decoder_width"]
+        if (positions := encoder_positions(self._unpruned)) is not None:
+            sizes["encoder_positions"] = positions
         output = self.model.get_output_embeddings()
         is_decoder = "DS" in attentions_by_component
         return Sizes(**sizes, vocabulary=getattr(output, "out_features", 0) if is_decoder else 0)

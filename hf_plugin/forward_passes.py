@@ -25,7 +25,7 @@ from headprune.speed.forward_pass import (
 from hf_plugin.folders import Folder, outline_of
 from hf_plugin.loading import read_config
 from hf_plugin.places import reporting
-from hf_plugin.random_batches import random_batch
+from hf_plugin.random_batches import inputs_name, random_batch
 
 _SEED = 1
 
@@ -64,6 +64,8 @@ def _job(
         return lambda: model(**batch)
     if not model.config.is_encoder_decoder:
         raise UsageError(f"{path}: has no encoder with a decoder, so there is no job {job}")
+    if "input_ids" not in batch:
+        raise UsageError(f"{path}: the job {job} is timed for models of text; give --job forward")
     source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     encoder = model.get_encoder()
     if job == ENCODER:
@@ -173,4 +175,5 @@ def _of(
         flops=conditions.batch * flops if is_whole else None,
         file_bytes=bytes_of(folder.path),
         dtype=dtype,
+        inputs=inputs_name(folder.model, length),
     )

@@ -84,6 +84,42 @@ def _boxes(config: Any, ids: Tensor, *, generator: torch.Generator) -> Tensor:
     return boxes if config.model_type.endswith("layoutlm") else boxes / largest
 
 
+def inputs_name(model: PreTrainedModel, length: int) -> str:
+    """Name of a model's inputs that have the size of its config; empty where they are tokens.
+
+    Args:
+        length: the number of tokens of a decoder's text.
+
+    Returns:
+        Such as ``images of 224 x 224 pixels``, or ``spectrograms of 1024 x 128``.
+    """
+    size = _spectrogram_or_image(model.config, model.main_input_name)
+    if not size:
+        return ""
+    width = f"{size[-2]} x {size[-1]}"
+    if model.main_input_name == "pixel_values":
+        return f"images of {width} pixels"
+    texts = f" with {length} tokens each" if model.config.is_encoder_decoder else ""
+    return f"spectrograms of {width}{texts}"
+
+
+def encoder_positions(model: PreTrainedModel) -> int | None:
+    """The number of positions of each input of the encoder; None where they are tokens.
+
+    Those of an image or a spectrogram are its patches, and the tokens beside them.
+    """
+    size = _spectrogram_or_image(model.config, model.main_input_name)
+    if not size:
+        return None
+    if model.config.is_encoder_decoder:  # Whisper
+        return int(model.config.max_source_positions)
+    embeddings = model.base_model.get_submodule("embeddings")
+    with torch.no_grad():
+        embedded = embeddings(torch.zeros(1, *size, dtype=model.dtype, device=model.device))
+    states: Tensor = embedded if isinstance(embedded, Tensor) else embedded[0]  # 1 x T x C
+    return states.size(1)
+
+
 def _spectrogram_or_image(config: Any, name: str) -> tuple[int, ...]:
     """The size of one example, without the batch; empty if examples are tokens."""
     if name == "pixel_values":

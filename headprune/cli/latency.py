@@ -87,7 +87,7 @@ def latency(
     )
     measured.save(output)
     _show(measured)
-    print(f"{output}: {conditions}, {conditions.threads} threads; {measured.device}")
+    print(f"{output}: {measured.conditions}, {conditions.threads} threads; {measured.device}")
 
 
 def _progress(numbers: range) -> Iterable[int]:

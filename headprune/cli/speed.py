@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,8 +44,9 @@ def speed(
 ) -> None:
     """Time models in turns, with their parameters, FLOPs and file sizes.
 
-    What is timed is one forward pass over a batch of random tokens; a translation model reads both
-    sides at once, without a search, unless --job names another part of its work. In each round
+    What is timed is one forward pass over a batch of random tokens, or of random images of the size
+    that the model takes; a translation model reads both sides at once, without a search, unless
+    --job names another part of its work. In each round
     every model runs once, one after the other, so that other load on the machine affects all
     alike. The table shows the median time with the quartiles, and how many times as fast as the
     first model each one is in the same round.
@@ -80,8 +81,9 @@ def speed(
         write_text_atomically(output, json.dumps(content, indent=1) + "\n")
     _show(speeds)
     threads_used = f", {conditions.threads} threads" if device is Device.cpu else ""
+    jobs = dict.fromkeys(str(replace(conditions, inputs=each.inputs)) for each in speeds)
     print(
-        f"{conditions}, {rounds} rounds, median [quartiles]; "
+        f"{', '.join(jobs)}, {rounds} rounds, median [quartiles]; "
         f"{device_name(device.value)}{threads_used}"
     )
 

@@ -25,8 +25,12 @@ class Job(StrEnum):
     search = "search"
 
 
-BATCH = typer.Option(min=1, help="Number of sentences of a batch.")
-LENGTH = typer.Option(min=3, help="Number of tokens of a sentence, on both sides of a translation.")
+BATCH = typer.Option(min=1, help="Number of sentences of a batch, or of images.")
+LENGTH = typer.Option(
+    min=3,
+    help="Number of tokens of a sentence, on both sides of a translation. Images have the size "
+    "that the model takes.",
+)
 THREADS = typer.Option(min=1, help="Number of CPU threads.", show_default="torch's")
 DEVICE = typer.Option(help="The processor.")
 JOB = typer.Option(

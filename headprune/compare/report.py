@@ -309,6 +309,8 @@ class Report:
         if tuned:
             moments = " and ".join(each.moment for each in Recovery if each in tuned)
             fair = f"; {moments}, the same model, trained in the same way for as long"
+        positions = self.comparison.positions
+        inputs = f"one input of {positions} positions" if positions else "30 tokens"
         timed = "plans" if self.comparison.has_timed_methods else f"random {units}"
         return [
             *notes,
@@ -326,7 +328,7 @@ class Report:
             f"score differed from random, any would be called different in at most {LEVEL:.0%} of "
             "such cells.",
             *self._ablation_note(),
-            f"FLOPs: of a forward pass over 30 tokens, {timed} of the first seed; speed: "
+            f"FLOPs: of a forward pass over {inputs}, {timed} of the first seed; speed: "
             "medians of rounds in which the models take turns.",
             *self._seconds_note(),
         ]
@@ -389,6 +391,8 @@ class Report:
             values["measure"] = self.comparison.measure
         if self.comparison.timed_job is not None:
             values["timed_job"] = self.comparison.timed_job
+        if self.comparison.positions is not None:
+            values["positions"] = self.comparison.positions
         if self.comparison.recoveries != (Recovery.FINETUNE,):
             values["recoveries"] = [str(each) for each in self.comparison.recoveries]
         return values

@@ -67,6 +67,8 @@ class Comparison:
             where it is not known.
         metric_signature, fingerprint: of the model as it was given; see ``Measurement``.
         at_least: units that every layer keeps; None where it is not known.
+        positions: the number of positions of each input, such as the patches of an image, where
+            the model fixes it; see ``Sizes``.
         recoveries: the treatments after pruning. The weights of a distillation are in
             ``settings``, its teacher is the model as it was given.
     """
@@ -90,6 +92,7 @@ class Comparison:
     measure: str = "units"
     timed_job: str | None = None
     at_least: int | None = None
+    positions: int | None = None
     recoveries: tuple[Recovery, ...] = (Recovery.FINETUNE,)
     costs: Mapping[str, float] = field(default_factory=dict)
 
@@ -280,6 +283,7 @@ def compare(
         measure=measure,
         timed_job=None if latency is None else latency.job_name,
         at_least=at_least,
+        positions=sizes.encoder_positions,
         recoveries=tuple(dict.fromkeys(recoveries)),
         costs={
             name: cost

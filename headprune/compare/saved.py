@@ -62,6 +62,7 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
         components=_components(content),
         measure=content.get("measure", "units"),
         timed_job=content.get("timed_job"),
+        positions=content.get("positions"),
         base=content["base"],
         scores={fields["score"]: _score(folder, fields) for fields in signatures},
         rows=tuple(_row(row, folder=folder, recovery=recoveries[0]) for row in content["rows"]),

@@ -75,9 +75,10 @@ def show_plan(
         forward_flops(p, sizes, source=length, target=length) for p in (full, computed)
     )
     speedup = f"; by these alone {before / after:.2f}x as fast" if after else ""
+    fixed = sizes.encoder_positions
+    inputs = f"one input of {fixed} positions" if fixed else f"{length} tokens a side"
     console.print(
-        _change("FLOPs", before, after)
-        + f"  (a forward pass, {length} tokens a side, matrix products{speedup})",
+        _change("FLOPs", before, after) + f"  (a forward pass, {inputs}, matrix products{speedup})",
         soft_wrap=True,
     )
     if whole:

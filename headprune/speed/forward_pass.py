@@ -37,6 +37,8 @@ class Conditions:
         device: ``cpu`` or ``cuda``.
         job: one of ``JOBS``.
         beam: number of hypotheses of each sentence, for the jobs ``decoder`` and ``search``.
+        inputs: the model's inputs and their size, where they are no tokens, such as
+            ``images of 224 x 224 pixels``; ``length`` then does not count.
     """
 
     batch: int
@@ -45,6 +47,7 @@ class Conditions:
     device: str
     job: str = FORWARD
     beam: int = 5
+    inputs: str = ""
 
     @property
     def hypotheses(self) -> int:
@@ -54,7 +57,18 @@ class Conditions:
     def __str__(self) -> str:
         beam = f", beam {self.beam}" if self.job in (DECODER, SEARCH) else ""
         name = "forward pass" if self.job == FORWARD else self.job
-        return f"{name} over {self.batch} x {self.length} tokens{beam}"
+        return f"{name} over {self.batch_name}{beam}"
+
+    @property
+    def batch_name(self) -> str:
+        """The batch, in words.
+
+        >>> Conditions(batch=8, length=32, threads=1, device="cpu").batch_name
+        '8 x 32 tokens'
+        """
+        if self.inputs:
+            return f"{self.batch} {self.inputs}"
+        return f"{self.batch} x {self.length} tokens"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +83,7 @@ class ForwardPass:
             the jobs of one side of a model.
         file_bytes: size of the files with the weights.
         dtype: the type of the weights; None where it is not known.
+        inputs: see ``Conditions``.
     """
 
     run: Callable[[], object]
@@ -77,6 +92,7 @@ class ForwardPass:
     flops: int | None
     file_bytes: int
     dtype: str | None = None
+    inputs: str = ""
 
 
 @runtime_checkable

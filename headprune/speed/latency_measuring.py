@@ -139,7 +139,7 @@ def measure_latency(
         pass
     seconds = statistics.median(whole)
     return Latency(
-        conditions=conditions,
+        conditions=replace(conditions, inputs=unpruned[conditions.job].inputs),
         device=device_name(conditions.device),
         dtype=unpruned[conditions.job].dtype,
         model=str(path),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headprune.backends import backend_of
@@ -24,6 +24,7 @@ class Speed:
         seconds: the time of each round.
         speedup: the time of the first model over this one's in the same round: the median and the
             quartiles.
+        inputs: see ``Conditions``.
     """
 
     model: str
@@ -33,6 +34,7 @@ class Speed:
     file_bytes: int
     seconds: tuple[float, ...]
     speedup: tuple[float, float, float]
+    inputs: str = ""
 
     @property
     def median(self) -> float:
@@ -73,6 +75,7 @@ def measure_speeds(
             file_bytes=each.file_bytes,
             seconds=tuple(times),
             speedup=speedup(seconds[0], times),
+            inputs=each.inputs,
         )
         for path, each, times in zip(paths, passes, seconds, strict=True)
     ]
@@ -103,9 +106,8 @@ def warm_up(model: ForwardPass, conditions: Conditions, *, path: Path) -> None:
         raise
     except Exception as problem:  # of any library, such as a sentence that is too long
         reason = (str(problem).strip() or type(problem).__name__).partition("\n")[0]
-        raise UsageError(
-            f"{path}: does not run on {conditions.batch} x {conditions.length} tokens ({reason})"
-        ) from None
+        batch = replace(conditions, inputs=model.inputs).batch_name
+        raise UsageError(f"{path}: does not run on {batch} ({reason})") from None
 
 
 def forward_pass(path: Path, conditions: Conditions) -> ForwardPass:

@@ -23,6 +23,7 @@ from headprune.cost import (
 )
 from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape, without_units_of_dropped_layers
+from hf_plugin.random_batches import random_batch
 from tests.hf_plugin.models import build
 from tests.hf_plugin.small_models import plan_of, small
 
@@ -31,8 +32,12 @@ TOKENS = 30
 
 def counted_flops(model: PreTrainedModel) -> int:
     """The operations of torch's matrix products in one forward pass."""
+    if model.main_input_name == "input_ids":
+        inputs = {"input_ids": torch.ones(1, TOKENS, dtype=torch.long), "use_cache": False}
+    else:
+        inputs = random_batch(model, 1, TOKENS, seed=1)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(input_ids=torch.ones(1, TOKENS, dtype=torch.long), use_cache=False)
+        model(**inputs)
     return int(counter.get_total_flops())
 
 
@@ -47,6 +52,18 @@ def test_flops_are_those_that_torch_counts(family):
         plan = plan_of(model, "DS", "DF", second=second)
         pruned = hf_plugin.prune(copy.deepcopy(model), plan)
         assert counted_flops(pruned) - rotations == forward_flops(plan, sizes, target=TOKENS)
+
+
+@pytest.mark.parametrize("family", ["vit", "dinov2", "yolos", "audio-spectrogram-transformer"])
+def test_flops_are_those_of_all_patches(family):
+    model = small(family, attention="eager")
+    sizes = Folder(Path(), model).sizes
+    full = PruningPlan.full(model_shape(model)).part(["ES", "EF"])
+    patches = counted_flops(model) - forward_flops(full, sizes)
+    assert 0 <= patches < 10_000  # of the embeddings, which no plan prunes
+    plan = plan_of(model, "ES", "EF")
+    pruned = hf_plugin.prune(copy.deepcopy(model), plan)
+    assert counted_flops(pruned) - patches == forward_flops(plan, sizes)
 
 
 def test_the_parameters_of_a_group_and_of_a_gated_neuron():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoModelForImageClassification
 
 from headprune import PruningPlan, UsageError, open_model
 from headprune.cost import forward_flops
@@ -15,6 +16,7 @@ from headprune.speed.latency import Latency
 from tests import virtual_processor
 from tests.command import Outcome, headprune
 from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.small_models import small
 from tests.latency_files import write_latency
 
 SMALL = ("--batch", 2, "--length", 8, "--threads", 1)
@@ -109,6 +111,21 @@ def test_a_speed_that_is_not_reached_is_a_warning(
     virtual_processor.install(monkeypatch, lambda flops: 1.0)
     done = plan("--speedup", 2, *ALL, "--verify", 3)
     assert "warning: 2x speed was not reached within 5%; the nearest plan is 1.00x" in done.err
+
+
+def test_the_file_of_an_image_model_says_what_was_timed(tmp_path: Path) -> None:
+    small("vit", AutoModelForImageClassification).save_pretrained(tmp_path / "model")
+    path = tmp_path / "latency.json"
+    with pytest.MonkeyPatch.context() as patch:
+        virtual_processor.install(patch, lambda flops: 1e-9 * flops)
+        done = headprune("latency", tmp_path / "model", *SMALL, "--rounds", 1, "-o", path)
+    assert done.status == 0 and "forward pass over 2 images of 8 x 8 pixels, 1 thr" in done.out
+    measured, opened = Latency.load(path), open_model(tmp_path / "model")
+    assert measured.job_name.startswith("forward pass over 2 images of 8 x 8 pixels, 1 threads")
+    full = PruningPlan.full(opened.shape)
+    assert measured.seconds == pytest.approx(2e-9 * forward_flops(full, opened.sizes))
+    shown = headprune("show", tmp_path / "model").out
+    assert "(a forward pass, one input of 5 positions, matrix products" in shown
 
 
 def test_mistakes(plan: Any, model: Path, latency: Path, scores: Path, tmp_path: Path) -> None:

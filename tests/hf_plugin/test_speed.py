@@ -24,6 +24,7 @@ from hf_plugin.folders import Folder
 from hf_plugin.random_batches import random_batch
 from tests.hf_plugin.glue.made import SHAPE, write_model
 from tests.hf_plugin.models import build
+from tests.hf_plugin.small_models import small
 
 CONDITIONS = Conditions(batch=2, length=8, threads=1, device="cpu")
 SMALL = ("--batch", 2, "--length", 8, "--threads", 1, "--rounds", 3)
@@ -91,6 +92,21 @@ def test_the_pass_is_that_of_the_model_on_the_whole_batch(model, exported):
     assert forward_pass(model, CONDITIONS).run().logits.shape == (2, 2)
     (output,) = forward_pass(exported, CONDITIONS).run()
     assert output.shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("family", "inputs"),
+    [
+        ("vit", "2 images of 8 x 8 pixels"),
+        ("whisper", "2 spectrograms of 4 x 16 with 8 tokens each"),
+    ],
+)
+def test_inputs_that_are_no_tokens_are_named(family, inputs, tmp_path):
+    small(family).save_pretrained(tmp_path / "model")
+    out = speed(tmp_path / "model", *SMALL).stdout
+    assert f"forward pass over {inputs}, 3 rounds" in out
+    with pytest.raises(HeadpruneError, match="no encoder|the job search is timed for models of te"):
+        speed(tmp_path / "model", *SMALL, "--job", "search")
 
 
 @pytest.fixture(scope="module")

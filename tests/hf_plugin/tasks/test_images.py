@@ -101,6 +101,8 @@ def test_scores_compare_and_iterate(trained, files, tmp_path):
     more = ("--seeds", 1, "--rounds", 0, "-o", tmp_path / "compared")
     run(compare_app, trained / "model", *options, *more)
     found = json.loads((tmp_path / "compared" / "compare.json").read_text())
+    note = "FLOPs: of a forward pass over one input of 5 positions,"
+    assert note in (tmp_path / "compared" / "compare.md").read_text()
     assert found["metric"] == "accuracy" and found["data_name"].startswith("train@")
     done = run(iterate_app, trained / "model", *options, "--steps", 1, "-o", tmp_path / "steps")
     assert "step 1 of 1: 50.0% pruned, accuracy " in done.stdout
