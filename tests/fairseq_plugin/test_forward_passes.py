@@ -11,7 +11,7 @@ import torch
 
 from fairseq_plugin.backend import backend
 from fairseq_plugin.checkpoints import Checkpoint
-from fairseq_plugin.models.transformer_headpruned import HeadPrunedDecoder
+from fairseq_plugin.modules.decoder import HeadPrunedDecoder
 from headprune import select
 from headprune.cost import forward_flops
 from headprune.speed.forward_pass import Conditions
