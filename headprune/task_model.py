@@ -121,10 +121,23 @@ class TaskModel(Protocol):
 
 
 def training_settings(model: TaskModel) -> Mapping[str, Any]:
-    """The settings that scores and measurements of untrained models do not depend on.
+    """The settings that only trainings depend on, and the choice of the examples held out for them.
 
     A comparison can gain them later. They are the property ``training_settings``, which backends
     may leave out: a part of ``settings``, None or [] where a value is not given.
     """
     values: Mapping[str, Any] = getattr(model, "training_settings", {})
     return values
+
+
+def holds_out_the_same(model: TaskModel, settings: Mapping[str, Any]) -> bool:
+    """Tell if the same examples are held out with other ``training_settings``.
+
+    Backends whose trainings and scores share a set of examples have a method of this name.
+
+    Args:
+        model: the model with its settings.
+        settings: other settings, as in ``TaskModel.settings``.
+    """
+    method = getattr(model, "holds_out_the_same", None)
+    return method is None or bool(method(settings))

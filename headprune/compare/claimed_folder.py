@@ -21,20 +21,22 @@ def claim(
     *,
     additions: Mapping[str, Any] | None = None,
     replaceable: Collection[str] = (),
+    unused: Collection[str] = (),
     ignored: Collection[str] = (),
 ) -> set[str]:
     """Write the settings to the folder if it has none, or if it contains nothing else.
 
     Args:
         folder: the folder.
-        settings: those that all of its results depend on.
+        settings: those that all of its results depend on, but for ``replaceable`` and ``unused``.
         additions: those that only some kinds of results depend on, None or [] where they are not
             given: a folder without them gains them, and keeps them afterwards.
-        replaceable: names of additions that no result in the folder depends on.
+        replaceable: names of settings and additions that no result in the folder depends on.
+        unused: names of settings that no result of this run depends on; the folder keeps its own.
         ignored: names of settings that older versions wrote.
 
     Returns:
-        The names of additions that had another value.
+        The names of replaceable settings that had another value.
 
     Raises:
         UsageError: it is for other settings.
@@ -45,27 +47,34 @@ def claim(
     given = {name: value for name, value in optional.items() if value not in _NOT_GIVEN}
     is_new = not path.exists() or all(each.name in (path.name, LOCK) for each in folder.iterdir())
     known = {} if is_new else json_object(path)
+    values = wanted | given
     replaced = {
         name
-        for name in given
-        if name in replaceable and known.get(name) not in (*_NOT_GIVEN, given[name])
+        for name in {*replaceable} & {*known} & {*values}
+        if known[name] != values[name] and (name in wanted or known[name] not in _NOT_GIVEN)
     }
-    for name in replaced:
-        del known[name]
+    known = {name: value for name, value in known.items() if name not in replaced}
     if not is_new:
-        written = {name: value for name, value in known.items() if name not in ignored}
-        for name in optional:
-            if name not in given or written.get(name) in _NOT_GIVEN:
-                written.pop(name, None)
-        wanted_now = wanted | {name: value for name, value in given.items() if name in written}
-        if written != wanted_now:
-            names = {*written, *wanted_now}
-            differing = sorted(n for n in names if written.get(n) != wanted_now.get(n))
+        required = {*values} - {*unused, *(name for name in replaceable if name in wanted)}
+        written = {
+            name: value
+            for name, value in known.items()
+            if name in required or name not in {*values, *optional, *ignored}
+        }
+        missing = [name for name in given if written.get(name) in _NOT_GIVEN]
+        for name in missing:
+            written.pop(name, None)
+        asked = {name: values[name] for name in required.difference(missing)}
+        if written != asked:
+            names = {*written, *asked}
+            differing = sorted(n for n in names if written.get(n) != asked.get(n))
             raise UsageError(
                 f"{folder}: holds results of other settings ({', '.join(differing)}); choose "
                 "another folder or delete this one"
             )
-    content = known | wanted | given
+    content = known | {
+        name: value for name, value in values.items() if name not in unused or name not in known
+    }
     if content != known or is_new:
         write_text_atomically(path, json.dumps(content, indent=1) + "\n")
     return replaced

@@ -202,7 +202,7 @@ def compare(
     if latency is not None:
         _require_speeds([*methods.values()], competition, latency, percents, seed=seeds[0])
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
-    claim_folder(folder, settings, model=model, latency=latency)
+    claim_folder(folder, settings, model=model, scores=names, latency=latency)
     store = Store(folder, model, competition, latency=latency)
     base = store.before(Choice(plan=full))  # first, as it shows if there are data to measure on
     scores_by_name = store.scores(names)

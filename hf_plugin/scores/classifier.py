@@ -46,6 +46,10 @@ from hf_plugin.tasks.task import Task, TaskType, dev_splits
 from hf_plugin.tokenizers import load_reader
 
 _TIMED_BATCHES = 4
+_OF_TRAININGS = (
+    *("epochs", "batch_size", "learning_rate", "bf16"),
+    *("max_train_examples", "hold_out"),
+)
 _LATER = {"weight_decay": 0.0, "adam_epsilon": 1e-8}
 """Settings that the folders of older versions lack, with the values that these versions used."""
 
@@ -125,8 +129,18 @@ class Classifier:
 
     @property
     def training_settings(self) -> Mapping[str, Any]:
-        """The weights of a distillation; the others also decide which examples are held out."""
-        return {name: self.settings.get(name) for name in DISTILL_SETTINGS}
+        """The schedule of a fine-tuning and its examples, and the weights of a distillation."""
+        return {name: self.settings.get(name) for name in (*_OF_TRAININGS, *DISTILL_SETTINGS)}
+
+    def holds_out_the_same(self, settings: Mapping[str, Any]) -> bool:
+        """Tell if fine-tunings with other settings leave the same examples for scores."""
+        part = TrainingPart(settings.get("max_train_examples"), settings.get("hold_out", 0.0))
+        train = self.finetuning.data.load("train")
+        ours, others = (
+            held_out(train, model=self.path, parts=parts)
+            for parts in (self._parts, [part] if settings.get("epochs") else [])
+        )
+        return ours == others
 
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None

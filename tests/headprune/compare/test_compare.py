@@ -683,6 +683,21 @@ def test_a_folder_gains_recoveries_methods_and_seeds(tmp_path):
         compared(subject(settings={**settings, "model": "another"}), tmp_path, **options)
 
 
+def test_a_score_of_a_fine_tuning_is_bound_to_its_schedule(tmp_path):
+    """That of movement is the schedule of the fine-tunings after pruning."""
+    plain = subject(can_finetune=False, settings={"model": "made up", "schedule": []})
+    tuned = subject(settings={"model": "made up", "schedule": ["--epochs", "2"]})
+    movement = {"percents": [50.0], "rounds": 0, "seeds": [1], "scores": ["movement"]}
+    gradient = movement | {"scores": ["gradient"]}
+    compared(plain, tmp_path / "one", recoveries=[Recovery.NONE], **movement)
+    with pytest.raises(UsageError, match=r"other settings \(schedule\)"):
+        compared(tuned, tmp_path / "one", **gradient)
+    compared(tuned, tmp_path / "other", **gradient)
+    compared(plain, tmp_path / "other", recoveries=[Recovery.NONE], **gradient)
+    with pytest.raises(UsageError, match=r"other settings \(schedule\)"):
+        compared(plain, tmp_path / "other", recoveries=[Recovery.NONE], **movement)
+
+
 LATENCY = Latency(
     conditions=Conditions(batch=2, length=8, threads=1, device="cpu"),
     device="a processor",

@@ -8,6 +8,7 @@ import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,13 +18,17 @@ from typer.testing import CliRunner, Result
 from headprune import HeadPlan, PruningPlan
 from headprune.cli import app
 from headprune.compare.claimed_folder import claim
+from headprune.compare.run import Comparison, compare
 from headprune.errors import HeadpruneError, UsageError
+from headprune.recovery.kinds import Recovery
 from headprune.results.record import Record
 from headprune.task_model import TaskModel
 from hf_plugin.folders import Folder
-from hf_plugin.glue.held_out import held_out
+from hf_plugin.glue.data import GlueData
+from hf_plugin.glue.held_out import held_out, record_training
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels, Settings
+from hf_plugin.glue.tasks import TASKS
 from hf_plugin.scores.classifier import Classifier
 from tests.hf_plugin.glue.made import SHAPE, write_model, write_task
 from tests.latency_files import write_latency
@@ -190,6 +195,41 @@ def test_folders_of_older_versions_are_resumed(classifier, glue, tmp_path):
     other = Classifier(path=classifier, finetuning=replace(finetuning, weight_decay=0.1))
     with pytest.raises(UsageError, match=r"other settings \(weight_decay\)"):
         claim(tmp_path, other.settings)
+
+
+def test_a_folder_gains_a_fine_tuning_with_the_same_held_out_examples(glue, tmp_path):
+    """Of the 24 examples the model was fine-tuned on 12, which is what a hold-out of 50% leaves."""
+    model, out = write_model(tmp_path / "model"), tmp_path / "out"
+    record_training(model, GlueData(TASKS["sst2"], glue).load("train"), size=12, start=model)
+
+    def run_with(*recoveries: Recovery, **given: Any) -> Comparison:
+        settings = {"batch_size": 32, "learning_rate": 1e-4, "hold_out": 10.0, **given}
+        finetuning = Settings(
+            task="sst2", model=str(model), max_length=32, data_dir=glue, **settings
+        )
+        return compare(
+            Classifier(path=model, finetuning=finetuning),
+            **{"scores": ["gradient"], "percents": [50.0], "seeds": [1], "rounds": 0},
+            **{"folder": out, "recoveries": recoveries},
+        )
+
+    both = (Recovery.REFIT, Recovery.FINETUNE)
+    run_with(Recovery.REFIT, epochs=0)
+    settings = (out / "settings.json").read_text()
+    paths = [*(out / "before").iterdir(), *(out / "refitted").iterdir()]
+    paths += [out / "scores" / f"{name}.json" for name in ("gradient", "ablation")]
+    measured = {path: (path.read_text(), path.stat().st_mtime_ns) for path in paths}
+    with pytest.raises(UsageError, match=r"other training examples .* \(epochs, hold_out\)"):
+        run_with(*both, epochs=1, hold_out=25.0)
+    assert (out / "settings.json").read_text() == settings
+    tuned = {"epochs": 1, "hold_out": 50.0, "max_train_examples": 6, "batch_size": 4}
+    rows = run_with(*both, **tuned).rows
+    assert {row.recovery for row in rows} == {"refit", "finetune"}
+    assert measured == {path: (path.read_text(), path.stat().st_mtime_ns) for path in paths}
+    with pytest.raises(UsageError, match=r"of other settings \(learning_rate\)"):
+        run_with(*both, **tuned, learning_rate=1e-3)
+    run_with(Recovery.REFIT, epochs=0)  # the folder keeps the schedule
+    assert json.loads((out / "settings.json").read_text())["batch_size"] == 4
 
 
 def test_a_model_that_predicts_the_same_for_every_example(glue, tmp_path, capsys):
