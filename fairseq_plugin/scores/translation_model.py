@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -160,8 +159,6 @@ class TranslationModel:
         if plan is not None and plan != checkpoint.plan:
             checkpoint = checkpoint.prune(plan)
         translations = translate(checkpoint, self.data, search_flags(beam=self.beam))
-        if translations.constant:
-            print(f"warning: {self.path} translates every sentence alike", file=sys.stderr)
         score = translations.score()
         return Measurement(
             score.bleu, translations.constant, score.bleu_signature, checkpoint.fingerprint

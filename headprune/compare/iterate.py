@@ -196,8 +196,12 @@ class _Writer:
         """Write the step's model and step.json to ``folder``, and its records beside it."""
         part = self._choose(model, number, budget, folder=folder)
         plan = model.model.plan.replaced_by(part).without_units_of_dropped_layers()
+        name = f"step {number}"
         before = timed(
-            lambda: Measured.of(model.measure(plan)), metric=model.metric, where=f"step {number}"
+            lambda: Measured.of(model.measure(plan)),
+            metric=model.metric,
+            where=name,
+            model=f"{name}, right after pruning",
         )
         self._save_record(model, number, plan, before, kind="before-finetune", folder=folder)
         step = Step(
@@ -222,7 +226,12 @@ class _Writer:
             return Measured.of(tuned.measure(), resumed=resumed)
 
         def recovered(measure: Callable[[], Measured]) -> Step:
-            after = timed(measure, metric=model.metric, where=f"step {number}")
+            after = timed(
+                measure,
+                metric=model.metric,
+                where=name,
+                model=f"{name}, {self.recovery.moment}",
+            )
             kind = KIND_AFTER[self.recovery]
             self._save_record(model, number, plan, after, kind=kind, folder=folder)
             return replace(

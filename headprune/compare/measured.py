@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -50,12 +51,16 @@ class Measured:
         return Environment(seconds=self.seconds, device=self.device, versions=self.versions)
 
 
-def timed(measure: Callable[[], Measured], *, metric: str, where: object) -> Measured:
+def timed(
+    measure: Callable[[], Measured], *, metric: str, where: object, model: str | None = None
+) -> Measured:
     """Measure, and add the environment.
 
     Args:
         metric: the name of the metric, for messages.
         where: the name of the measured model or of the file for the value, for messages.
+        model: the name of the measured model in a warning where its outputs are constant; None
+            for no warning.
 
     Raises:
         DataError: the value is not finite.
@@ -69,4 +74,6 @@ def timed(measure: Callable[[], Measured], *, metric: str, where: object) -> Mea
     )
     if not math.isfinite(measured.value):
         raise DataError(f"{where}: {metric} is {measured.value}, not finite")
+    if measured.constant and model is not None:
+        print(f"warning: {model}: gives the same output for every example", file=sys.stderr)
     return measured

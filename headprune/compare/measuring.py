@@ -28,7 +28,8 @@ def measured_record(model: TaskModel, plan: PruningPlan | None = None) -> Record
         others.update(measurement.others)
         return Measured.of(measurement)
 
-    measured = timed(measure, metric=model.metric, where=model.model.path)
+    name = f"{model.model.path}{'' if plan is None else ', pruned'}"
+    measured = timed(measure, metric=model.metric, where=model.model.path, model=name)
     kept = (
         folder.plan if plan is None or plan.origin is None else folder.plan.with_origin(plan.origin)
     )

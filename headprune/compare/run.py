@@ -204,7 +204,9 @@ def compare(
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
     claim_folder(folder, settings, model=model, scores=names, latency=latency)
     store = Store(folder, model, competition, latency=latency)
-    base = store.before(Choice(plan=full))  # first, as it shows if there are data to measure on
+    given = f"the model as it was given ({model.model.path})"
+    # First, as it shows if there are data to measure on.
+    base = store.before(Choice(plan=full, title=given))
     scores_by_name = store.scores(names)
     if latency is not None:
         for method in methods.values():
@@ -226,7 +228,7 @@ def compare(
         unit = "%" if latency is None or name == CONTROL else "x"
         say(f"{name} {percent:g}{unit} seed {seed}", number, len(wanted))
         if name == CONTROL:
-            choice = Choice(plan=full)
+            choice = Choice(plan=full, title=f"{given}, seed {seed}")
         else:
             goal = goal_of(percent, measure)
             choice = store.chosen(methods[name], scores_by_name, goal=goal, seed=seed)

@@ -16,7 +16,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,13 @@ class Choice:
 
     Attributes:
         plan: the units of the whole model.
+        title: the pruned model in messages: the method, the goal and the seed.
         training: for a method that trains, the name of its model in files; None for others.
         train: function that returns the trained model; a finished training is not repeated.
     """
 
     plan: PruningPlan
+    title: str
     training: str | None = None
     train: Callable[[], TaskModel] | None = None
 
@@ -152,8 +154,9 @@ class Store:
             plan = run().plan
         # The other components stay as they are.
         whole = full.replaced_by(plan).without_units_of_dropped_layers()
+        title = f"{method.name} {goal}, seed {seed}"
         if not is_training(method):
-            return Choice(plan=whole)
+            return Choice(plan=whole, title=title)
 
         def train() -> TaskModel:
             outcome = run()
@@ -165,7 +168,7 @@ class Store:
                 )
             return self.model.opened(outcome.model)
 
-        return Choice(plan=whole, training=label, train=train)
+        return Choice(plan=whole, title=title, training=label, train=train)
 
     def _outcome(
         self, method: Method, scores: Mapping[str, HeadScores], *, goal: Goal, seed: int
@@ -195,14 +198,18 @@ class Store:
         def measure() -> Measured:
             return Measured.of(self._model_of(choice).measure(choice.plan))
 
-        return self._measured(self.folder / "before" / f"{choice.name}.json", measure)
+        is_given = choice.plan == self.competition.full and choice.train is None
+        model = choice.title if is_given else f"{choice.title}, {Recovery.NONE.moment}"
+        path = self.folder / "before" / f"{choice.name}.json"
+        return self._measured(path, measure, model=model)
 
     def recovered(self, choice: Choice, recovery: Recovery, seed: int) -> Measured:
         """The metric after a recovery."""
         if recovery is Recovery.REFIT:
             return self._refitted(choice)
         if recovery is Recovery.SCRATCH:
-            choice = Choice(plan=choice.plan)  # of a trained model, the shape matters alone
+            # Of a trained model, the shape matters alone.
+            choice = replace(choice, training=None, train=None)
         name = f"{choice.name}-seed{seed}"
         folder = self.folder / FOLDERS.get(recovery, str(recovery)) / name
         variant = Variant(
@@ -216,7 +223,8 @@ class Store:
             )
             return Measured.of(tuned.measure(), resumed=resumed)
 
-        number = self._measured(folder.with_name(f"{name}.json"), measure)
+        path = folder.with_name(f"{name}.json")
+        number = self._measured(path, measure, model=f"{choice.title}, {recovery.moment}")
         shutil.rmtree(folder, ignore_errors=True)  # after the number is safe
         return number
 
@@ -233,7 +241,8 @@ class Store:
                 refitted.model.save(work)
                 return Measured.of(self.model.opened(work).measure())
 
-        return self._measured(self.folder / "refitted" / f"{choice.name}.json", measure)
+        path = self.folder / "refitted" / f"{choice.name}.json"
+        return self._measured(path, measure, model=f"{choice.title}, {Recovery.REFIT.moment}")
 
     def _model_of(self, choice: Choice) -> TaskModel:
         """The model that the choice's plan prunes."""
@@ -263,9 +272,9 @@ class Store:
         )
         return dict(zip(distinct, found, strict=True))
 
-    def _measured(self, path: Path, measure: Callable[[], Measured]) -> Measured:
+    def _measured(self, path: Path, measure: Callable[[], Measured], *, model: str) -> Measured:
         if not path.exists():
-            measured = timed(measure, metric=self.model.metric, where=path)
+            measured = timed(measure, metric=self.model.metric, where=path, model=model)
             content = {name: value for name, value in asdict(measured).items() if value is not None}
             write_text_atomically(path, json.dumps(content) + "\n")
         values = json_object(path)

@@ -223,15 +223,14 @@ class _Measuring:
             plan = plan.replaced_by(part).with_origin(origin)
         plan.save(self.folder / "plans" / f"seed{self.seed}" / f"{name}.json")
         store = Store(self.folder / f"model{self.seed}", self.model, self.competition)
-        choice = Choice(plan=plan)
+        title = f"{name} sub-network of model {self.seed}"
+        choice = Choice(plan=plan, title=str(self.model.model.path) if name == FULL else title)
         before = self._record(name, plan, store.before(choice), tuned=False)
         after = None
         if self.model.can_finetune:
             self.say(f"fine-tune {name}")
             if (restart := self.restart) is not None:
-                choice = Choice(
-                    plan=plan, training=f"restarted-{choice.name}", train=lambda: restart
-                )
+                choice = replace(choice, training=f"restarted-{choice.name}", train=lambda: restart)
             measured = store.recovered(choice, Recovery.FINETUNE, self.seed)
             after = self._record(name, plan, measured, tuned=True)
         return Network(seed=self.seed, name=name, elements=elements, before=before, after=after)

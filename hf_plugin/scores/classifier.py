@@ -209,9 +209,6 @@ class Classifier:
         constant = not task.is_of_text and is_constant(
             single(predictions, task), single(labels, task)
         )
-        if constant:
-            what = "word" if task.is_of_words else "example"
-            print(f"warning: {self.path} predicts the same for every {what}", file=sys.stderr)
         value = metrics.pop(self.metric)
         return Measurement(value, constant, fingerprint=model_fingerprint(model), others=metrics)
 

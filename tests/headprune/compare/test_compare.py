@@ -260,6 +260,23 @@ def test_figures_of_constant_models_are_marked(tmp_path):
     assert [row["constant_before"] for row in rows] == [row.constant_before for row in found.rows]
 
 
+def test_each_constant_model_is_named_once(tmp_path, capsys):
+    both = {"recoveries": [Recovery.REFIT, Recovery.FINETUNE], "rounds": 0}
+    small = {"scores": ["gradient"], "percents": [50.0], "seeds": [1, 2], **both}
+    compared(subject(constant=is_small), tmp_path, **small)
+    says_same = ": gives the same output for every example"
+    warned = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert warned == [
+        f"warning: {name} 50%, seed {seed}, right after pruning{says_same}"
+        for name, seed in (("gradient", 1), ("random", 1), ("random", 2))
+    ]
+    compared(subject(constant=lambda _: True), tmp_path / "all", **small)
+    said = capsys.readouterr().err
+    assert said.count(f"warning: the model as it was given (made){says_same}") == 1
+    for moment in ("after re-fitting", "after fine-tuning"):
+        assert said.count(f"warning: gradient 50%, seed 1, {moment}{says_same}") == 1
+
+
 def test_the_unpruned_and_the_fine_tuned_model_may_be_constant(tmp_path):
     found = compared(subject(constant=lambda _: True), tmp_path)
     text = Report.of(found).markdown(title="T")

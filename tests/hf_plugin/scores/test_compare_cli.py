@@ -232,7 +232,7 @@ def test_a_folder_gains_a_fine_tuning_with_the_same_held_out_examples(glue, tmp_
     assert json.loads((out / "settings.json").read_text())["batch_size"] == 4
 
 
-def test_a_model_that_predicts_the_same_for_every_example(glue, tmp_path, capsys):
+def test_a_model_that_predicts_the_same_for_every_example(glue, tmp_path):
     model = BertForSequenceClassification.from_pretrained(write_model(tmp_path / "model"))
     with torch.no_grad():
         model.classifier.weight.zero_()
@@ -249,7 +249,6 @@ def test_a_model_that_predicts_the_same_for_every_example(glue, tmp_path, capsys
     )
     measured = Classifier(path=tmp_path / "model", finetuning=settings).measure()
     assert measured.constant is True
-    assert "model predicts the same for every example" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "modernbert"])
