@@ -13,6 +13,7 @@ from headprune.claims.region import Region
 from headprune.claims.runs import Runs
 from headprune.report.changes import CLAIM, Changes, Evenness, Values, evenness
 from headprune.report.paper import SOURCE
+from headprune.wording import counted
 
 _NEEDED = "two layers with two heads or more each, whose changes differ"
 
@@ -57,7 +58,7 @@ def _measure(runs: Runs) -> Measurement | None:
     return Measurement(
         parts=parts,
         counts=[
-            f"the difference is below {CLAIM:.0%} in {below} of {len(parts)} models",
+            f"the difference is below {CLAIM:.0%} in {below} of {counted(len(parts), 'model')}",
             *_incomplete(parts),
         ],
     )

@@ -12,6 +12,7 @@ import typer
 from headprune.cli.options import kinds_of_models
 from headprune.cli.timing import BATCH, BEAM, DEVICE, JOB, LENGTH, THREADS, Device, Job
 from headprune.files import require_standard_output, write_text_atomically
+from headprune.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +84,7 @@ def speed(
     threads_used = f", {conditions.threads} threads" if device is Device.cpu else ""
     jobs = dict.fromkeys(str(replace(conditions, inputs=each.inputs)) for each in speeds)
     print(
-        f"{', '.join(jobs)}, {rounds} rounds, median [quartiles]; "
+        f"{', '.join(jobs)}, {counted(rounds, 'round')}, median [quartiles]; "
         f"{device_name(device.value)}{threads_used}"
     )
 

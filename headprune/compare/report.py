@@ -28,6 +28,7 @@ from headprune.results.marks import CONSTANT_MARK
 from headprune.results.metrics import direction
 from headprune.results.signature import common_part
 from headprune.results.stats import Spread
+from headprune.wording import counted
 
 _QUARTILES = "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})"
 _SHEET = ("score", "percent", "pruned", "seed", "before", "after", "parameters", "flops")
@@ -314,19 +315,11 @@ class Report:
         timed = "plans" if self.comparison.has_timed_methods else f"random {units}"
         return [
             *notes,
-            f"Mean ± sample standard deviation over {seeds} seeds"
-            f"{f' ({draws} of random)' if draws != seeds else ''}. A seed draws the random {units} "
-            f"and the fine-tuning's chances; the {units} of the other scores are the same for "
-            "every seed, so right after pruning they have one value.",
+            _seeds_note(seeds, draws, units=units),
             *self._training_note(),
             f"not pruned: the model as it was given{fair}.",
             *self._recovery_note(),
-            "Tests against random choice: a score chooses one plan, so its value (the mean where "
-            "it was fine-tuned) is tested as one more draw from the distribution of random's "
-            f"{draws} values: t with {draws - 1} degrees of freedom, scale sd x sqrt(1 + 1/n), "
-            "two-sided. Holm's correction is for the scores of one percentage at one moment. If no "
-            f"score differed from random, any would be called different in at most {LEVEL:.0%} of "
-            "such cells.",
+            _tests_note(draws),
             *self._ablation_note(),
             f"FLOPs: of a forward pass over {inputs}, {timed} of the first seed; speed: "
             "medians of rounds in which the models take turns.",
@@ -453,6 +446,38 @@ class Report:
 def _speedups(by_percent: Mapping[float, Quartiles]) -> dict[str, list[float]]:
     """Speed-ups as JSON values."""
     return {percent_text(percent): list(each) for percent, each in by_percent.items()}
+
+
+def _seeds_note(seeds: int, draws: int, *, units: str) -> str:
+    """The number of values of each figure, and their spread.
+
+    Args:
+        seeds, draws: the number of seeds of the other scores, and of random.
+    """
+    chances = f"draws the random {units} and the fine-tuning's chances"
+    if seeds == 1:
+        spread = (
+            f"Random: mean ± sample standard deviation over {draws} seeds. Other scores: one seed"
+        )
+        return f"One seed, which {chances}." if draws == 1 else f"{spread}. A seed {chances}."
+    return (
+        f"Mean ± sample standard deviation over {seeds} seeds"
+        f"{f' ({draws} of random)' if draws != seeds else ''}. A seed {chances}; the {units} of "
+        "the other scores are the same for every seed, so right after pruning they have one value."
+    )
+
+
+def _tests_note(draws: int) -> str:
+    if draws == 1:
+        return "Differences to random choice are not tested: that takes two random draws or more."
+    return (
+        "Tests against random choice: a score chooses one plan, so its value (the mean where "
+        "it was fine-tuned) is tested as one more draw from the distribution of random's "
+        f"{draws} values: t with {counted(draws - 1, 'degree')} of freedom, scale sd x "
+        "sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one percentage at one "
+        "moment. If no score differed from random, any would be called different in at most "
+        f"{LEVEL:.0%} of such cells."
+    )
 
 
 def _marked(cell: Cell | None) -> Marked | None:

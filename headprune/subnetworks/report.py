@@ -108,9 +108,12 @@ def _cell(records: Sequence[Record | None]) -> Marked | None:
 
 
 def _metric_table(found: Subnetworks) -> Table:
+    number = len(found.models)
+    spread = (
+        "of one model" if number == 1 else f"mean ± sample standard deviation over {number} models"
+    )
     table = Table(
-        caption=f"{found.metric}{direction(found.metric)} (mean ± sample standard deviation over "
-        f"{len(found.models)} {'model' if len(found.models) == 1 else 'models'}):",
+        caption=f"{found.metric}{direction(found.metric)} ({spread}):",
         columns=[
             *(Column("sub-network"), Column("right after pruning")),
             Column("after fine-tuning"),

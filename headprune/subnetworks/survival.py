@@ -15,6 +15,7 @@ from headprune.results.significance import holm
 from headprune.results.stats import Spread, spread
 from headprune.subnetworks.elements import kinds_of, of_kind, units_of
 from headprune.subnetworks.overlap import DRAWS, MeanOverlap, mean_overlap, overlap_of
+from headprune.wording import counted
 
 P_VALUE = Decimals(4)
 RATIO = Decimals(3)
@@ -108,7 +109,7 @@ def sentence_of(kind: str, overlap: MeanOverlap, *, models: str) -> str:
     above = "exceeds" if overlap.p_value < 0.05 else "does not exceed"
     return (
         f"The survivors of {models} overlap by {overlap.value:.3f} ({kind}; mean of "
-        f"{overlap.pairs} {'pair' if overlap.pairs == 1 else 'pairs'} of {overlap.sets} models). "
+        f"{counted(overlap.pairs, 'pair')} of {overlap.sets} models). "
         f"By chance it would be {overlap.chance:.3f}: the overlap {above} chance (p = "
         f"{overlap.p_value:.4f}, n = {overlap.sets} models)."
     )

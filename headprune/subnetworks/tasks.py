@@ -23,6 +23,7 @@ from headprune.subnetworks.survival import (
     sentence_of,
     survival_over_tasks,
 )
+from headprune.wording import counted
 
 _SEED = re.compile(r"seed([0-9]+)", re.ASCII)
 _TWO = Decimals(2)
@@ -84,8 +85,8 @@ def read_tasks(folders: Mapping[str, Path]) -> dict[str, list[PruningPlan]]:
                 )
         if len(plans) != len(first):
             raise UsageError(
-                f"{folders[name]}: {len(plans)} models, {folders[first_task]} has {len(first)}; "
-                "give folders with as many models each"
+                f"{folders[name]}: {counted(len(plans), 'model')}, {folders[first_task]} has "
+                f"{len(first)}; give folders with as many models each"
             )
     return by_task
 
@@ -107,6 +108,9 @@ def document_of_tasks(by_task: ByTask, *, title: str) -> Document:
         for task, overlaps in within.items()
         for kind, overlap in overlaps.items()
     ] or ["One model a task: the overlap of seeds needs two or more, and is left out."]
+    survives = " with one seed"
+    if len(first) > 1:
+        survives = f": the mean over {len(first)} seeds, and the sample standard deviation"
     blocks: list[Block] = [Notes(sentences), _tasks_table(by_task)]
     across = cross_task_overlaps(by_task)
     if across.rows:
@@ -115,10 +119,7 @@ def document_of_tasks(by_task: ByTask, *, title: str) -> Document:
         Notes(
             [
                 "The heat map has, for each head (and MLP), the number of tasks in which it "
-                f"survives: the mean over {len(first)} "
-                f"{'seed' if len(first) == 1 else 'seeds'}"
-                f"{'' if len(first) == 1 else ', and the sample standard deviation'}. Model 1 of "
-                "each task counts as seed 1, and so on.",
+                f"survives{survives}. Model 1 of each task counts as seed 1, and so on.",
                 *overlap_notes(),
             ]
         )

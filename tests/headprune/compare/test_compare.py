@@ -1104,6 +1104,25 @@ def test_nothing_is_said_of_one_seed():
     )
 
 
+@pytest.mark.parametrize(
+    ("draws", "note"),
+    [
+        (1, "- One seed, which draws the random heads and the fine-tuning's chances.\n"),
+        (
+            3,
+            "- Random: mean ± sample standard deviation over 3 seeds. Other scores: one seed.",
+        ),
+    ],
+)
+def test_one_seed_has_no_deviation(draws, note, tmp_path):
+    few = {"scores": ["gradient"], "percents": [50.0], "seeds": [1], "rounds": 0}
+    found = compared(subject(), tmp_path, **few, random_seeds=range(1, draws + 1))
+    text = Report.of(found).markdown(title="T")
+    assert note in text and "1 seeds" not in text
+    assert ("±" in text) == (draws > 1)
+    assert ("degrees of freedom" in text) == (draws > 1) != ("are not tested" in text)
+
+
 def test_the_cost_at_which_a_method_that_trains_is_compared_is_said():
     values = {"l0-gates": [29.0], "gradient": [20.0], "random": [1.0, 2.0, 3.0]}
     before, after = findings(outcomes(values, trained=("l0-gates",)), {}, metric="points")

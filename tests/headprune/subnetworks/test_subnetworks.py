@@ -105,7 +105,7 @@ def test_where_low_is_good_the_metric_stays_below_the_unpruned_models_share(tmp_
     assert [each.accepted for each in search.attempts] == [True] * 5 + [False]
     text = markdown.render(document_of(found, title="Made up"))
     assert "as long as the unpruned model's perplexity is at least 90% of it" in text
-    assert "perplexity, low is good (mean" in text
+    assert "perplexity, low is good (of one model):" in text
 
 
 def test_mlps_are_pruned_as_a_whole_and_after_heads_alone(tmp_path):
