@@ -154,6 +154,9 @@ class RunnableModel(Protocol):
     def keys(self, component: str, batch: Batch) -> Tensor:
         """Token numbers of the component's keys, B x S; -1 where there is padding."""
 
+    def is_causal(self, component: str) -> bool:
+        """True if each token of the component attends to itself and to those before it alone."""
+
     @property
     def special_tokens(self) -> frozenset[int]:
         """Numbers of tokens that stand for no text: separators, beginning and end."""

@@ -96,6 +96,20 @@ def is_decoder_alone(model: PreTrainedModel) -> bool:
     return "ES" not in components or bool(getattr(model.config, "is_decoder", False))
 
 
+def require_own_layers(model: PreTrainedModel) -> None:
+    """Check that no layers share weights, so that each can be changed by itself.
+
+    Raises:
+        UsageError: some do: those of ALBERT.
+    """
+    groups = getattr(model.config, "num_hidden_groups", None)
+    if groups is not None and groups < model.config.num_hidden_layers:
+        raise UsageError(
+            f"{family_of(model)}: its layers share weights, and cannot be re-fitted one after the "
+            "other; fine-tune the pruned model"
+        )
+
+
 def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
     """The attentions of each component of ``model``, from the bottom layer to the top.
 

@@ -15,6 +15,7 @@ from headprune.recovery import refit as core
 from headprune.recovery.calibration import Calibration
 from headprune.scores.compute import Watch
 from headprune.scores.registry import SCORING
+from hf_plugin.families import require_own_layers
 from hf_plugin.folders import Folder
 from hf_plugin.glue.held_out import TrainingPart, held_out
 from hf_plugin.glue.models import load_classifier, require_length
@@ -75,6 +76,7 @@ def calibration_of(
 
 def refitted(folder: Folder, plan: PruningPlan, calibration: Calibration) -> core.RefittedModel:
     """The folder's model pruned to a plan, re-fitted to the unpruned one of ``calibration``."""
+    require_own_layers(folder.model)
     pruned = folder.prune(plan)
     dtype = pruned.model.dtype
     pruned.model.float().to(device())  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headprune.recovery import refit as core
+from hf_plugin.families import require_own_layers
 from hf_plugin.scores.model import HuggingFaceModel
 
 
@@ -34,4 +35,5 @@ def refit(
         UsageError: a model that cannot be re-fitted.
         DataError: too few tokens, or values that are not finite.
     """
+    require_own_layers(pruned)
     return core.refit(HuggingFaceModel(pruned), HuggingFaceModel(unpruned), batches, ridge=ridge)

@@ -236,6 +236,10 @@ class FairseqModel:
                         hooks.callback(watch.remove)
             self.model(**batch["net_input"])
 
+    def is_causal(self, component: str) -> bool:
+        """True for the decoder's self-attention."""
+        return component == "DS"
+
     def queries(self, component: str, batch: Batch) -> Tensor:
         """Mask of the component's queries: B x T, bool; true for real tokens, false for padding."""
         return self._tokens(decoder=side_of(component) == "decoder", batch=batch).ne(self._padding)

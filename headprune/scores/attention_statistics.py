@@ -11,6 +11,7 @@ padding do not count.
 - distribution: Kullback-Leibler divergence, in nats, of a head's weights from the mean of its
   layer's heads; redundant heads have little.
 
+Where several layers share one attention, its scores are means over their queries too.
 Where a layer's attention is local (ModernBERT), keys out of its reach count as keys without weight.
 Where several query heads share one head of keys and values, the unit is their group, and its score
 is the mean of theirs.
@@ -76,6 +77,10 @@ def attention_statistics(
     kinds = (*STATISTICS, *(role for role in ROLES if rarity or role != "rare"))
     sums = {kind: no_sums(attentions) for kind in kinds}
     counted = dict.fromkeys(attentions, 0)
+    # The queries of each attention; those of one that serves several layers count for each.
+    seen = {name: [0] * len(layers) for name, layers in attentions.items()}
+    # Roles of heads of whom no token attends to a later one are those of a decoder.
+    kind_of = {name: "DS" if scored.is_causal(name) else name for name in attentions}
     special = torch.tensor(sorted(scored.special_tokens))
     batch: Batch = None
 
@@ -85,7 +90,7 @@ def attention_statistics(
         queries = scored.queries(name, batch)  # B x T
         keys = scored.keys(name, batch)  # B x S
         real = (keys >= 0)[:, None, :].expand(-1, queries.size(1), -1)  # B x T x S
-        if name == "DS":  # a token attends to those before it
+        if scored.is_causal(name):  # a token attends to those before it
             real = real.tril()
         weights = weights.float()
         attention = scored.sublayers[name][layer]
@@ -98,7 +103,8 @@ def attention_statistics(
         ]
         separators = torch.isin(keys, special.to(keys.device))  # B x S
         of_batch = statistics(weights, real, separators, kept=kept)
-        of_batch |= roles(weights, keys, separators, component=name, rarity=rarity)
+        of_batch |= roles(weights, keys, separators, component=kind_of[name], rarity=rarity)
+        seen[name][layer] += int(queries.sum())
         for kind, values in of_batch.items():  # B x H'q x T
             by_unit = values.unflatten(1, (-1, grouped)).mean(2)  # B x H' x T
             sums[kind][name][layer] += (by_unit * queries.unsqueeze(1)).sum((0, 2)).double().cpu()
@@ -110,10 +116,18 @@ def attention_statistics(
                 counted[name] += int(scored.queries(name, batch).sum())
     if not any(counted.values()):
         raise DataError("no example to compute scores on")
+    shares = {
+        name: [counted[name] / max(number, 1) for number in numbers]
+        for name, numbers in seen.items()
+    }
     return {
         kind: means(
             attentions,
-            {name: rows for name, rows in total.items() if kind in (*STATISTICS, *roles_of(name))},
+            {
+                name: [row * share for row, share in zip(rows, shares[name], strict=True)]
+                for name, rows in total.items()
+                if kind in (*STATISTICS, *roles_of(kind_of[name]))
+            },
             counted=counted,
         )
         for kind, total in sums.items()

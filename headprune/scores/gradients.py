@@ -139,12 +139,13 @@ def gate_gradients(
     examples = 0
     with scored.evaluating(), _unit_gates(parts) as gates:
         for batch in batches:
-            gates.clear()
+            gates.clear()  # of runs that labels were drawn from
             with torch.enable_grad():
                 outcome = scored.outcome(batch)
                 losses = outcome.losses  # B
                 places = list(gates)
                 dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
+            gates.clear()
             examples += len(losses)
             for (component, layer), dot in zip(places, dots, strict=True):
                 if not dot.isfinite().all():
@@ -166,13 +167,15 @@ def gate_gradients(
 def _unit_gates(parts: Parts) -> Iterator[dict[Place, Tensor]]:
     """Within this context, multiply unit outputs by gates of ones, which are collected.
 
-    Every example and token has ones of its own.
+    Every example and token has ones of its own. A sub-layer that runs several times in a pass, as
+    it serves several layers, has the same ones each time: their gradient is the sum over layers.
     """
     gates: dict[Place, Tensor] = {}
 
     def ones_for(place: Place, units: int) -> Callable[[Tensor], Tensor]:
         def ones(x: Tensor) -> Tensor:  # B x T x U'd, or T x B x U'd
-            gates[place] = x.new_ones(*x.shape[:-1], units, requires_grad=True)
+            if place not in gates:
+                gates[place] = x.new_ones(*x.shape[:-1], units, requires_grad=True)
             return gates[place]
 
         return ones

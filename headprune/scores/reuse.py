@@ -10,6 +10,9 @@ projection on run once for several masks together, which stand side by side in t
 
 Many classifiers look at the first token alone: behind the top layer's attention all other tokens
 can be left out. Whether a model is such a one is found by leaving them out in a run without masks.
+
+A sub-layer that runs several times in a pass, as it serves several layers, affects what it reads
+itself. The whole model then runs for each mask, with gates.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune.components import NEURONS
+from headprune.gates import gated
 from headprune.model import Batch, Outcome, PrunableSublayer, RunnableModel
 
 Cases = Mapping[tuple[str, int], Sequence[frozenset[int]]]
@@ -56,6 +60,9 @@ def masked_outcomes(
     masked: dict[tuple[str, int], list[Outcome]] = {}
     for (component, layer), masks in cases.items():
         attention = scored.sublayers[component][layer]
+        if attention.output in record.repeated:
+            masked[component, layer] = _with_gates(scored, batch, attention, masks, together)
+            continue
         x = record.inputs[attention.output]  # B x T x U'd, or T x B x U'd
         variants_of = _variants(attention, x, record.outputs[attention.output])
         masked[component, layer] = []
@@ -73,6 +80,39 @@ def masked_outcomes(
                 outcome = scored.outcome(scored.repeat_batch(batch, len(some)))
             masked[component, layer] += _apart(outcome, number=len(some))
     return base, masked
+
+
+def _with_gates(
+    scored: RunnableModel,
+    batch: Batch,
+    sublayer: PrunableSublayer,
+    masks: Sequence[frozenset[int]],
+    together: int,
+) -> list[Outcome]:
+    """The outcome with each mask, by runs of the whole model on ``together`` copies of a batch."""
+    outcomes: list[Outcome] = []
+    for start in range(0, len(masks), together):
+        some = masks[start : start + together]
+        factors = factors_of_copies(_on(sublayer, some), batch_dim=scored.batch_dim)
+        with gated([(sublayer, factors)]):
+            outcome = scored.outcome(scored.repeat_batch(batch, len(some)))
+        outcomes += _apart(outcome, number=len(some))
+    return outcomes
+
+
+def factors_of_copies(masks: Tensor, *, batch_dim: int) -> Callable[[Tensor], Tensor]:
+    """Gates for a batch that holds its examples once for each mask, one copy after the other.
+
+    Args:
+        masks: m x U', 1 where a unit stays on.
+        batch_dim: see ``RunnableModel``.
+    """
+
+    def factors(x: Tensor) -> Tensor:  # mB x T x U'd, or T x mB x U'd
+        rows = masks.to(x).repeat_interleave(x.size(batch_dim) // len(masks), dim=0)  # mB x U'
+        return rows.unsqueeze(1 - batch_dim)
+
+    return factors
 
 
 def _first_alone(
@@ -107,11 +147,12 @@ def _first_alone(
 
 
 class _Record:
-    """Inputs and outputs of modules in the run without masks."""
+    """Inputs and outputs of modules in the run without masks, and those that ran repeatedly."""
 
     def __init__(self) -> None:
         self.inputs: dict[nn.Module, Tensor] = {}
         self.outputs: dict[nn.Module, Any] = {}
+        self.repeated: set[nn.Module] = set()
         self._projections: set[nn.Module] = set()
 
     @contextmanager
@@ -129,6 +170,8 @@ class _Record:
             yield
 
     def _keep(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if module in self.outputs:
+            self.repeated.add(module)
         if module in self._projections:
             self.inputs[module] = inputs[0]
         self.outputs[module] = output

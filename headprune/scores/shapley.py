@@ -7,7 +7,7 @@ the batches take turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from headprune.scores.ablation import METRICS, require_possible
 from headprune.scores.head_scores import Values
 from headprune.scores.partial import Parts
 from headprune.scores.registry import Computed, Scoring
-from headprune.scores.reuse import AT_ONCE
+from headprune.scores.reuse import AT_ONCE, factors_of_copies
 from headprune.scores.shapley_values import Walk, evaluate_in_turn, shapley_values
 
 PURPOSE = "shapley"
@@ -170,18 +170,13 @@ def _columns(
 
 def _factors(
     sublayer: PrunableSublayer, coalitions: Tensor, columns: Columns, *, batch_dim: int
-) -> Callable[[Tensor], Tensor] | Factors:
+) -> Factors:
     """Factors for a batch that holds the examples once for each coalition."""
     masks = torch.ones(len(coalitions), len(sublayer.present))  # n x H'
     for place, head in enumerate(sublayer.present):
         if head in columns:  # heads of the form uniform are no players
             masks[:, place] = coalitions[:, columns[head]].float()
-
-    def factors(x: Tensor) -> Tensor:  # nB x T x H'd, or T x nB x H'd
-        rows = masks.to(x).repeat_interleave(x.size(batch_dim) // len(masks), dim=0)  # nB x H'
-        return rows.unsqueeze(1 - batch_dim)
-
-    return factors
+    return factors_of_copies(masks, batch_dim=batch_dim)
 
 
 def _by_head(

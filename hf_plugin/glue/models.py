@@ -19,8 +19,8 @@ from transformers import (
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config, require_finite
-from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
+from hf_plugin.tasks.heads import require_head
 from hf_plugin.tasks.labels import shown
 from hf_plugin.tasks.task import Task, TaskType
 from hf_plugin.tokenizers import Reader
@@ -67,6 +67,7 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     check_config(folder)
     with reporting(f"{name}: cannot load the model"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        require_head(config, auto_class(task), name=name)
         if not task.is_of_text:  # language models have no labels
             if untrained:
                 _warn_of_other_labels(config.id2label, task, name=name)
@@ -166,9 +167,11 @@ def require_length(length: int, model: PreTrainedModel, reader: Reader, *, name:
     """Raise a UsageError if the model accepts fewer tokens than ``length``; images have none."""
     if not isinstance(reader, PreTrainedTokenizerBase):
         return
-    positions = model.config.max_position_embeddings
-    if model.config.model_type.removeprefix(PREFIX) in ("roberta", "xlm-roberta", "camembert"):
-        positions -= model.config.pad_token_id + 1  # positions begin after the padding's index
+    # T5's relative positions have no end.
+    positions = getattr(model.config, "max_position_embeddings", None) or reader.model_max_length
+    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if (padding := getattr(embeddings, "padding_idx", None)) is not None:
+        positions -= padding + 1  # positions begin after the padding's index
     longest = min(reader.model_max_length, positions)
     if length > longest:
         raise UsageError(f"max length {length}: {name} takes {longest} tokens at most")

@@ -17,7 +17,7 @@ from headprune.errors import DataError, UsageError
 from headprune.gates import masked_units
 from headprune.model import Outcome, PrunableLayer, PrunableSublayer, See, evaluating
 from hf_plugin.families import attentions, family_of, feed_forwards, is_decoder_alone, stacks
-from hf_plugin.head_names import FAMILIES, FEED_FORWARD
+from hf_plugin.head_names import FAMILIES, FEED_FORWARD, has_one_stack
 from hf_plugin.headless import LIST, ON_REQUEST
 from hf_plugin.scores.losses import (
     correct_predictions,
@@ -28,6 +28,7 @@ from hf_plugin.scores.losses import (
 )
 from hf_plugin.scores.own_outputs import are_weighted, divergences, logits_of, own_labels
 from hf_plugin.sublayers import Attention, FeedForward
+from hf_plugin.tasks.heads import UNREAD
 from hf_plugin.tasks.predictions import IGNORED
 
 Batch = Mapping[str, Tensor]
@@ -37,10 +38,8 @@ _OWN, _WEIGHTED = "own_logits", "weighted_labels"
 their probability.
 """
 
-_NOT_BY_TOKEN = ("albert", "canine")
-
-_OF_IMAGES = ("vit", "deit", "dinov2", "beit")
-"""Families of images all of whose patches, after the embeddings, go through all layers."""
+_BEYOND_CHARACTERS = 0x110000
+"""A number that no character has; CANINE's tokens are characters."""
 
 _ON_REQUEST = ("deberta-v2",)
 """Families whose attention modules return their weights only when the model is asked for them,
@@ -103,26 +102,38 @@ class HuggingFaceModel:
             for name, layers in feed_forwards(model).items()
         }
         self.layers: Mapping[str, Sequence[PrunableLayer]] = stacks(model)
-        if _is_causal(model) and "ES" in FAMILIES[family_of(model)]:
-            raise UsageError(
-                f"{type(model).__name__} is a causal language model or a decoder alone of a "
-                "family of encoders, whose heads cannot be scored; give an encoder, an encoder "
-                "with its decoder, or a model of a family of decoders, such as GPT-2"
-            )
+        self._require_whole(model)
         self._predicts_next = is_language_model(model)
-        family = family_of(model)
-        self._reads_images = model.main_input_name == "pixel_values" and family in _OF_IMAGES
-        if not (self._reads_images or model.main_input_name == "input_ids") or (
-            family in _NOT_BY_TOKEN
-        ):
-            raise UsageError(
-                f"{type(model).__name__} cannot be scored: scores are for models of text or images "
-                "whose layers have weights of their own and work on tokens or patches"
-            )
+        self._reads_images = model.main_input_name == "pixel_values"
         self._special_tokens = special_tokens
         # A cache of keys would be filled by layers that scoring leaves out.
         caches = "use_cache" in inspect.signature(model.forward).parameters
         self._options: dict[str, Any] = {"use_cache": False} if caches else {}
+
+    def _require_whole(self, model: PreTrainedModel) -> None:
+        """Refuse parts of models.
+
+        Raises:
+            UsageError: see the class.
+        """
+        family, name = family_of(model), type(model).__name__
+        if not _is_causal(model) or "ES" not in FAMILIES[family]:
+            return
+        if not has_one_stack(family) or not is_decoder_alone(model):
+            raise UsageError(
+                f"{name} is a causal language model or a decoder alone of a family of encoders, "
+                "whose heads cannot be scored; give an encoder, an encoder with its decoder, or a "
+                "model of a family of decoders, such as GPT-2, or a BERT with is_decoder"
+            )
+        if "ED" in self.sublayers:
+            raise UsageError(
+                f"{name} cannot be scored: it attends to an encoder (add_cross_attention), whose "
+                "outputs texts do not have"
+            )
+
+    def is_causal(self, component: str) -> bool:
+        """True for the self-attention of a decoder, which is ES in a BERT as decoder."""
+        return component == "DS" or (component == "ES" and is_decoder_alone(self.model))
 
     @property
     def special_tokens(self) -> frozenset[int]:
@@ -138,6 +149,8 @@ class HuggingFaceModel:
         self._outputs(batch)
 
     def _outputs(self, batch: Batch, **options: Any) -> Any:
+        if (reason := UNREAD.get(family_of(self.model))) is not None:
+            raise UsageError(f"{type(self.model).__name__} cannot be scored on data: {reason}")
         # The labels of a language model serve its own loss alone, which takes as long as the rest.
         others = (_OWN, _WEIGHTED, *(["labels"] if self._predicts_next else []))
         inputs = {name: value for name, value in batch.items() if name not in others}
@@ -182,7 +195,8 @@ class HuggingFaceModel:
 
     def _counted(self, batch: Batch) -> Tensor:
         """The tokens that a language model's outputs are for: B x T, bool."""
-        return self.queries("DS" if "DS" in self.sublayers else "ES", batch)
+        tokens = self._tokens(decoder="DS" in self.sublayers, batch=batch)
+        return tokens.to(self.model.device) >= 0
 
     @contextmanager
     def attending(self) -> Iterator[None]:
@@ -213,12 +227,20 @@ class HuggingFaceModel:
 
     def queries(self, component: str, batch: Batch) -> Tensor:
         """Mask of the component's queries: B x T, bool; true for real tokens, false for padding."""
-        tokens = self._tokens(decoder=side_of(component) == "decoder", batch=batch)
+        tokens = self._positions(decoder=side_of(component) == "decoder", batch=batch)
         return tokens.to(self.model.device) >= 0
 
     def keys(self, component: str, batch: Batch) -> Tensor:
         """Token numbers of the component's keys, B x S; -1 where there is padding."""
-        return self._tokens(decoder=component == "DS", batch=batch).to(self.model.device)
+        return self._positions(decoder=component == "DS", batch=batch).to(self.model.device)
+
+    def _positions(self, *, decoder: bool, batch: Batch) -> Tensor:
+        """The numbers of what layers work on, B x T: tokens, patches, or groups of characters."""
+        if self._reads_images:
+            return self._patches(batch)
+        tokens = self._tokens(decoder=decoder, batch=batch)
+        rate = getattr(self.model.config, "downsampling_rate", 1)
+        return tokens if rate == 1 else _molecules(tokens, rate)
 
     def _patches(self, batch: Batch) -> Tensor:
         """The numbers of the patches (and tokens beside them) of images: B x T."""
@@ -231,8 +253,6 @@ class HuggingFaceModel:
         return torch.arange(states.size(1)).expand(len(images), -1)
 
     def _tokens(self, *, decoder: bool, batch: Batch) -> Tensor:
-        if self._reads_images:
-            return self._patches(batch)
         if not decoder or "ES" not in self.sublayers:
             mask = batch.get("attention_mask")
             tokens = batch["input_ids"]
@@ -316,6 +336,23 @@ class HuggingFaceModel:
                 for part, is_shared in zip(output, shared, strict=True)
             )
         return output
+
+
+def _molecules(tokens: Tensor, rate: int) -> Tensor:
+    """The numbers of CANINE's groups of characters, B x T'; -1 where there is padding.
+
+    The first position is that of the first character, which stands for the text. Each other one is
+    for ``rate`` characters, those of the group before it.
+
+    Args:
+        tokens: B x T, the characters, -1 where there is padding.
+        rate: the number of characters of a group.
+    """
+    groups = tokens[:, : tokens.size(1) // rate * rate].unflatten(1, (-1, rate))  # B x T' x rate
+    real = groups.amax(-1) >= 0  # B x T'
+    places = torch.arange(real.size(1), device=tokens.device) + _BEYOND_CHARACTERS
+    numbers = torch.cat([tokens[:, :1], places[1:].expand(len(tokens), -1)], dim=1)
+    return numbers.masked_fill(~real, -1)
 
 
 def _is_causal(model: PreTrainedModel) -> bool:

@@ -9,11 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from transformers import AutoConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config
-from hf_plugin.head_names import FAMILIES, PREFIX
+from hf_plugin.head_names import FAMILIES, PREFIX, has_one_stack
 from hf_plugin.places import place, reporting
+from hf_plugin.tasks.heads import require_readable
 from hf_plugin.tasks.predictions import SEPARATOR
 from hf_plugin.tasks.tables import Table, plain_label
 from hf_plugin.tasks.task import TaskType
@@ -37,17 +39,24 @@ class Outputs:
         labels: the name of each output.
         type: the type of task that they are for.
         family: the model's type, that of the unpruned model where it is pruned.
+        is_decoder: whether its config says that a token attends to those before it alone.
     """
 
     model: str
     labels: tuple[str, ...]
     type: TaskType
     family: str = ""
+    is_decoder: bool = False
 
     @property
     def are_decoders(self) -> bool:
-        """True if the model is of a family of decoders, which predict a text token by token."""
-        return self.family in FAMILIES and "ES" not in FAMILIES[self.family]
+        """True if the model can predict a text token by token.
+
+        It is of a family of decoders, or one of BERT's family as a decoder.
+        """
+        if self.family not in FAMILIES:
+            return False
+        return "ES" not in FAMILIES[self.family] or (self.is_decoder and has_one_stack(self.family))
 
     @property
     def are_named(self) -> bool:
@@ -60,6 +69,7 @@ def outputs_of(model: str) -> Outputs:
 
     Raises:
         DataError: there is no model, or its config makes no sense.
+        UsageError: a family that takes no labelled data.
     """
     folder = place(model)
     check_config(folder)
@@ -67,19 +77,22 @@ def outputs_of(model: str) -> Outputs:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
     family = config.model_type.removeprefix(PREFIX)
+    require_readable(family, name=model)
     type_ = TaskType.single_label
     architectures = config.architectures or ()
+    decodes = bool(getattr(config, "is_decoder", False))
+    of_texts = ("ForCausalLM", "LMHeadModel", MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(family, "LM"))
     if any(name.endswith("ForImageClassification") for name in architectures):
         type_ = TaskType.images
     elif any(name.endswith("ForTokenClassification") for name in architectures):
         type_ = TaskType.tokens
-    elif any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures):
+    elif any(name.endswith(of_texts) for name in architectures):
         type_ = TaskType.language_modelling
     elif config.problem_type == "multi_label_classification":
         type_ = TaskType.multi_label
     elif config.problem_type == "regression" or len(labels) == 1:
         type_ = TaskType.regression
-    return Outputs(model, labels, type_, family)
+    return Outputs(model, labels, type_, family, is_decoder=decodes)
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,8 @@ def _texts(described: Description, sources: Mapping[str, str], outputs: Outputs)
     if not outputs.are_decoders:
         raise UsageError(
             f"{outputs.model}: a {outputs.family} model does not predict each token of a text from "
-            "those before it; language modelling is for decoders such as GPT-2 and Llama"
+            "those before it; language modelling is for decoders such as GPT-2 and Llama, and for "
+            "BERT and its relatives with is_decoder in their config"
         )
     columns = described.columns
     if len(columns.text) > 1 or described.labels:

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -21,6 +23,8 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoModelForSpeechSeq2Seq,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
 )
 
 import hf_plugin
@@ -30,15 +34,20 @@ from headprune.components import LAYERS as STACKS
 from headprune.components import NEURONS as FEED_FORWARDS
 from headprune.cost import pruned_parameters
 from headprune.scores.ablation import cases_of
+from headprune.scores.attention_statistics import attention_statistics
+from headprune.scores.gradients import gradient_scores
 from headprune.scores.reuse import masked_outcomes
 from hf_plugin import modeling_headpruned
 from hf_plugin.cutting import rows_of
 from hf_plugin.families import attentions
 from hf_plugin.folders import Folder
+from hf_plugin.glue.models import require_length
 from hf_plugin.head_names import FAMILIES
 from hf_plugin.plans import model_shape
+from hf_plugin.random_batches import random_batch
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.sublayers import width_of
+from hf_plugin.tasks.heads import UNREAD
 from hf_plugin.transformers_export import export_to_transformers
 from tests.hf_plugin import models
 from tests.hf_plugin.small_models import (
@@ -265,9 +274,30 @@ def _assert_cached(model: Any, *, beams: int) -> None:
         close(now, then, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["xlm", "mpnet", "roformer", "tapas", "t5"])
+def sharing_albert(auto: Any) -> PreTrainedModel:
+    """An ALBERT whose three layers share their weights."""
+    options = {**SMALL["albert"], "num_hidden_groups": 1, "num_hidden_layers": 3}
+    torch.manual_seed(1)
+    config = AutoConfig.for_model("albert", **options)
+    model: PreTrainedModel = auto.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    return model
+
+
+SHARING = "albert with shared layers"
+
+
+def classifier(family: str) -> PreTrainedModel:
+    if family == SHARING:
+        return sharing_albert(AutoModelForSequenceClassification)
+    return small(family, AutoModelForSequenceClassification)
+
+
+@pytest.mark.parametrize("family", ["xlm", "mpnet", "roformer", "tapas", "t5", "canine", SHARING])
 def test_ablation_with_shared_work_gives_what_the_plain_loop_gives(family):
-    model = small(family, AutoModelForSequenceClassification)
+    model = classifier(family)
     scored = HuggingFaceModel(model)
     batch = {**inputs_of(model), "labels": torch.tensor([0, 1])}
     batch.pop("decoder_input_ids", None)
@@ -283,18 +313,84 @@ def test_ablation_with_shared_work_gives_what_the_plain_loop_gives(family):
                 close(outcome.losses, HuggingFaceModel(model).outcome(batch).losses)
 
 
-@pytest.mark.parametrize("family", ["albert", "canine", "audio-spectrogram-transformer"])
-def test_what_cannot_be_scored(family):
-    with pytest.raises(UsageError, match="cannot be scored"):
-        HuggingFaceModel(small(family))
+@pytest.mark.parametrize("family", ["canine", SHARING])
+def test_gradient_scores_are_gradients_with_respect_to_gates(family):
+    model = classifier(family)
+    labels = torch.tensor([0, 1])
+    batch = {**inputs_of(model), "labels": labels}
+    found = gradient_scores(HuggingFaceModel(model), [batch], components=["ES", "EF"])
+    for component, values in found.gradient_raw.items():
+        xi = torch.ones(len(values), len(values[0]), requires_grad=True)
+        expected = torch.zeros_like(xi)
+        for example in range(2):
+            inputs = {name: tensor[example : example + 1] for name, tensor in batch.items()}
+            with hf_plugin.masked(model, {component: xi}):
+                (gradient,) = torch.autograd.grad(model(**inputs).loss, xi)
+            expected += gradient.abs() / 2
+        close(torch.tensor(values, dtype=torch.float32), expected, atol=1e-5)
+
+
+def test_attention_statistics_of_shared_layers_are_means_over_layers():
+    model = sharing_albert(AutoModelForSequenceClassification)
+    inputs = {name: tensor[:1] for name, tensor in inputs_of(model).items()}  # without padding
+    found = attention_statistics(HuggingFaceModel(model), [inputs])
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        weights = model(**inputs, output_attentions=True).attentions  # layers of 1 x H x T x T
+    assert len(weights) == 3 and len(found["entropy"]["ES"]) == 1
+    confidence = torch.stack(weights).amax(-1).mean((0, 1, 3))  # H
+    close(torch.tensor(found["confidence"]["ES"][0]), confidence)
+    entropy = -torch.special.xlogy(torch.stack(weights), torch.stack(weights)).sum(-1)
+    close(torch.tensor(found["entropy"]["ES"][0]), entropy.mean((0, 1, 3)))
+
+
+@pytest.mark.parametrize(("length", "padding"), [(20, 7), (23, 4), (7, 1)])
+def test_attention_of_canine_is_of_groups_of_characters(length, padding):
+    model: Any = small("canine", attention="eager")
+    inputs = random_batch(model, 2, length, seed=3)
+    inputs["attention_mask"][1, length - padding :] = 0
+    scored = HuggingFaceModel(model)
+    mask = model._downsample_attention_mask(inputs["attention_mask"], 4).bool()  # B x T'
+    assert torch.equal(scored.queries("ES", inputs), mask)
+    assert torch.equal(scored.keys("ES", inputs) >= 0, mask)
+    confidence = attention_statistics(scored, [inputs])["confidence"]["ES"]
+    with torch.no_grad():
+        weights = model(**inputs, output_attentions=True).attentions[1:-1]  # of the deep encoder
+    for values, of_layer in zip(confidence, weights, strict=True):
+        largest = of_layer.amax(-1).transpose(1, 2)[mask]  # tokens x H
+        close(torch.tensor(values), largest.mean(0))
+
+
+def test_shared_layers_are_not_re_fitted():
+    model = sharing_albert(AutoModelForSequenceClassification)
+    pruned = hf_plugin.prune(
+        copy.deepcopy(model), PruningPlan(kept={"ES": [(1,)]}, units={"ES": (4,)})
+    )
+    with pytest.raises(UsageError, match="albert: its layers share weights, and cannot be re-fit"):
+        hf_plugin.refit(pruned, model, lambda: [inputs_of(model)])
+
+
+@pytest.mark.parametrize("family", UNREAD)
+def test_what_cannot_be_scored_on_data(family):
+    model = small(family)
+    scored = HuggingFaceModel(model)
+    with pytest.raises(UsageError, match=r"cannot be scored on data: it [^;]+$"):
+        scored.run(inputs_of(model))
+
+
+@pytest.mark.parametrize(("family", "most"), [("t5", 512), ("xmod", 63), ("mpnet", 62)])
+def test_the_longest_text_that_a_family_takes(family, most):
+    model, reader = small(family), PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel()))
+    reader.model_max_length = 512
+    require_length(most, model, reader, name="it")
+    with pytest.raises(UsageError, match=f"max length {most + 1}: it takes {most} tokens at most"):
+        require_length(most + 1, model, reader, name="it")
+    if most < 512:
+        assert model(**random_batch(model, 1, most, seed=1))[0].size(1) == most
 
 
 def test_a_shared_layer_has_one_set_of_heads(tmp_path):
-    config = AutoConfig.for_model(
-        "albert", **{**SMALL["albert"], "num_hidden_groups": 1, "num_hidden_layers": 3}
-    )
-    torch.manual_seed(1)
-    model = AutoModel.from_config(config).eval()
+    model = sharing_albert(AutoModel)
     assert model_shape(model)["ES"] == (HEADS,) and "EL" not in model_shape(model)
     plan = PruningPlan(kept={"ES": [(1, 2)]}, units={"ES": (HEADS,)})
     expected = output_of(zeroed(model, plan))

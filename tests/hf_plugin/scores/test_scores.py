@@ -263,9 +263,7 @@ def test_what_cannot_be_scored():
 @pytest.mark.parametrize(
     ("family", "auto", "options"),
     [
-        ("bert", AutoModelForCausalLM, {"is_decoder": True}),
         ("bert", AutoModelForCausalLM, {}),  # sees all tokens, but its labels are shifted
-        ("bert", AutoModelForSequenceClassification, {"is_decoder": True}),
         ("bart", AutoModelForCausalLM, {}),
     ],
 )
