@@ -102,9 +102,8 @@ def gates(
     print(f"{output}: {plan} ({plan.percent_pruned:.1f}% of {names} pruned)")
     empty = [name for name, counts in plan.counts.items() if not sum(counts)]
     if empty:
-        print(
-            f"{output}: every gate of {', '.join(empty)} is closed; a lower penalty keeps some open"
-        )
+        hint = "a lower penalty" if target is None else "a lower --l0-target"
+        print(f"{output}: every gate of {', '.join(empty)} is closed; {hint} keeps some open")
     if target is not None:
         cost = None
         if target.of != "units":

@@ -259,6 +259,10 @@ def test_a_penalty_that_closes_everything(tmp_path: Path) -> None:
         assert closed is not None and closed.origin is not None
         assert closed.total_kept == round(0.4 * closed.total)
         assert closed.origin.budget == text
+    checkpoint.options.values |= {"l0_target": "100%", "l0_target_of": "units"}
+    checkpoint.save(tmp_path / "steered.pt")
+    done = headprune("gates", tmp_path / "steered.pt", "-o", tmp_path / "all.json")
+    assert "every gate of ES, ED, DS is closed; a lower --l0-target keeps some open" in done.out
     done = headprune("export", tmp_path / "gated.pt", "--to", "fairseq", "-o", tmp_path / "x.pt")
     assert "close them first" in done.err and not (tmp_path / "x.pt").exists()
     done = headprune("show", tmp_path / "gated.pt")
