@@ -49,6 +49,14 @@ from headprune.scores.fingerprint import fingerprint
 from headprune.surgery import uncut
 
 _ARCH = "transformer_headpruned"
+_MEANING: dict[str, object] = {
+    "activation_fn": "relu",
+    **dict.fromkeys(("encoder_normalize_before", "decoder_normalize_before"), False),
+    **dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos"), False),
+    **dict.fromkeys(("layernorm_embedding", "no_scale_embedding"), False),
+    "no_token_positional_embeddings": False,
+}
+"""Options that change the outputs of the same weights, with fairseq's defaults."""
 _OWN_OPTIONS = (*PLAN_OPTIONS, "head_seed", "head_form", "autocast")
 WITH_L0 = "_with_l0"
 """The end of the names of criteria that close gates, each of which fairseq has without it."""
@@ -112,6 +120,22 @@ class Checkpoint:
         embeddings = self.state["model"].get("decoder.embed_tokens.weight")
         vocabulary = 0 if embeddings is None else embeddings.size(0)
         return sizes_of(Namespace(**self.options.values), vocabulary=vocabulary)
+
+    @property
+    def architecture(self) -> dict[str, object]:
+        """The options beside units and widths that decide what the weights mean, and vocabularies.
+
+        Architectures of fairseq are names for such options.
+        """
+        weights = self.state["model"]
+        words = {
+            f"{side}_words": len(weights[name])
+            for side in ("encoder", "decoder")
+            if (name := f"{side}.embed_tokens.weight") in weights
+        }
+        return words | {
+            name: self.options.get(name) or default for name, default in _MEANING.items()
+        }
 
     @property
     def parameters(self) -> int:

@@ -184,7 +184,10 @@ class RunnableModel(Protocol):
 
 @runtime_checkable
 class PrunableModel(Protocol):
-    """A model's file or folder, or a pruned model that was read from one."""
+    """A model's file or folder, or a pruned model that was read from one.
+
+    Backends may add a property ``architecture``; see ``architecture_of``.
+    """
 
     @property
     def path(self) -> Path:
@@ -229,3 +232,12 @@ class PrunableModel(Protocol):
 
     def save(self, path: Path) -> None:
         """Write the model, whole or not at all."""
+
+
+def architecture_of(model: PrunableModel) -> Mapping[str, object]:
+    """What tells architectures with the same units and widths apart: a type, sizes, activations.
+
+    Empty where the backend does not know it.
+    """
+    values: Mapping[str, object] = getattr(model, "architecture", {})
+    return values

@@ -53,6 +53,10 @@ _TRAINING = ("checkpoint-*", "trainer_state.json")
 NOT_COPIED = (*_WEIGHTS, *_TRAINING, "*.ot", "*.gguf", "*.index.json", "openvino_*", ".git")
 """Files and folders beside a model that do not belong to another form of it."""
 
+_SIZES = ("_size", "_dim", "_embeddings", "_positions")
+_ACTIVATIONS = ("hidden_act", "hidden_activation", "activation", "activation_function")
+"""Endings and names in configs, of what tells architectures with the same units apart."""
+
 
 @dataclass(frozen=True)
 class Folder:
@@ -158,6 +162,18 @@ class Folder:
         output = self.model.get_output_embeddings()
         is_decoder = "DS" in attentions_by_component
         return Sizes(**sizes, vocabulary=getattr(output, "out_features", 0) if is_decoder else 0)
+
+    @property
+    def architecture(self) -> dict[str, object]:
+        """The type, sizes and activations of the unpruned model's config."""
+        config = self._unpruned.config
+        values = {
+            name: value
+            for name, value in config.to_dict().items()
+            if (type(value) is int and name.endswith(_SIZES))
+            or (isinstance(value, str) and name in _ACTIVATIONS)
+        }
+        return {"model_type": config.model_type, **values}
 
     def prune(self, plan: PruningPlan, *, form: str = "remove") -> Folder:
         """The model in memory with only the units of ``plan``; the folder is not changed.

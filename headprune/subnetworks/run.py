@@ -14,6 +14,7 @@ from headprune.compare.records import record_of
 from headprune.compare.store import Choice, Store
 from headprune.cost import forward_flops
 from headprune.errors import UsageError
+from headprune.model import architecture_of
 from headprune.origin import Origin
 from headprune.plan import PruningPlan, validate_shape
 from headprune.recovery.kinds import Recovery
@@ -102,8 +103,8 @@ def find_subnetworks(
 
     Raises:
         UsageError: models of different shapes, one model twice, components that are no heads or
-            neurons, a score that they do not have, a model to restart from that has other units or
-            widths, or a folder of another run.
+            neurons, a score that they do not have, a model to restart from that has other units,
+            widths or another architecture, or a folder of another run.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     require_elements(components or ())
@@ -147,8 +148,8 @@ def _restart(path: Path, models: Sequence[TaskModel]) -> TaskModel:
     """The model whose weights fine-tunings after pruning begin with.
 
     Raises:
-        UsageError: nothing is fine-tuned, or it has other units or widths than the models, or the
-            weights of one of them.
+        UsageError: nothing is fine-tuned, or it has other units, widths or another architecture
+            than the models, or the weights of one of them.
     """
     model = models[0]
     if not model.can_finetune:
@@ -158,6 +159,17 @@ def _restart(path: Path, models: Sequence[TaskModel]) -> TaskModel:
         raise UsageError(
             f"--restart-from {path}: has other units or widths than {model.model.path}; give the "
             "model that it was fine-tuned from"
+        )
+    architectures = [architecture_of(each.model) for each in (model, restart)]
+    differing = [
+        f"{name} {architectures[1].get(name)} instead of {architectures[0].get(name)}"
+        for name in dict.fromkeys(name for each in architectures for name in each)
+        if architectures[0].get(name) != architectures[1].get(name)
+    ]
+    if differing:
+        raise UsageError(
+            f"--restart-from {path}: is of another architecture than {model.model.path} "
+            f"({', '.join(differing)}); give the model that it was fine-tuned from"
         )
     for each in models:
         if restart.model.fingerprint == each.model.fingerprint:

@@ -76,6 +76,15 @@ def test_without_a_layer_there_is_no_stock_transformer(full: Checkpoint):
         pruned.export_to_fairseq()
 
 
+def test_options_that_change_what_weights_mean_are_of_the_architecture(full: Checkpoint):
+    before = full.architecture
+    assert before["encoder_words"] and full.prune(plan_of(ES=[(0,), ()])).architecture == before
+    full.options["activation_fn"] = "gelu"
+    full.options["decoder_normalize_before"] = True
+    changed = full.architecture.items() - before.items()
+    assert changed == {("activation_fn", "gelu"), ("decoder_normalize_before", True)}
+
+
 @pytest.mark.parametrize("form", ["remove", "mask"])
 def test_two_steps_are_one(form: str, full: Checkpoint):
     """A component that the second plan does not name stays as the first left it."""

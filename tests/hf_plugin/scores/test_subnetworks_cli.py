@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from headprune import PruningPlan
 from headprune.cli import app
+from headprune.errors import UsageError
 from headprune.results.record import Record
+from headprune.subnetworks.run import find_subnetworks
+from headprune.subnetworks.search import Rules
 from hf_plugin.folders import Folder
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels
+from hf_plugin.scores.classifier import Classifier
 from tests.hf_plugin.glue.made import SHAPE, settings, write_model, write_task
 
 
@@ -22,6 +27,30 @@ def headprune(*arguments: object) -> Result:
     if result.exception is not None:
         raise result.exception
     return result
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "message"),
+    [
+        ("bert", {"hidden_act": "relu"}, "hidden_act relu instead of gelu"),
+        ("bert", {"max_position_embeddings": 40}, "max_position_embeddings 40 instead of 32"),
+        ("electra", {}, "model_type electra instead of bert"),
+    ],
+)
+def test_a_model_of_another_architecture_to_restart_from(
+    family: str, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    tuned = write_model(tmp_path / "tuned")
+    other = write_model(tmp_path / "other", family=family, **options)
+    given = settings("sst2", tuned, tmp_path, epochs=1.0)
+    with pytest.raises(UsageError, match=f"is of another architecture than .*{message}"):
+        find_subnetworks(
+            [Classifier(path=tuned, finetuning=given)],
+            rules=Rules(),
+            folder=tmp_path / "out",
+            restart_from=other,
+        )
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
