@@ -43,6 +43,16 @@ def signature(
     return "|".join(f"{name}:{value}" for name, value in fields.items())
 
 
+def with_method(line: str, select: str) -> str:
+    """A signature with another name of the method; all else is as it was measured.
+
+    >>> with_method("plan:ES=4|select:given|seed:1|headprune:0.1.0", "random")
+    'plan:ES=4|select:random|seed:1|headprune:0.1.0'
+    """
+    parts = line.split("|")
+    return "|".join(f"select:{select}" if part.startswith("select:") else part for part in parts)
+
+
 def fields_of(line: str) -> dict[str, str]:
     """The fields of a signature by name; a part without a colon, such as `BLEU`, is no field."""
     return dict(part.split(":", 1) for part in line.split("|") if ":" in part)

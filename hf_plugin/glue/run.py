@@ -28,7 +28,7 @@ from headprune.results.environment import processor_name, versions_of
 from headprune.results.labels import method_of, requested_percent_of, row_of
 from headprune.results.marks import CONSTANT, RESUMED, is_constant
 from headprune.results.record import Record
-from headprune.results.signature import signature
+from headprune.results.signature import signature, with_method
 from hf_plugin.distillation import Teacher, load_teacher
 from hf_plugin.families import form_of
 from hf_plugin.fingerprints import model_fingerprint
@@ -230,7 +230,11 @@ def _measure(settings: Settings, output: Path) -> Record:
 
 
 def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
-    """Add the labels for tables to a record; they may differ from those of an earlier run."""
+    """Add the labels for tables to a record; they may differ from those of an earlier run.
+
+    The method is the only label in the signature; that of a finished run keeps all else, as a later
+    version may write it in another way.
+    """
     plan = record.plan
     kind = labels.kind or (
         "control" if plan.is_full else "pruned" if settings.epochs else "before-finetune"
@@ -246,7 +250,9 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
         kind=kind,
         row=labels.row or row,
         requested_percent=requested_percent,
-        signature=signature(
+        signature=with_method(record.signature, select)
+        if record.signature
+        else signature(
             plan,
             select=select,
             seed=settings.seed,
