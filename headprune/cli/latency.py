@@ -54,8 +54,8 @@ def latency(
 
     The model is timed with 0 to all heads and with some feed-forward widths in all layers of a
     component, and with one layer, each in turns with the unpruned model. `headprune plan --speedup`
-    reads the file. It holds for models of the same shape, on the same processor, for the same job,
-    batch, length and threads.
+    reads the file. It holds for all unpruned models of the same shape, whatever their weights, on
+    the same processor, for the same job, batch, length and threads.
 
     Example:
 
