@@ -20,6 +20,7 @@ from benchmarks.measuring import figures_of, in_turns, parser, report
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.engine import load_engine
 from fairseq_plugin.loading import trained_on
+from headprune.translate import EngineSettings
 
 JOB = "translation"
 
@@ -56,11 +57,13 @@ def _jobs(options: argparse.Namespace) -> dict[str, Callable[[], object]]:
             engine, _ = load_engine(
                 checkpoint,
                 options.data or trained_on(checkpoint),
-                device="cpu",
-                threads=options.threads,
-                beam=options.beam,
-                batch_size=options.batch_size,
-                shortlist=shortlist,
+                EngineSettings(
+                    device="cpu",
+                    threads=options.threads,
+                    beam=options.beam,
+                    batch_size=options.batch_size,
+                    shortlist=shortlist,
+                ),
             )
             words = shortlist.name if shortlist else "all words"
             name = f"{model.parent.name}/{model.name}, {words}"

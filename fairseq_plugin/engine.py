@@ -16,7 +16,7 @@ from fairseq_plugin.loading import fairseq_silent, load_model
 from fairseq_plugin.models.transformer_headpruned import HeadPrunedTransformerModel
 from headprune.errors import UsageError
 from headprune.shortlist import Shortlist
-from headprune.translate import LONGEST_TRANSLATION
+from headprune.translate import LONGEST_TRANSLATION, EngineSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,22 +84,13 @@ class FairseqEngine:
 def load_engine(
     checkpoint: Checkpoint,
     data: Path,
-    *,
-    device: str,
-    threads: int,
-    beam: int,
-    batch_size: int,
-    shortlist: Path | None = None,
+    settings: EngineSettings,
 ) -> tuple[FairseqEngine, tuple[str, str]]:
     """Load a checkpoint's model with the dictionaries of its data.
 
     Args:
         data: the binarised data folder, or one with the dictionaries.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        threads: number of cores that a CPU translates on.
-        beam: width of the beam search; its other settings are fairseq-generate's defaults.
-        batch_size: see ``FairseqEngine``.
-        shortlist: a file with the target words to choose among; None: choose among all.
+        settings: the threads translate one batch together.
 
     Returns:
         The engine, and the source and target language.
@@ -109,17 +100,18 @@ def load_engine(
             or the beam does not go with the shortlist.
         DataError: dictionaries are missing or do not fit, or the shortlist is of others.
     """
+    device, shortlist = settings.device, settings.shortlist
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError("--device cuda: PyTorch finds no GPU")
     place = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
     words = None if shortlist is None else Shortlist.load(shortlist)
-    torch.set_num_threads(threads)
+    torch.set_num_threads(settings.threads)
     with fairseq_silent():
         model, task = load_model(checkpoint, data)
         model = model.to(place)
         longest = min(LONGEST_TRANSLATION, int(model.max_positions()[1]) - 1)
-        settings = GenerationConfig(beam=beam, max_len_a=0, max_len_b=longest)
-        generator = task.build_generator([model], settings)
+        search = GenerationConfig(beam=settings.beam, max_len_a=0, max_len_b=longest)
+        generator = task.build_generator([model], search)
         if words is not None:
             use_shortlist(generator, words, kind=HeadPrunedTransformerModel, name=shortlist)
     engine = FairseqEngine(
@@ -127,7 +119,7 @@ def load_engine(
         generator=generator,
         source=task.source_dictionary,
         target=task.target_dictionary,
-        batch_size=batch_size,
+        batch_size=settings.batch_size,
         device=place,
     )
     return engine, (task.cfg.source_lang, task.cfg.target_lang)

@@ -14,7 +14,7 @@ from headprune.errors import DataError, UsageError
 from headprune.exported import ExportedModel
 from headprune.json_files import parse_json
 from headprune.shortlist import Shortlist
-from headprune.translate import LONGEST_TRANSLATION
+from headprune.translate import LONGEST_TRANSLATION, EngineSettings
 
 _VOCABULARIES = ("{side}_vocabulary.json", "shared_vocabulary.json")
 
@@ -78,35 +78,28 @@ class CTranslate2Engine:
 def load_engine(
     folder: Path,
     model: ExportedModel,
-    *,
-    device: str,
-    threads: int,
-    beam: int,
-    batch_size: int,
-    shortlist: Path | None = None,
+    settings: EngineSettings,
 ) -> CTranslate2Engine:
     """Load the model of an exported folder.
 
     Args:
         folder: written by `headprune export --to ctranslate2`.
         model: its description.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        threads: number of batches that a CPU translates in parallel, each on one core.
-        beam, batch_size: see ``CTranslate2Engine``.
-        shortlist: a file with the target words to choose among; None: choose among all.
+        settings: the threads are batches that a CPU translates in parallel, each on one core.
 
     Raises:
         DataError: the files in the folder are not a CTranslate2 model, or the shortlist is of other
             vocabularies.
         UsageError: there is no such device, or the shortlist is too short for the beam.
     """
+    device, shortlist = settings.device, settings.shortlist
     if device == "auto":
         device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
     elif device == "cuda" and not ctranslate2.get_cuda_device_count():
         raise UsageError("--device cuda: CTranslate2 finds no GPU")
-    parallel = {"inter_threads": threads, "intra_threads": 1} if device == "cpu" else {}
+    parallel = {"inter_threads": settings.threads, "intra_threads": 1} if device == "cpu" else {}
     if shortlist is not None:
-        check_shortlist(shortlist, folder, beam=beam)
+        check_shortlist(shortlist, folder, beam=settings.beam)
     with _with_shortlist(folder, shortlist) as place:
         try:
             translator = ctranslate2.Translator(str(place), device=device, **parallel)
@@ -117,8 +110,8 @@ def load_engine(
         translator=translator,
         model=model,
         vocabulary=source,
-        beam=beam,
-        batch_size=batch_size,
+        beam=settings.beam,
+        batch_size=settings.batch_size,
         has_shortlist=shortlist is not None,
     )
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Protocol
 
 LONGEST_TRANSLATION = 200
@@ -13,6 +14,25 @@ LONGEST_TRANSLATION = 200
 
 _BATCHES_AT_ONCE = 16
 """Number of batches that are read at a time; engines sort their sentences by length."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """The settings of an engine, in any runtime.
+
+    Attributes:
+        device: ``cpu``, ``cuda`` or ``auto``: a GPU where there is one.
+        threads: number of cores that a CPU translates on.
+        beam: width of the beam search; its other settings are fairseq-generate's defaults.
+        batch_size: number of sentences that are translated together.
+        shortlist: a file with the target words to choose among; None: choose among all.
+    """
+
+    device: str
+    threads: int
+    beam: int
+    batch_size: int
+    shortlist: Path | None = None
 
 
 class Engine(Protocol):

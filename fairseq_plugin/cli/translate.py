@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from data_prep.lib.text import TextProcessing
-    from headprune.translate import Engine
+    from headprune.translate import Engine, EngineSettings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -92,7 +92,7 @@ def translate(
     from data_prep.lib.parallel import available_cores
     from headprune.errors import UsageError
     from headprune.files import atomic_path, require_standard_output
-    from headprune.translate import LineTranslator
+    from headprune.translate import EngineSettings, LineTranslator
 
     if output is None:
         require_standard_output()
@@ -106,12 +106,14 @@ def translate(
     load = _load_exported if model.is_dir() else _load_checkpoint
     engine, processing = load(
         model,
+        EngineSettings(
+            device=device.value,
+            threads=threads or available_cores(),
+            beam=beam,
+            batch_size=batch_size,
+            shortlist=shortlist,
+        ),
         data=data,
-        device=device.value,
-        threads=threads or available_cores(),
-        beam=beam,
-        batch_size=batch_size,
-        shortlist=shortlist,
     )
     if raw and processing is None:
         raise UsageError(
@@ -138,14 +140,7 @@ def translate(
 
 
 def _load_exported(
-    folder: Path,
-    *,
-    data: Path | None,
-    device: str,
-    threads: int,
-    beam: int,
-    batch_size: int,
-    shortlist: Path | None,
+    folder: Path, settings: EngineSettings, *, data: Path | None
 ) -> tuple[Engine, TextProcessing | None]:
     """The model of a folder in CTranslate2, and its text processing if it is known."""
     from data_prep.lib.text import TextProcessing
@@ -168,27 +163,11 @@ def _load_exported(
             file=folder / str(exported.text["file"]),
             truecaser=folder / truecaser if (truecaser := exported.text.get("truecaser")) else None,
         )
-    engine = load_engine(
-        folder,
-        exported,
-        device=device,
-        threads=threads,
-        beam=beam,
-        batch_size=batch_size,
-        shortlist=shortlist,
-    )
-    return engine, processing
+    return load_engine(folder, exported, settings), processing
 
 
 def _load_checkpoint(
-    path: Path,
-    *,
-    data: Path | None,
-    device: str,
-    threads: int,
-    beam: int,
-    batch_size: int,
-    shortlist: Path | None,
+    path: Path, settings: EngineSettings, *, data: Path | None
 ) -> tuple[Engine, TextProcessing | None]:
     """The model of a checkpoint in fairseq, and its text processing if prep.json describes it."""
     from data_prep.lib.text import TextProcessing
@@ -201,15 +180,7 @@ def _load_checkpoint(
 
     checkpoint = Checkpoint.load(path)
     data = data or trained_on(checkpoint)
-    engine, (source_lang, target_lang) = load_engine(
-        checkpoint,
-        data,
-        device=device,
-        threads=threads,
-        beam=beam,
-        batch_size=batch_size,
-        shortlist=shortlist,
-    )
+    engine, (source_lang, target_lang) = load_engine(checkpoint, data, settings)
     processing = TextProcessing.of_preparation(
         data, source_lang=source_lang, target_lang=target_lang
     )
