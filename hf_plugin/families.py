@@ -1,6 +1,6 @@
 """The sub-layers and layers of a Hugging Face model, found by the names of its family.
 
-A family that is not in the table of ``head_names``, or cannot be pruned exactly, is refused by
+A family that is not in the table of ``head_names``, or is not supported, is refused by
 name.
 """
 
@@ -25,8 +25,8 @@ from hf_plugin.head_names import (
 from hf_plugin.headless import Weightless
 from hf_plugin.sublayers import Attention, FeedForward, Layer, Sublayer
 
-_INEXACT = {
-    "lilt": "its heads attend to text and layout at once, and have two output projections",
+_UNSUPPORTED = {
+    "lilt": "its heads have two output projections, of text and layout, and gates are of one",
 }
 _TOWERS = {"clip": "CLIPTextModel and CLIPVisionModel"}
 _COMPOSITE = ("encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder")
@@ -36,7 +36,7 @@ def family_of(model: PreTrainedModel) -> str:
     """The model type of ``model``, that of the unpruned model where it is pruned.
 
     Raises:
-        UsageError: not a transformers model, of a family that cannot be pruned exactly, or of one
+        UsageError: not a transformers model, of a family that is not supported, or of one
             that is not known.
     """
     if not isinstance(model, PreTrainedModel):
@@ -55,11 +55,11 @@ def require_family(model_type: str) -> str:
     """The family of a model type; ``bert`` for ``headpruned-bert``.
 
     Raises:
-        UsageError: a family that cannot be pruned exactly, or that is not known.
+        UsageError: a family that is not supported, or that is not known.
     """
     family = model_type.removeprefix(PREFIX)
-    if family in _INEXACT:
-        raise UsageError(f"{family} cannot be pruned exactly: {_INEXACT[family]}")
+    if family in _UNSUPPORTED:
+        raise UsageError(f"{family} is not supported: {_UNSUPPORTED[family]}")
     if family in _TOWERS:
         raise UsageError(
             f"{family}: prune its towers, {_TOWERS[family]}, which are models of their own"
