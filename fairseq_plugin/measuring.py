@@ -52,6 +52,12 @@ class Translations:
         return bleu_and_chrf(self.texts, self.references, tokenizer=self.tokenizer)
 
     @property
+    def outputs(self) -> dict[str, str]:
+        """The contents of a record's files: ``hypotheses`` and ``reference``."""
+        lines = {"hypotheses": self.texts, "reference": self.references}
+        return {name: "".join(f"{line}\n" for line in texts) for name, texts in lines.items()}
+
+    @property
     def constant(self) -> bool:
         """True if all translations are equal although the references differ."""
         return is_constant(self.texts, self.references)

@@ -28,6 +28,9 @@ class Measurement:
         signature: sacreBLEU's, of the metric; None where the metric has none, or it is not known.
         fingerprint: the fingerprint of the weights that were measured; None where it is not known.
         others: the values of further metrics by name.
+        outputs: the contents of the files that a record of the measurement has, by the name in
+            ``Record.files``: ``predictions``, or ``hypotheses`` and ``reference``; empty where they
+            are not known.
     """
 
     value: float
@@ -35,6 +38,7 @@ class Measurement:
     signature: str | None = None
     fingerprint: str | None = None
     others: Mapping[str, float] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @runtime_checkable

@@ -161,7 +161,11 @@ class TranslationModel:
         translations = translate(checkpoint, self.data, search_flags(beam=self.beam))
         score = translations.score()
         return Measurement(
-            score.bleu, translations.constant, score.bleu_signature, checkpoint.fingerprint
+            score.bleu,
+            translations.constant,
+            score.bleu_signature,
+            checkpoint.fingerprint,
+            outputs=translations.outputs,
         )
 
     def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:

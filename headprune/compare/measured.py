@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headprune.errors import DataError
@@ -23,6 +23,9 @@ class Measured:
             fine-tuning, or it is not known.
         constant, signature, fingerprint: see ``Measurement``.
         seconds, device, versions: see ``Environment``.
+        files: the files of the outputs, relative to the folder of the comparison; see
+            ``Record.files``.
+        outputs: their contents, before they are written; see ``Measurement``.
     """
 
     value: float
@@ -33,6 +36,8 @@ class Measured:
     versions: dict[str, str] = field(default_factory=dict)
     signature: str | None = None
     fingerprint: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, measured: Measurement, *, resumed: bool | None = None) -> Measured:
@@ -43,6 +48,7 @@ class Measured:
             measured.constant,
             signature=measured.signature,
             fingerprint=measured.fingerprint,
+            outputs=measured.outputs,
         )
 
     @property

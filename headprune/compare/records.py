@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -138,25 +139,37 @@ class Outcomes:
 
         A plan that is the same for all seeds has one value without fine-tuning, and no spread.
         """
-        records = [
+        records = self.records(score, percent, when)
+        return cell_of(records) if records else None
+
+    def records(self, score: str, percent: float, when: str) -> list[Record]:
+        """The measurements that differ of a score, one for each seed where seeds matter."""
+        return [
             each.record
             for each in self.distinct
             if (each.score, each.percent, each.when) == (score, percent, when)
         ]
-        return cell_of(records) if records else None
 
-    def cells(self) -> Iterator[tuple[str, float, dict[str, Cell]]]:
-        """The cells of scores that compare at equal cost, for each moment and percentage.
+    def moment_of(self, score: str, when: str) -> str | None:
+        """The moment at which a score compares with the others' moment ``when`` at equal cost.
 
         A method that trains the model has had one training right after pruning, as others have
-        after their fine-tuning; so it is there that it is compared.
+        after their fine-tuning; so it is there that it is compared, and nowhere else.
         """
+        if score not in self.trained:
+            return when
+        return BEFORE if when == Recovery.FINETUNE else None
+
+    def cells(self) -> Iterator[tuple[str, float, dict[str, Cell]]]:
+        """The cells of scores that compare at equal cost, for each moment and percentage."""
         for when in self._moments:
+            moments = {name: self.moment_of(name, when) for name in self.scores}
             for percent in self.percents:
-                cells = {name: self.cell(name, percent, when) for name in self.scores}
-                for name in self.trained:
-                    is_equal = when == Recovery.FINETUNE
-                    cells[name] = self.cell(name, percent, BEFORE) if is_equal else None
+                cells = {
+                    name: self.cell(name, percent, moment)
+                    for name, moment in moments.items()
+                    if moment is not None
+                }
                 yield when, percent, {name: cell for name, cell in cells.items() if cell}
 
     def signed(self, score: str) -> list[list[Record]]:
@@ -175,9 +188,15 @@ class Outcomes:
 
 
 def save_records(comparison: Comparison, folder: Path) -> None:
-    """Write a record for each measurement."""
+    """Write a record for each measurement to a folder within the comparison's."""
     for outcome in Outcomes.of(comparison).distinct:
-        outcome.record.save(folder / outcome.file)
+        path = folder / outcome.file
+        # The names of files are relative to the record.
+        files = {
+            name: os.path.relpath(folder.parent / file, path.parent)
+            for name, file in outcome.record.files.items()
+        }
+        replace(outcome.record, files=files).save(path)
 
 
 def _baseline(comparison: Comparison) -> Outcome | None:
@@ -197,6 +216,7 @@ def _baseline(comparison: Comparison) -> Outcome | None:
         environment=comparison.environment,
         metric_signature=comparison.metric_signature,
         fingerprint=comparison.fingerprint,
+        files=comparison.files,
         training={CONSTANT: comparison.constant},
     )
     return Outcome(score=CONTROL, percent=0.0, when="before", record=record)
@@ -228,6 +248,7 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         environment=row.environment_before if when == BEFORE else row.environment_after,
         metric_signature=comparison.metric_signature,
         fingerprint=row.fingerprint_before if when == BEFORE else row.fingerprint_after,
+        files=row.files_before if when == BEFORE else row.files_after,
         training={
             "parameters": row.parameters,
             "flops": row.flops,
@@ -268,6 +289,7 @@ def record_of(
     training: Mapping[str, Any],
     recovery: str | None = None,
     trainings: int | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> Record:
     """The record of one measurement.
 
@@ -307,6 +329,7 @@ def record_of(
         ),
         model=model,
         fingerprint=fingerprint,
+        files={**(files or {})},
         seconds=where.seconds,
         device=where.device,
         versions=where.versions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from headprune.compare.against_random import LEVEL, CellTest
 from headprune.compare.correlations import Correlation, correlation, matrix
 from headprune.compare.figures import draw_correlations, draw_curves
 from headprune.compare.findings import findings, tested
+from headprune.compare.pairs import PairTest, against_best
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.compare.run import Comparison
@@ -90,6 +91,8 @@ class Report:
         blocks += [self._values_table(when) for when in (*self._outcomes.recoveries, BEFORE)]
         if self._tests:
             blocks.append(self._tests_table())
+        if self.comparison.pairs:
+            blocks.append(self._pairs_table(against_best(self.comparison.pairs)))
         blocks.append(self._costs_table())
         if self.comparison.costs:
             blocks.append(self._methods_table())
@@ -212,6 +215,23 @@ class Report:
             ],
         )
 
+    def _pairs_table(self, tests: Sequence[PairTest]) -> Table:
+        return Table(
+            caption="The best method against the others:",
+            columns=[
+                *(Column("when"), self._amount_column, Column("better"), Column("than")),
+                *(Column("difference", signed), Column("p", Decimals(4))),
+                *(Column("p (Holm)", Decimals(4)), Column("models of each")),
+            ],
+            rows=[
+                [
+                    *(words_for(test.when), test.percent, test.better, test.worse),
+                    *(test.difference, test.p_value, test.adjusted, test.models),
+                ]
+                for test in tests
+            ],
+        )
+
     @property
     def _amount_column(self) -> Column:
         return Column(self.comparison.heading, self.comparison.amount_text)
@@ -320,10 +340,23 @@ class Report:
             f"not pruned: the model as it was given{fair}.",
             *self._recovery_note(),
             _tests_note(draws),
+            *self._pairs_note(),
             *self._ablation_note(),
             f"FLOPs: of a forward pass over {inputs}, {timed} of the first seed; speed: "
             "medians of rounds in which the models take turns.",
             *self._seconds_note(),
+        ]
+
+    def _pairs_note(self) -> list[str]:
+        pairs = self.comparison.pairs
+        if not pairs:
+            return []
+        return [
+            f"Methods against each other: paired approximate randomisation of the outputs for "
+            f"{pairs[0].examples} examples, in which the models of all seeds swap their outputs of "
+            "an example together; two-sided, with 10,000 trials. Holm's correction is for all "
+            "pairs of methods of one amount at one moment. The tests are about other examples, "
+            "not about other plans or fine-tunings."
         ]
 
     def _seconds_note(self) -> list[str]:
@@ -402,6 +435,11 @@ class Report:
             values["costs"] = {name: round(cost, 2) for name, cost in costs.items()}
         return values
 
+    def _pair_values(self) -> dict[str, Any]:
+        """All tests of methods against each other; older versions have none."""
+        pairs = self.comparison.pairs
+        return {"pairs": [asdict(test) for test in pairs]} if pairs else {}
+
     def _ablation_note(self) -> list[str]:
         ablation = self.comparison.scores.get("ablation")
         if ablation is None:
@@ -428,6 +466,7 @@ class Report:
             "rows": [row.as_json() for row in self.comparison.rows],
             "speedups": _speedups(self.comparison.speedups.get("random", {})),
             **self._method_values(),
+            **self._pair_values(),
             "correlations": {
                 name: {
                     "spearman": _number(each.value),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +41,7 @@ class Row:
         predicted_speedup: the speed that a latency file predicts; None without one.
         fingerprint_before, fingerprint_after: the fingerprints of the weights that were measured;
             None likewise.
+        files_before, files_after: the files of the outputs; see ``Measured``.
     """
 
     score: str
@@ -61,6 +63,8 @@ class Row:
     fingerprint_before: str | None = None
     fingerprint_after: str | None = None
     predicted_speedup: float | None = None
+    files_before: Mapping[str, str] = field(default_factory=dict)
+    files_after: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def head_plan(self) -> PruningPlan:
@@ -77,6 +81,7 @@ class Row:
             constant=measured.constant,
             environment_after=measured.environment,
             fingerprint_after=measured.fingerprint,
+            files_after=measured.files,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -84,7 +89,7 @@ class Row:
         values = {
             item.name: getattr(self, item.name)
             for item in fields(self)
-            if not item.name.startswith(("environment", "fingerprint"))
+            if not item.name.startswith(("environment", "fingerprint", "files"))
         }
         if self.predicted_speedup is None:
             del values["predicted_speedup"]

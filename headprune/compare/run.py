@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headprune.budget import SPEED, Speedup, goal_of
 from headprune.compare.additions import claim_folder
 from headprune.compare.competition import Competition, component_settings
-from headprune.compare.records import save_records
+from headprune.compare.pairs import PairTest, pair_tests
+from headprune.compare.records import Outcomes, save_records
 from headprune.compare.rows import CONTROL, Row
 from headprune.compare.store import Choice, Store
 from headprune.compare.turns import Quartiles
@@ -71,6 +72,8 @@ class Comparison:
             the model fixes it; see ``Sizes``.
         recoveries: the treatments after pruning. The weights of a distillation are in
             ``settings``, its teacher is the model as it was given.
+        files: the files with the outputs of the model as it was given; see ``Measured``.
+        pairs: tests of the methods against each other; empty where outputs are not known.
     """
 
     metric: str
@@ -95,6 +98,8 @@ class Comparison:
     positions: int | None = None
     recoveries: tuple[Recovery, ...] = (Recovery.FINETUNE,)
     costs: Mapping[str, float] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    pairs: tuple[PairTest, ...] = ()
 
     @property
     def unit_names(self) -> str:
@@ -249,6 +254,7 @@ def compare(
             flops=forward_flops(plan, sizes),
             environment_before=before.environment,
             fingerprint_before=before.fingerprint,
+            files_before=before.files,
             trained=choice.training is not None,
             predicted_speedup=None if latency is None else latency.speedup_of(plan),
         )
@@ -282,6 +288,7 @@ def compare(
         environment=base.environment,
         metric_signature=base.signature,
         fingerprint=base.fingerprint,
+        files=base.files,
         measure=measure,
         timed_job=None if latency is None else latency.job_name,
         at_least=at_least,
@@ -294,7 +301,10 @@ def compare(
         },
     )
     save_records(comparison, folder / "records")
-    return comparison
+    return replace(
+        comparison,
+        pairs=pair_tests(Outcomes.of(comparison), metric=comparison.metric, folder=folder),
+    )
 
 
 def _require_speeds(

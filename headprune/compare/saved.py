@@ -11,6 +11,7 @@ from typing import Any
 
 from headprune.compare.correlations import Correlation
 from headprune.compare.findings import findings
+from headprune.compare.pairs import PairTest
 from headprune.compare.records import Outcomes
 from headprune.compare.report import Report
 from headprune.compare.rows import Row
@@ -68,6 +69,7 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
         rows=tuple(_row(row, folder=folder, recovery=recoveries[0]) for row in content["rows"]),
         speedups=_speedups(content),
         costs=content.get("costs", {}),
+        pairs=tuple(_pair(each, folder=folder) for each in content.get("pairs", ())),
         settings=content["settings"],
         constant=content.get("constant"),
         recoveries=recoveries,
@@ -110,6 +112,10 @@ def _row(values: Mapping[str, Any], *, folder: Path, recovery: Recovery) -> Row:
     row = Row(**known_values(Row, values, source=f"{folder / 'compare.json'}: rows"))
     is_older = row.after is not None and row.recovery is None
     return replace(row, recovery=str(recovery)) if is_older else row
+
+
+def _pair(values: Mapping[str, Any], *, folder: Path) -> PairTest:
+    return PairTest(**known_values(PairTest, values, source=f"{folder / 'compare.json'}: pairs"))
 
 
 def _components(content: Mapping[str, Any]) -> tuple[str, ...] | None:

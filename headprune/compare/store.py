@@ -4,6 +4,8 @@ scores/NAME.json    the scores
 plans/LABEL.json    the plans of methods that take long, or draw
 methods/LABEL/      the models of methods that train, while they are needed
 before/NAME.json    the metric right after pruning; NAME is the plan's, or a trained model's
+before/NAME.predictions.tsv, before/NAME.hyp.txt    the outputs that were measured
+reference.txt    the references of translations
 after/, distill/, refitted/, scratch/    the metric after a recovery
 seconds.json, costs.json    run times of the plans, and of the methods themselves
 seconds-speed.json    run times of plans at the job of a latency file
@@ -51,6 +53,10 @@ from headprune.task_model import TaskModel
 
 FOLDERS = {Recovery.FINETUNE: "after"}
 """Folders of recoveries that are not named after them; older versions had this one alone."""
+
+REFERENCE = "reference"
+OUTPUTS = {"predictions": ".predictions.tsv", "hypotheses": ".hyp.txt", REFERENCE: ".txt"}
+"""The ends of the names of files with the outputs of models, beside their numbers."""
 
 TIMES_AT_SPEED = "seconds-speed.json"
 """The file of run times at the job of a latency file."""
@@ -275,10 +281,24 @@ class Store:
     def _measured(self, path: Path, measure: Callable[[], Measured], *, model: str) -> Measured:
         if not path.exists():
             measured = timed(measure, metric=self.model.metric, where=path, model=model)
-            content = {name: value for name, value in asdict(measured).items() if value is not None}
+            measured = replace(measured, files=self._written(measured.outputs, path), outputs={})
+            content = {
+                name: value for name, value in asdict(measured).items() if value not in (None, {})
+            }
             write_text_atomically(path, json.dumps(content) + "\n")
         values = json_object(path)
         return Measured(**known_values(Measured, values, source=str(path)))
+
+    def _written(self, outputs: Mapping[str, str], number: Path) -> dict[str, str]:
+        """Write outputs beside the file of a number; the reference is the same for all models."""
+        files = {}
+        for name, content in outputs.items():
+            path = number.with_suffix(OUTPUTS[name])
+            if name == REFERENCE:
+                path = self.folder / f"reference{OUTPUTS[name]}"
+            write_text_atomically(path, content)
+            files[name] = str(path.relative_to(self.folder))
+        return files
 
 
 def name_of(plan: PruningPlan) -> str:

@@ -6,16 +6,12 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from headprune.errors import DataError
+from headprune.results.bleu_counts import bleu_counts, bleu_of, many_bleu
 from headprune.results.bleu_tokenizers import DEFAULT, bleu_metric
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics.bleu import BLEU
 
 
 @dataclass(frozen=True)
@@ -96,21 +92,21 @@ def paired_randomisation(
         raise DataError("no sentence to score")
     metric = bleu_metric(tokenizer)
     metric.corpus_score(base, [references])  # Its signature is not whole before.
-    base_counts = _bleu_counts(base, references, metric)
-    base_bleu = _bleu(base_counts.sum(axis=0))
+    base_counts = bleu_counts(base, references, metric)
+    base_bleu = bleu_of(base_counts.sum(axis=0))
     random = np.random.default_rng(seed)
     scores, p_values = [], []
     for system in systems:
-        difference = _bleu_counts(system, references, metric) - base_counts
+        difference = bleu_counts(system, references, metric) - base_counts
         sums = base_counts.sum(axis=0), (base_counts + difference).sum(axis=0)
-        scores.append(_bleu(sums[1]))
+        scores.append(bleu_of(sums[1]))
         observed = abs(scores[-1] - base_bleu)
         as_large = 0
         for done in range(0, trials, _TRIALS_AT_ONCE):
             swapped = random.random((min(_TRIALS_AT_ONCE, trials - done), len(references))) < 0.5
             # As floats, for the fast matrix product; the sums are whole numbers and stay exact.
             moved = swapped.astype(np.float64) @ difference.astype(np.float64)  # trials x 10
-            trials_bleu = np.abs(_many_bleu(sums[1] - moved) - _many_bleu(sums[0] + moved))
+            trials_bleu = np.abs(many_bleu(sums[1] - moved) - many_bleu(sums[0] + moved))
             as_large += int((trials_bleu >= observed - _ROUNDING).sum())
         p_values.append((as_large + 1) / (trials + 1))
     return PairedTest(
@@ -123,42 +119,3 @@ def paired_randomisation(
 
 _ROUNDING = 1e-9
 _TRIALS_AT_ONCE = 500
-
-
-def _bleu_counts(
-    text: Sequence[str], references: Sequence[str], metric: BLEU
-) -> npt.NDArray[np.int64]:
-    """Counts for BLEU by sentence: matching and all n-grams of lengths 1 to 4, and both lengths."""
-    rows = []
-    for line, reference in zip(text, references, strict=True):
-        score = metric.corpus_score([line], [[reference]])
-        rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
-    return np.array(rows, dtype=np.int64).reshape(len(rows), 10)
-
-
-def _many_bleu(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Corpus BLEU of each row of summed counts, R x 10, as ``_bleu`` gives it for one.
-
-    The rows that lack matches of some length, which sacreBLEU smooths, are left to it.
-    """
-    matches, totals = counts[:, :4], counts[:, 4:8]
-    length, reference_length = counts[:, 8], counts[:, 9]
-    smoothed = (matches <= 0).any(axis=1) | (totals <= 0).any(axis=1) | (length <= 0)
-    scores = np.empty(len(counts))
-    plain = ~smoothed
-    precisions = np.log(matches[plain] / totals[plain]).mean(axis=1)
-    shortness = np.minimum(0.0, 1 - reference_length[plain] / length[plain])
-    scores[plain] = 100 * np.exp(precisions + shortness)
-    scores[smoothed] = [_bleu(row) for row in counts[smoothed]]
-    return scores
-
-
-def _bleu(counts: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> float:
-    """Corpus BLEU of summed counts, as sacreBLEU computes it by default."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    numbers = [int(number) for number in counts]
-    score = BLEU.compute_bleu(
-        numbers[:4], numbers[4:8], numbers[8], numbers[9], smooth_method="exp"
-    )
-    return float(score.score)

@@ -44,7 +44,7 @@ from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, labels
 from hf_plugin.layerdrop import add_layerdrop
 from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED
-from hf_plugin.tasks.predictions import single, written
+from hf_plugin.tasks.predictions import single, table
 from hf_plugin.tasks.task import LabelledData, Task, dev_splits
 from hf_plugin.tokenizers import load_reader
 
@@ -163,7 +163,8 @@ def _measure(settings: Settings, output: Path) -> Record:
             plan = _closed(model, settings)
         predicted = predictions()
     for split, values in predicted.items():
-        _write_predictions(output / _prediction_file(split), task, values, labels[split])
+        content = table(values, labels[split], task)
+        write_text_atomically(output / _prediction_file(split), content)
     facts |= {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "seconds": round(sum(training.seconds for training in trainings), 1),
@@ -321,17 +322,6 @@ def _metrics(
 
 def _prediction_file(split: str) -> str:
     return f"{split.replace('dev', 'predictions')}.tsv"
-
-
-def _write_predictions(
-    path: Path, task: Task, predictions: Sequence[Any], labels: Sequence[Any]
-) -> None:
-    lines = [
-        f"{index}\t{written(prediction, task)}\t{written(label, task)}\n"
-        for index, (prediction, label) in enumerate(zip(predictions, labels, strict=True))
-    ]
-    columns = "loss\ttokens" if task.is_of_text else "prediction\tlabel"
-    write_text_atomically(path, f"index\t{columns}\n" + "".join(lines))
 
 
 def require_same(

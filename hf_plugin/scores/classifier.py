@@ -41,7 +41,7 @@ from hf_plugin.scores.losses import predicted_tokens, text_losses
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batch_size_of, batches_of, score_heads
 from hf_plugin.tasks.examples import Examples
-from hf_plugin.tasks.predictions import labels_of_words, predicted, single
+from hf_plugin.tasks.predictions import labels_of_words, predicted, single, table
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
 from hf_plugin.tokenizers import load_reader
 
@@ -210,7 +210,13 @@ class Classifier:
             single(predictions, task), single(labels, task)
         )
         value = metrics.pop(self.metric)
-        return Measurement(value, constant, fingerprint=model_fingerprint(model), others=metrics)
+        return Measurement(
+            value,
+            constant,
+            fingerprint=model_fingerprint(model),
+            others=metrics,
+            outputs={"predictions": table(predictions, labels, task)},
+        )
 
     def pruned(self, plan: PruningPlan, folder: Path) -> Classifier:
         """The model with the units of ``plan`` alone."""

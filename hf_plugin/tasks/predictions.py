@@ -58,6 +58,20 @@ def single(values: Sequence[Any], task: Task) -> Sequence[Any]:
     return [each for row in values for each in row] if task.is_of_words else values
 
 
+def table(predictions: Sequence[Any], labels: Sequence[Any], task: Task) -> str:
+    """The content of a file of predictions: tab-separated, one line an example.
+
+    Columns are ``index``, ``prediction`` and ``label``; of language models ``loss`` (the sum of
+    -log p over the tokens) and ``tokens`` (their number) in place of the last two.
+    """
+    columns = "loss\ttokens" if task.is_of_text else "prediction\tlabel"
+    lines = [
+        f"{index}\t{written(prediction, task)}\t{written(label, task)}\n"
+        for index, (prediction, label) in enumerate(zip(predictions, labels, strict=True))
+    ]
+    return f"index\t{columns}\n" + "".join(lines)
+
+
 def written(value: Any, task: Task) -> str:
     """A prediction or label in the words of the task, for files."""
     if task.type is TaskType.regression:

@@ -20,7 +20,7 @@ from fairseq_plugin.measuring import search_flags, translate
 from fairseq_plugin.scores.translation_model import TranslationModel
 from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
 from headprune.cli import app
-from headprune.results.bleu import bleu_and_chrf, read_generation, translations
+from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines, translations
 from headprune.results.record import Record
 from headprune.scores import HeadScores
 from headprune.task_model import TaskModel
@@ -76,6 +76,12 @@ def test_compare_from_a_checkpoint_to_tables_and_figures(full, prepared, tmp_pat
     assert "finetune:1ep|data:toy.en-de|" in text
     assert "|data:toy.en-de.valid[10]|" in text
     assert "\nBLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in text
+    for path in (tmp_path / "records").rglob("*.json"):
+        record = Record.load(path)
+        texts, references = (
+            read_lines(path.parent / record.files[name]) for name in ("hypotheses", "reference")
+        )
+        assert bleu_and_chrf(texts, references).bleu == record.metrics["bleu"]
     assert headprune("compare", full, *options, *more).stdout == result.stdout
 
 

@@ -14,7 +14,8 @@ from sacrebleu.significance import PairedTest as SacrebleuTest
 from sacrebleu.significance import Result as SacrebleuResult
 
 from headprune import DataError
-from headprune.results.stats import _bleu, _many_bleu, paired_randomisation, spread
+from headprune.results.bleu_counts import bleu_of, many_bleu
+from headprune.results.stats import paired_randomisation, spread
 
 REFERENCES = [f"the house number {n} stands in street {n * 7 % 50} of the town" for n in range(60)]
 
@@ -105,7 +106,7 @@ def test_many_bleu_scores_at_once_are_those_of_sacrebleu() -> None:
     matches[100:] = np.ceil(totals[100:] * draws.random((200, 4)))
     lengths = np.stack([totals[:, 0], draws.integers(1, 120, 300)], axis=1)
     counts = np.hstack([matches, totals, lengths]).astype(float)
-    assert _many_bleu(counts) == pytest.approx([_bleu(row) for row in counts], abs=1e-9)
+    assert many_bleu(counts) == pytest.approx([bleu_of(row) for row in counts], abs=1e-9)
 
 
 def test_nothing_cannot_be_tested() -> None:

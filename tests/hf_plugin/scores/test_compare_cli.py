@@ -21,6 +21,7 @@ from headprune.compare.claimed_folder import claim
 from headprune.compare.run import Comparison, compare
 from headprune.errors import HeadpruneError, UsageError
 from headprune.recovery.kinds import Recovery
+from headprune.results.predictions import read_correct
 from headprune.results.record import Record
 from headprune.task_model import TaskModel
 from hf_plugin.folders import Folder
@@ -78,6 +79,13 @@ def test_compare_from_a_classifier_to_tables_and_figures(classifier, glue, tmp_p
     assert by_score == {"control", "gradient", "alone", "random"}
     text = (tmp_path / "compare.md").read_text()
     assert "data:glue.sst2[-10%],32tok|" in text and "finetune:1ep" in text
+    records = [*(tmp_path / "records").rglob("*.json")]
+    for path in records:
+        record = Record.load(path)
+        correct = read_correct(path.parent / record.files["predictions"])
+        assert sum(correct) / len(correct) * 100 == pytest.approx(record.value)
+    # gradient and alone, at two percentages, right after pruning and after fine-tuning.
+    assert [test["examples"] for test in found["pairs"]] == [len(correct)] * 4
     again = headprune("compare", classifier, *options, *more)
     assert again.stdout == result.stdout
 
