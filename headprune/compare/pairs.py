@@ -61,13 +61,13 @@ def pair_tests(
     Raises:
         DataError: files of outputs that cannot be read, or are not of one set of examples.
     """
-    if metric.lower() not in _METRICS:
+    counted = _METRICS.get(metric.lower())
+    if counted is None:
         return ()
-    counted = _METRICS[metric.lower()](folder)
     tests: list[PairTest] = []
     for when, percent, records in _cells(outcomes):
         counts = {
-            name: [counted.of(record) for record in of_method]
+            name: [counted.counts(record, folder) for record in of_method]
             for name, of_method in records.items()
             if all({*counted.files} <= {*record.files} for record in of_method)
         }
@@ -76,7 +76,7 @@ def pair_tests(
             if 1 < len(counts[one]) != len(counts[other]) > 1:
                 continue  # a method that lacks a seed
             test = joint_randomisation(
-                counts[one], counts[other], metric=counted.metric, trials=trials
+                counts[one], counts[other], metric=counted.of_sums, trials=trials
             )
             names = (one, other) if test.difference >= 0 else (other, one)
             found.append((names, test))
@@ -130,52 +130,41 @@ def _cells(outcomes: Outcomes) -> Iterator[tuple[str, float, Mapping[str, list[R
         )
 
 
-class _Accuracy:
-    """Counts of classifiers: 1 for a correct example, N x 1."""
-
-    files = ("predictions",)
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known: dict[str, Counts] = {}
-
-    def of(self, record: Record) -> Counts:
-        """The counts of a model."""
-        name = record.files["predictions"]
-        if name not in self._known:
-            correct = np.array(read_correct(self._folder / name), dtype=np.float64)
-            self._known[name] = 100 * correct[:, None] / len(correct)
-        return self._known[name]
-
-    @staticmethod
-    def metric(sums: Counts) -> npt.NDArray[np.float64]:
-        """The accuracy in percent, R x 1 -> R."""
-        return sums[:, 0]
+def _correct(record: Record, folder: Path) -> Counts:
+    """The share of the accuracy, in percent, that each example adds: N x 1."""
+    correct = np.array(read_correct(folder / record.files["predictions"]), dtype=np.float64)
+    return 100 * correct[:, None] / len(correct)
 
 
-class _Bleu:
-    """Counts of translations by sentence, N x 10; see ``bleu_counts``."""
-
-    files = ("hypotheses", "reference")
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known: dict[str, Counts] = {}
-
-    def of(self, record: Record) -> Counts:
-        """The counts of a model."""
-        name = record.files["hypotheses"]
-        if name not in self._known:
-            texts, references = (read_lines(self._folder / record.files[n]) for n in self.files)
-            metric = bleu_metric(tokenizer_of(record.metric_signatures.get("bleu", "")))
-            metric.corpus_score(texts, [references])  # its signature is not whole before
-            self._known[name] = bleu_counts(texts, references, metric).astype(np.float64)
-        return self._known[name]
-
-    @staticmethod
-    def metric(sums: Counts) -> npt.NDArray[np.float64]:
-        """Corpus BLEU, R x 10 -> R."""
-        return many_bleu(sums)
+def _accuracy(sums: Counts) -> npt.NDArray[np.float64]:
+    """The accuracy in percent, R x 1 -> R."""
+    return sums[:, 0]
 
 
-_METRICS: Mapping[str, Callable[[Path], _Accuracy | _Bleu]] = {"accuracy": _Accuracy, "bleu": _Bleu}
+def _sentence_counts(record: Record, folder: Path) -> Counts:
+    """The counts of BLEU of each sentence, N x 10; see ``bleu_counts``."""
+    names = ("hypotheses", "reference")
+    texts, references = (read_lines(folder / record.files[name]) for name in names)
+    metric = bleu_metric(tokenizer_of(record.metric_signatures.get("bleu", "")))
+    return bleu_counts(texts, references, metric).astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Metric:
+    """A metric that is computed from counts by example.
+
+    Attributes:
+        files: the files of outputs that a record needs.
+        counts: reads the counts of a record's model, N x K; its files are relative to a folder.
+        of_sums: the metric of each row of summed counts, R x K -> R.
+    """
+
+    files: tuple[str, ...]
+    counts: Callable[[Record, Path], Counts]
+    of_sums: Callable[[Counts], npt.NDArray[np.float64]]
+
+
+_METRICS: Mapping[str, _Metric] = {
+    "accuracy": _Metric(files=("predictions",), counts=_correct, of_sums=_accuracy),
+    "bleu": _Metric(files=("hypotheses", "reference"), counts=_sentence_counts, of_sums=many_bleu),
+}
