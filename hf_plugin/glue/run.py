@@ -52,13 +52,19 @@ _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilo
 """Values of settings that are missing from the results of older versions."""
 
 
-def run(settings: Settings, labels: Labels, output: Path) -> Record:
+def run(settings: Settings, labels: Labels, output: Path, *, warn: bool = True) -> Record:
     """Do one run and write to ``output``: result.json, predictions.tsv and the folder model.
 
     Masked heads are removed from the saved model, which computes the same.
 
     An interrupted run resumes after its last complete epoch. A finished run is not repeated; its
     result only gets the new labels.
+
+    Args:
+        settings: all that the outcome depends on.
+        labels: the labels of the record.
+        output: the folder.
+        warn: whether to warn of a model that gives the same output for every example.
 
     Raises:
         UsageError: the settings are invalid, the plan does not fit the model, the model cannot be
@@ -73,14 +79,14 @@ def run(settings: Settings, labels: Labels, output: Path) -> Record:
         measured = Record.load(path)
         require_same(measured.training.get("settings"), settings, where=path)
     else:
-        measured = _measure(settings, output)
+        measured = _measure(settings, output, warn=warn)
     record = _labelled(measured, settings, labels)
     record.save(path)
     shutil.rmtree(output / "training", ignore_errors=True)
     return record
 
 
-def _measure(settings: Settings, output: Path) -> Record:
+def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
     """Prune, fine-tune and measure; the record lacks its labels."""
     started = time.monotonic()
     source = _data(settings, output)
@@ -182,11 +188,12 @@ def _measure(settings: Settings, output: Path) -> Record:
         for split, values in predicted.items()
     ):
         facts[CONSTANT] = True
-        what = "word" if task.is_of_words else "example"
-        print(
-            f"warning: the model predicts the same for every {what}: it has learnt nothing",
-            file=sys.stderr,
-        )
+        if warn:
+            what = "word" if task.is_of_words else "example"
+            print(
+                f"warning: the model predicts the same for every {what}: it has learnt nothing",
+                file=sys.stderr,
+            )
     if settings.max_train_examples is not None:
         facts["subset_seed"] = SUBSET_SEED
     if left_out := {split: part.left_out for split, part in examples.items() if part.left_out}:

@@ -248,7 +248,7 @@ class Classifier:
             variant=replace(variant, distilled=False),
         )
         with redirect_stdout(sys.stderr):  # the Trainer's words on its progress
-            run(settings, Labels(), folder)
+            run(settings, Labels(), folder, warn=False)  # whoever measures it names it
         return replace(self, path=folder / "model")
 
     @torch.no_grad()
