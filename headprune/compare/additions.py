@@ -54,7 +54,7 @@ def claim_folder(
     has_trained = any(_results_of_trainings(folder))
     is_training_now = model.can_finetune or bool({*FINE_TUNED} & {*scores})
     replaceable = [
-        *([] if has_trained else of_trainings),
+        *(of_trainings if is_training_now and not has_trained else []),
         *([] if any(_results_at_speeds(folder)) else ["latency"]),
     ]
     if not (has_trained and is_training_now):
@@ -65,7 +65,7 @@ def claim_folder(
         {name: value for name, value in settings.items() if name not in of_teacher},
         additions={**of_teacher, "latency": None if latency is None else latency.identity},
         replaceable=replaceable,
-        unused=[] if is_training_now or not has_trained else of_schedule,
+        unused=[] if is_training_now else of_schedule,
         ignored=["recovery"],
     )
     if replaced & {*of_trainings}:

@@ -820,6 +820,9 @@ def test_settings_that_no_result_depends_on_are_replaced(tmp_path):
     failing = Failing(plan=HeadPlan.full(SHAPE), log=[], settings=settings)
     with pytest.raises(DataError, match="fairseq-train failed"):
         compared(failing, tmp_path, **options)
+    # A run without trainings leaves an unfinished one.
+    plain = subject(can_finetune=False, settings={**settings, "schedule": []})
+    compared(plain, tmp_path, **options, recoveries=[Recovery.NONE])
     assert [*tmp_path.rglob("checkpoints")]
     made = subject(settings={**settings, "schedule": ["--lr", "1"]})
     found = compared(made, tmp_path, **options)
