@@ -72,6 +72,11 @@ GENERATES = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),
 )
 
+EXPORTED = (
+    *("vit", "beit", "esm", "mpnet", "albert", "bros", "markuplm"),
+    *("deit", "dinov2", "yolos", "clip_vision_model"),
+)
+
 
 def close(a: Any, b: Any, atol: float = 1e-5) -> None:
     torch.testing.assert_close(a, b, atol=atol, rtol=1e-5)
@@ -409,7 +414,7 @@ def test_groups_of_queries_go_with_their_keys_and_values():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("family", ["vit", "beit", "esm", "mpnet", "albert", "bros", "markuplm"])
+@pytest.mark.parametrize("family", EXPORTED)
 def test_export_to_onnx(family, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
