@@ -44,6 +44,15 @@ def tested(cells: Mapping[str, Cell]) -> CellTest | None:
     return None if random is None else compare_with_random(random, values)
 
 
+def all_tests(outcomes: Outcomes) -> list[tuple[str, float, CellTest]]:
+    """The tests against random choice that are possible, by moment and percentage."""
+    return [
+        (when, percent, test)
+        for when, percent, cells in outcomes.cells()
+        if (test := tested(cells)) is not None
+    ]
+
+
 def against_random(
     cells: Mapping[str, Cell],
     *,

@@ -1,0 +1,157 @@
+"""The notes below the tables of a comparison: the meaning of its figures and tests."""
+
+from __future__ import annotations
+
+from headprune.budget import SPEED
+from headprune.compare.against_random import LEVEL
+from headprune.compare.records import Outcomes
+from headprune.compare.run import Comparison
+from headprune.recovery.kinds import Recovery
+from headprune.results.marks import CONSTANT_MARK
+from headprune.wording import counted
+
+
+def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
+    """All notes, one sentence or more each."""
+    rows = comparison.rows
+    draws = len({row.seed for row in rows if row.score == "random"})
+    seeds = len({row.seed for row in rows if row.score != "random"}) or draws
+    units = comparison.unit_names
+    notes = []
+    others = "heads" if units == "heads" else "units"
+    components = comparison.components
+    pruned = units if components is None else f"{units} of {', '.join(components)}"
+    if comparison.measure == SPEED:
+        notes.append(
+            f"Speeds: {comparison.timed_job or 'a job that is not known'}. Each method "
+            f"prunes {pruned} until the speed that is predicted from times of sub-layers is "
+            "reached; the measured speed is of the whole job. Methods that drop whole layers "
+            "can be faster than asked for. Correlations are over these units."
+        )
+    elif comparison.measure != "units":
+        notes.append(
+            f"Percentages are of the {comparison.quantity} that pruning all {pruned} "
+            f"would save; correlations are over these {units}; all other {others} stay."
+        )
+    elif components is not None:
+        notes.append(
+            f"Percentages are of the {pruned}, and so are correlations; all other {others} stay."
+        )
+    if comparison.constant or any(row.constant or row.constant_before for row in rows):
+        notes.append(
+            f"{CONSTANT_MARK}: the model of one seed or more gives the same output for every "
+            f"example: its figure does not say how well the {units} were chosen."
+        )
+    fair = ""
+    tuned = {Recovery.FINETUNE, Recovery.DISTILL}.intersection(outcomes.recoveries)
+    if tuned:
+        moments = " and ".join(each.moment for each in Recovery if each in tuned)
+        fair = f"; {moments}, the same model, trained in the same way for as long"
+    positions = comparison.positions
+    inputs = f"one input of {positions} positions" if positions else "30 tokens"
+    timed = "plans" if comparison.has_timed_methods else f"random {units}"
+    return [
+        *notes,
+        _seeds_note(seeds, draws, units=units),
+        *_training_note(outcomes),
+        f"not pruned: the model as it was given{fair}.",
+        *_recovery_note(outcomes),
+        _tests_note(draws),
+        *_pairs_note(comparison),
+        *_ablation_note(comparison),
+        f"FLOPs: of a forward pass over {inputs}, {timed} of the first seed; speed: "
+        "medians of rounds in which the models take turns.",
+        *_seconds_note(comparison),
+    ]
+
+
+def _seeds_note(seeds: int, draws: int, *, units: str) -> str:
+    """The number of values of each figure, and their spread.
+
+    Args:
+        seeds, draws: the number of seeds of the other scores, and of random.
+    """
+    chances = f"draws the random {units} and the fine-tuning's chances"
+    if seeds == 1:
+        spread = (
+            f"Random: mean ± sample standard deviation over {draws} seeds. Other scores: one seed"
+        )
+        return f"One seed, which {chances}." if draws == 1 else f"{spread}. A seed {chances}."
+    return (
+        f"Mean ± sample standard deviation over {seeds} seeds"
+        f"{f' ({draws} of random)' if draws != seeds else ''}. A seed {chances}; the {units} of "
+        "the other scores are the same for every seed, so right after pruning they have one value."
+    )
+
+
+def _training_note(outcomes: Outcomes) -> list[str]:
+    names = sorted(outcomes.trained)
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)}: the method trains the model for as long as a fine-tuning, with "
+        "each seed anew, while it chooses. Its figures right after pruning come after one "
+        "training, so the tests compare them with those of random plans after fine-tuning; its "
+        "figures after fine-tuning come after two."
+    ]
+
+
+def _recovery_note(outcomes: Outcomes) -> list[str]:
+    notes = {
+        Recovery.DISTILL: "after distillation: fine-tuned towards the outputs of the model as "
+        "it was given too; so is the model that is not pruned.",
+        Recovery.REFIT: "after re-fitting: the output projections of pruned sub-layers are "
+        "solved by least squares on calibration examples, which are training examples; nothing "
+        "is trained.",
+        Recovery.SCRATCH: "trained from scratch: from random weights in the pruned shape, for "
+        "as long as a fine-tuning; the row of what is not pruned has the unpruned shape, "
+        "trained in the same way.",
+    }
+    return [notes[each] for each in outcomes.recoveries if each in notes]
+
+
+def _tests_note(draws: int) -> str:
+    if draws == 1:
+        return "Differences to random choice are not tested: that takes two random draws or more."
+    return (
+        "Tests against random choice: a score chooses one plan, so its value (the mean where "
+        "it was fine-tuned) is tested as one more draw from the distribution of random's "
+        f"{draws} values: t with {counted(draws - 1, 'degree')} of freedom, scale sd x "
+        "sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one percentage at one "
+        "moment. If no score differed from random, any would be called different in at most "
+        f"{LEVEL:.0%} of such cells."
+    )
+
+
+def _pairs_note(comparison: Comparison) -> list[str]:
+    pairs = comparison.pairs
+    if not pairs:
+        return []
+    return [
+        f"Methods against each other: paired approximate randomisation of the outputs for "
+        f"{pairs[0].examples} examples, in which the models of all seeds swap their outputs of "
+        "an example together; two-sided, with 10,000 trials. Holm's correction is for all "
+        "pairs of methods of one amount at one moment. The tests are about other examples, "
+        "not about other plans or fine-tunings."
+    ]
+
+
+def _ablation_note(comparison: Comparison) -> list[str]:
+    ablation = comparison.scores.get("ablation")
+    if ablation is None:
+        return []
+    return [
+        f"ablation: drop of the {ablation.settings.get('metric')}, measured on other examples "
+        "than the other scores are computed on (part:ablation, part:scoring). Low numbers of "
+        "entropy and alone are the good ones; their signs are turned round in correlations. "
+        f"Intervals by bootstrap over {comparison.unit_names}."
+    ]
+
+
+def _seconds_note(comparison: Comparison) -> list[str]:
+    if not comparison.costs:
+        return []
+    return [
+        "Seconds: the mean of a method's plans, on the machine of the comparison. Scores that "
+        "are computed in one pass over the data have the time of this pass."
+    ]
