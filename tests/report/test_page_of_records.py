@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,29 @@ def test_the_figure_of_one_seed_has_no_bars(make: Make, tmp_path: Path) -> None:
     make()
     one = markdown.render(report_of([tmp_path], test=False).page)
     assert "bars: standard deviation over seeds, none where there is one." in one
+
+
+def test_curves_of_other_lengths_of_fine_tuning_name_them(make: Make, tmp_path: Path) -> None:
+    make("control", row="control", percent=0)
+    path, record = make()
+    alike = markdown.render(report_of([tmp_path], test=False).page)
+    assert "fine-tuned for 30 epochs" not in alike
+    for finetune, study in (("1ep", "short"), ("127up", "updates")):
+        for source, one in ((path, record), (tmp_path / "control/control/seed1/result.json", None)):
+            changed = replace(
+                one or Record.load(source),
+                study=study,
+                finetune=finetune,
+                signature=Record.load(source).signature.replace("30ep", finetune),
+            )
+            changed.save(source.with_name(f"{study}.json"))
+    text = markdown.render(report_of([tmp_path], test=False).page)
+    for name, length in (
+        ("made-up", "30 epochs"),
+        ("short", "1 epoch"),
+        ("updates", "127 updates"),
+    ):
+        assert f"{name}, fine-tuned for {length}: 50% " in text
 
 
 def test_a_saved_table_keeps_the_name_of_its_units(make: Make, tmp_path: Path) -> None:

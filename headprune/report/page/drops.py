@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ from headprune.report.document import Block, Figure, Section
 from headprune.report.drawing import AMBER, BLUE, DARK, GREEN, GREY, MARKERS, ORANGE, PURPLE, SKY
 from headprune.report.page.material import StudyResult
 from headprune.report.paper import SOURCE, figure_1
-from headprune.report.table import Row
+from headprune.report.table import Cell, Row
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION
+from headprune.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -34,7 +35,17 @@ class _Curve:
 
 def drops(studies: Sequence[StudyResult]) -> list[Block]:
     """A section with figure 1; empty where no heads were drawn by percentage."""
-    curves = [curve for study in studies for curve in _curves(study, several=len(studies) > 1)]
+    lengths: dict[str, set[str]] = {}
+    for study in studies:
+        for row in filter(_is_drawn, study.table.rows):
+            for task, cell in row.cells.items():
+                lengths.setdefault(task, set()).add(_length(cell))
+    by_length = {task for task, names in lengths.items() if len(names) > 1}
+    curves = [
+        curve
+        for study in studies
+        for curve in _curves(study, several=len(studies) > 1, by_length=by_length)
+    ]
     if not curves:
         return []
     translation = any(TRANSLATION in study.table.tasks for study in studies)
@@ -63,8 +74,14 @@ def drops(studies: Sequence[StudyResult]) -> list[Block]:
     return [Section(title="Change against the share pruned (figure 1)", blocks=[figure])]
 
 
-def _curves(study: StudyResult, *, several: bool) -> list[_Curve]:
-    curves: dict[tuple[str, str, str], _Curve] = {}
+def _curves(study: StudyResult, *, several: bool, by_length: Collection[str]) -> list[_Curve]:
+    """The curves of a study.
+
+    Args:
+        several: name the study, since the figure has several.
+        by_length: tasks of which models were fine-tuned for different lengths, which are named.
+    """
+    curves: dict[tuple[str, ...], _Curve] = {}
     forms = {row.form for row in study.table.rows if _is_drawn(row)}
     for row in study.table.rows:
         if not _is_drawn(row):
@@ -78,8 +95,10 @@ def _curves(study: StudyResult, *, several: bool) -> list[_Curve]:
                 *([] if task == TRANSLATION and several else [_name(task)]),
                 *([row.form] if len(forms) > 1 else []),
                 *([components] if components else []),
+                *([f"fine-tuned for {_length(cell)}"] if task in by_length else []),
             ]
-            curve = curves.setdefault((task, row.form, components), _Curve(", ".join(parts)))
+            key = (task, row.form, components, _length(cell))
+            curve = curves.setdefault(key, _Curve(", ".join(parts)))
             curve.points.append((percent, cell.delta, cell.value.sd))
     for curve in curves.values():
         curve.points.sort(key=lambda point: point[:2])
@@ -92,6 +111,16 @@ def _is_drawn(row: Row) -> bool:
     # The paper's 87% is one head in every layer, and is named so in tables.
     has_percent = row.requested_percent is not None or re.fullmatch(r"[\d.]+%", row.label)
     return row.kind == "pruned" and bool(has_percent) and fields.get("select") == "random"
+
+
+def _length(cell: Cell) -> str:
+    """The length of the fine-tuning in words; as in the signature where it is no whole number."""
+    name = fields_of(cell.signature).get("finetune", "")
+    match = re.fullmatch(r"(\d+)(ep|up)", name)
+    return name if match is None else counted(int(match[1]), _NOUNS[match[2]])
+
+
+_NOUNS = {"ep": "epoch", "up": "update"}
 
 
 def _share(study: StudyResult, row: Row, task: str) -> tuple[str, float]:
