@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headprune.budget import SPEED
+from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
-from headprune.compare.run import Comparison
 from headprune.recovery.kinds import BEFORE, Recovery, words_for
 from headprune.report.drawing import BLUE, DARK, draw_level, scale_logarithmically
 from headprune.results.metrics import RATIOS, direction

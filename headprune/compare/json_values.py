@@ -9,10 +9,10 @@ from typing import Any
 
 from headprune.budget import percent_text
 from headprune.compare.against_random import LEVEL, CellTest
+from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation
 from headprune.compare.findings import all_tests
 from headprune.compare.records import Outcomes
-from headprune.compare.run import Comparison
 from headprune.compare.turns import Quartiles
 from headprune.recovery.kinds import BEFORE, Recovery
 

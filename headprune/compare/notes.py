@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headprune.budget import SPEED
 from headprune.compare.against_random import LEVEL
+from headprune.compare.comparison import Comparison
 from headprune.compare.records import Outcomes
-from headprune.compare.run import Comparison
 from headprune.recovery.kinds import Recovery
 from headprune.results.marks import CONSTANT_MARK
 from headprune.wording import counted

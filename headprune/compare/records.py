@@ -20,7 +20,7 @@ from headprune.results.record import Record
 from headprune.results.signature import signature
 
 if TYPE_CHECKING:
-    from headprune.compare.run import Comparison
+    from headprune.compare.comparison import Comparison
 
 KIND_AFTER = {
     Recovery.FINETUNE: "pruned",

@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from headprune.budget import SPEED
+from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation, correlation, matrix
 from headprune.compare.figures import draw_correlations, draw_curves
 from headprune.compare.findings import findings
 from headprune.compare.json_values import values_of
 from headprune.compare.notes import notes_of
 from headprune.compare.records import Outcomes
-from headprune.compare.run import Comparison
 from headprune.compare.speed_figure import draw_speed
 from headprune.compare.tables import Tables
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table

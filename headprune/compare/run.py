@@ -7,31 +7,26 @@ Equal plans of different scores are measured once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from headprune.budget import SPEED, Speedup, goal_of
+from headprune.budget import SPEED, goal_of
 from headprune.compare.additions import claim_folder
+from headprune.compare.comparison import Comparison
 from headprune.compare.competition import Competition, component_settings
-from headprune.compare.pairs import PairTest, pair_tests
+from headprune.compare.pairs import pair_tests
 from headprune.compare.records import Outcomes, save_records
+from headprune.compare.requirements import possible_recoveries, require_methods, require_speeds
 from headprune.compare.rows import CONTROL, Row
 from headprune.compare.store import Choice, Store
 from headprune.compare.turns import Quartiles
-from headprune.components import HEADS, NEURONS, unit_names
+from headprune.components import NEURONS
 from headprune.cost import forward_flops
 from headprune.errors import UsageError
-from headprune.methods.method import Method, SpeedRequest, is_training, takes_speed
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
-from headprune.recovery.distillation import Distillation
 from headprune.recovery.kinds import Recovery
-from headprune.report.shown import percentage
-from headprune.results.environment import Environment
-from headprune.scores.head_scores import HeadScores
-from headprune.select.speed import by_speed
 from headprune.speed.latency import Latency
 from headprune.task_model import TaskModel
 
@@ -40,99 +35,6 @@ Say = Callable[[str, int, int], None]
 
 ROUNDS = 7
 """The number of times that each model is timed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The measurements of a comparison.
-
-    Attributes:
-        task, metric, data_name, finetune_name: see ``TaskModel``.
-        model, plan, environment: the name of the model as it was given, the units that it kept,
-            and where it was measured; None where it is not known.
-        base: the metric of the model as it was given.
-        components: those that were pruned; None for all attention.
-        measure: the quantity that percentages are shares of, see ``Budget``; or ``speed``, for
-            which they are speeds as multiples of the unpruned model's.
-        timed_job: for speeds, the job and the conditions that they refer to.
-        scores: by name.
-        rows: see ``Row``.
-        speedups: for each method and percentage, the median of the unpruned model's time over that
-            of the model with the plan of the first seed, and the quartiles; empty where time was
-            not taken. Older comparisons have those of ``random`` alone.
-        costs: the mean seconds that each method took to choose its units, its scores included;
-            scores that were computed together have the time of their pass. Empty where it is not
-            known.
-        settings: see ``TaskModel``.
-        constant: whether the model as it was given gives the same output for every example; None
-            where it is not known.
-        metric_signature, fingerprint: of the model as it was given; see ``Measurement``.
-        at_least: units that every layer keeps; None where it is not known.
-        positions: the number of positions of each input, such as the patches of an image, where
-            the model fixes it; see ``Sizes``.
-        recoveries: the treatments after pruning. The weights of a distillation are in
-            ``settings``, its teacher is the model as it was given.
-        files: the files with the outputs of the model as it was given; see ``Measured``.
-        pairs: tests of the methods against each other; empty where outputs are not known.
-    """
-
-    metric: str
-    data_name: str
-    finetune_name: str
-    components: tuple[str, ...] | None
-    base: float
-    scores: dict[str, HeadScores]
-    rows: tuple[Row, ...]
-    speedups: Mapping[str, Mapping[float, Quartiles]]
-    settings: dict[str, Any]
-    constant: bool | None = None
-    task: str = ""
-    model: str | None = None
-    plan: PruningPlan | None = None
-    environment: Environment | None = None
-    metric_signature: str | None = None
-    fingerprint: str | None = None
-    measure: str = "units"
-    timed_job: str | None = None
-    at_least: int | None = None
-    positions: int | None = None
-    recoveries: tuple[Recovery, ...] = (Recovery.FINETUNE,)
-    costs: Mapping[str, float] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
-    pairs: tuple[PairTest, ...] = ()
-
-    @property
-    def unit_names(self) -> str:
-        """The plural of the name of the units that compete: ``heads``, ``neurons``, ..."""
-        return unit_names(self.components or HEADS)
-
-    @property
-    def has_timed_methods(self) -> bool:
-        """True if the plans of methods were timed, and not those of random units alone."""
-        return bool(set(self.speedups) - {"random"})
-
-    def name_of(self, recovery: Recovery) -> str | None:
-        """The name of a recovery in signatures; None for fine-tuning and for none."""
-        if recovery in (Recovery.NONE, Recovery.FINETUNE):
-            return None
-        if recovery == Recovery.DISTILL:
-            distillation = Distillation.of_settings(self.settings) or Distillation()
-            return distillation.name(self.fingerprint)
-        return str(recovery)
-
-    @property
-    def quantity(self) -> str:
-        """The quantity that percentages are shares of, in words."""
-        return {"units": self.unit_names, "flops": "FLOPs"}.get(self.measure, self.measure)
-
-    @property
-    def heading(self) -> str:
-        """The heading of the requested percentages or speeds."""
-        return "speed asked for" if self.measure == SPEED else f"{self.quantity} pruned"
-
-    def amount_text(self, amount: float) -> str:
-        """A requested amount in tables: ``12.5%`` or ``1.5x``."""
-        return f"{amount:g}x" if self.measure == SPEED else percentage(amount)
 
 
 def compare(
@@ -184,7 +86,7 @@ def compare(
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
-    possible = _possible(model, recoveries, methods=list(methods.values()))
+    possible = possible_recoveries(model, recoveries, methods=list(methods.values()))
     for name in tuned or ():
         if name not in (*scores, "random"):
             raise UsageError(f"{name} is to be fine-tuned, but is not among the scores compared")
@@ -197,15 +99,9 @@ def compare(
     competition.require_possible(needed, percents)
     if (measure == SPEED) != (latency is not None):
         raise UsageError("--speedup and --latency go together")
-    for method in methods.values():
-        if latency is not None and not takes_speed(method):
-            raise UsageError(
-                f"{method.name} prunes a share, not to a speed; give --percent or --budget"
-            )
-        if is_training(method):
-            method.require_possible(model, competition.components)
+    require_methods([*methods.values()], model, competition, latency=latency)
     if latency is not None:
-        _require_speeds([*methods.values()], competition, latency, percents, seed=seeds[0])
+        require_speeds([*methods.values()], competition, latency, percents, seed=seeds[0])
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
     claim_folder(folder, settings, model=model, scores=names, latency=latency)
     store = Store(folder, model, competition, latency=latency)
@@ -219,15 +115,14 @@ def compare(
                 for amount in percents:
                     goal = goal_of(amount, measure)
                     store.chosen(method, scores_by_name, goal=goal, seed=seeds[0])
-    wanted: list[tuple[str, float, int]] = []
-    if any(each.trains for each in possible):
-        wanted += [(CONTROL, 0.0, seed) for seed in seeds]
-    for percent in percents:
-        for name in methods:
-            drawn = random_seeds if name == "random" and random_seeds is not None else seeds
-            wanted += [(name, percent, seed) for seed in drawn]
+    wanted = _wanted(
+        methods,
+        percents,
+        seeds=seeds,
+        random_seeds=seeds if random_seeds is None else random_seeds,
+        controls=any(each.trains for each in possible),
+    )
     rows = []
-    sizes = model.model.sizes
     plans: dict[tuple[str, float], PruningPlan] = {}
     for number, (name, percent, seed) in enumerate(wanted):
         unit = "%" if latency is None or name == CONTROL else "x"
@@ -238,26 +133,7 @@ def compare(
             goal = goal_of(percent, measure)
             choice = store.chosen(methods[name], scores_by_name, goal=goal, seed=seed)
             plans.setdefault((name, percent), choice.plan)
-        plan = choice.plan
-        before = store.before(choice)
-        row = Row(
-            score=name,
-            percent=percent,
-            pruned=competition.percent_pruned(plan),
-            seed=seed,
-            plan=json.loads(plan.to_json()),
-            before=before.value,
-            after=None,
-            constant=before.constant,
-            constant_before=before.constant,
-            parameters=model.model.parameters_with(plan),
-            flops=forward_flops(plan, sizes),
-            environment_before=before.environment,
-            fingerprint_before=before.fingerprint,
-            files_before=before.files,
-            trained=choice.training is not None,
-            predicted_speedup=None if latency is None else latency.speedup_of(plan),
-        )
+        row = _row(name, percent, seed, choice=choice, store=store)
         recovered = [
             row.recovered(recovery, store.recovered(choice, recovery, seed))
             for recovery in possible
@@ -292,7 +168,7 @@ def compare(
         measure=measure,
         timed_job=None if latency is None else latency.job_name,
         at_least=at_least,
-        positions=sizes.encoder_positions,
+        positions=model.model.sizes.encoder_positions,
         recoveries=tuple(dict.fromkeys(recoveries)),
         costs={
             name: cost
@@ -307,57 +183,43 @@ def compare(
     )
 
 
-def _require_speeds(
-    methods: Sequence[Method],
-    competition: Competition,
-    latency: Latency,
-    speeds: Sequence[float],
+def _wanted(
+    methods: Iterable[str],
+    percents: Sequence[float],
     *,
-    seed: int,
-) -> None:
-    """Raise a UsageError for speeds that cannot be reached, before anything is computed.
-
-    Methods that choose by scores reach the same speeds by any scores.
-    """
-    needed = [name for method in methods for name in method.needs_scores]
-    scored = competition.scored_components or competition.components
-    zeros = {name: [[0.0] * units for units in competition.pool.units[name]] for name in scored}
-    for times in speeds:
-        if needed:
-            by_speed(
-                HeadScores(name=needed[0], values=zeros),
-                latency,
-                Speedup(times),
-                components=competition.components,
-                at_least=competition.at_least,
-            )
-        request = SpeedRequest(
-            plan=competition.pool,
-            seed=seed,
-            at_least=competition.at_least,
-            speedup=Speedup(times),
-            latency=latency,
-        )
-        for method in methods:
-            if takes_speed(method) and not (method.needs_scores or method.needs_model):
-                method.at_speed(request)
+    seeds: Sequence[int],
+    random_seeds: Sequence[int],
+    controls: bool,
+) -> list[tuple[str, float, int]]:
+    """The method, the amount and the seed of each model; those of the controls come first."""
+    wanted = [(CONTROL, 0.0, seed) for seed in seeds] if controls else []
+    return wanted + [
+        (name, percent, seed)
+        for percent in percents
+        for name in methods
+        for seed in (random_seeds if name == "random" else seeds)
+    ]
 
 
-def _possible(
-    model: TaskModel, recoveries: Sequence[Recovery], *, methods: Sequence[Method]
-) -> list[Recovery]:
-    """The recoveries that can be done with ``model``, each once.
-
-    Raises:
-        UsageError: settings of a fine-tuning without one, or the other way round.
-    """
-    asked = list(dict.fromkeys(recoveries))
-    trained = [each for each in asked if each.trains]
-    if model.can_finetune and not trained and not any(map(is_training, methods)):
-        names = ", ".join(asked)
-        raise UsageError(f"--recovery {names}: give no epochs or flags for fine-tuning with it")
-    for each in asked:
-        if each.trains and each != Recovery.FINETUNE and not model.can_finetune:
-            raise UsageError(f"--recovery {each}: give --epochs, or --finetune for a checkpoint")
-    untrained = [each for each in asked if each not in (*trained, Recovery.NONE)]
-    return [each for each in asked if each in untrained or model.can_finetune and each in trained]
+def _row(name: str, percent: float, seed: int, *, choice: Choice, store: Store) -> Row:
+    """The figures of a pruned model right after pruning, which is measured if need be."""
+    plan, model, latency = choice.plan, store.model.model, store.latency
+    before = store.before(choice)
+    return Row(
+        score=name,
+        percent=percent,
+        pruned=store.competition.percent_pruned(plan),
+        seed=seed,
+        plan=json.loads(plan.to_json()),
+        before=before.value,
+        after=None,
+        constant=before.constant,
+        constant_before=before.constant,
+        parameters=model.parameters_with(plan),
+        flops=forward_flops(plan, model.sizes),
+        environment_before=before.environment,
+        fingerprint_before=before.fingerprint,
+        files_before=before.files,
+        trained=choice.training is not None,
+        predicted_speedup=None if latency is None else latency.speedup_of(plan),
+    )

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation
 from headprune.compare.findings import findings
 from headprune.compare.pairs import PairTest
 from headprune.compare.records import Outcomes
 from headprune.compare.report import Report
 from headprune.compare.rows import Row
-from headprune.compare.run import Comparison
 from headprune.compare.turns import Quartiles
 from headprune.errors import DataError
 from headprune.json_files import json_object, known_values, read_limited

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from headprune.compare.run import Comparison
+    from headprune.compare.comparison import Comparison
 
 
 def draw_speed(comparison: Comparison, outcomes: Outcomes) -> Figure:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headprune.budget import SPEED
+from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation
 from headprune.compare.findings import all_tests
 from headprune.compare.pairs import against_best
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
-from headprune.compare.run import Comparison
 from headprune.recovery.kinds import BEFORE, Recovery, words_for
 from headprune.report.document import Column, Table
 from headprune.report.shown import Decimals, Marked, millions, signed

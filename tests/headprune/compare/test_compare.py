@@ -16,6 +16,7 @@ from scipy.stats import spearmanr
 from headprune import DataError, HeadPlan, PruningPlan, UsageError
 from headprune.compare.against_random import compare_with_random
 from headprune.compare.claimed_folder import claim
+from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation, correlation
 from headprune.compare.costs import Costs
 from headprune.compare.findings import against_random, findings
@@ -23,7 +24,7 @@ from headprune.compare.iterate import iterate
 from headprune.compare.records import Outcomes
 from headprune.compare.report import Report
 from headprune.compare.rows import Row
-from headprune.compare.run import Comparison, compare
+from headprune.compare.run import compare
 from headprune.compare.saved import load_report
 from headprune.compare.speeds import speedups
 from headprune.cost import Sizes

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from headprune.compare.comparison import Comparison
 from headprune.compare.pairs import PairTest, against_best
 from headprune.compare.report import Report
-from headprune.compare.run import Comparison, compare
+from headprune.compare.run import compare
 from headprune.compare.saved import load_report
 from headprune.recovery.kinds import Recovery
 from headprune.results.predictions import read_correct

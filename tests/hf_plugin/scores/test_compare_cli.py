@@ -18,7 +18,8 @@ from typer.testing import CliRunner, Result
 from headprune import HeadPlan, PruningPlan
 from headprune.cli import app
 from headprune.compare.claimed_folder import claim
-from headprune.compare.run import Comparison, compare
+from headprune.compare.comparison import Comparison
+from headprune.compare.run import compare
 from headprune.errors import HeadpruneError, UsageError
 from headprune.recovery.kinds import Recovery
 from headprune.results.predictions import read_correct
