@@ -1,4 +1,4 @@
-"""Why weights are not for a model."""
+"""The reason why stored weights do not fit a model, in one line."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ so such flags become numbers when the training starts:
 
     --max-epoch 10 --warmup-updates 20% --total-num-update 100%
 
-Like `fairseq_plugin.running`, this module imports fairseq inside functions only.
+This module imports fairseq inside functions only, since studies load it by itself.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class PrunableModel(Protocol):
 
 
 def architecture_of(model: PrunableModel) -> Mapping[str, object]:
-    """What tells architectures with the same units and widths apart: a type, sizes, activations.
+    """The values that tell architectures of the same units and widths apart, such as a type.
 
     Empty where the backend does not know it.
     """

@@ -114,7 +114,8 @@ def encoder_positions(model: PreTrainedModel) -> int | None:
     if model.config.is_encoder_decoder:  # Whisper
         return int(model.config.max_source_positions)
     embeddings = model.base_model.get_submodule("embeddings")
-    with torch.no_grad():
+    # Some embeddings draw: those of ViT-MAE choose the patches that they mask.
+    with torch.no_grad(), torch.random.fork_rng():
         embedded = embeddings(torch.zeros(1, *size, dtype=model.dtype, device=model.device))
     states: Tensor = embedded if isinstance(embedded, Tensor) else embedded[0]  # 1 x T x C
     return states.size(1)

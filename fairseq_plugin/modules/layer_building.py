@@ -1,4 +1,4 @@
-"""What encoder and decoder share in building their layers: numbers, wrapping, dropping."""
+"""The building of layers, for encoder and decoder alike: numbers, wrapping, dropping."""
 
 from __future__ import annotations
 

@@ -73,6 +73,17 @@ def claim_folder(
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def data_name_of(folder: Path, model: TaskModel) -> str:
+    """The name of the data in signatures.
+
+    A run without trainings leaves those of the folder as they are, and the name of their data.
+    """
+    path = folder / "compare.json"
+    if model.can_finetune or not path.exists():
+        return model.data_name
+    return str(json_object(path).get("data_name") or model.data_name)
+
+
 def _require_same_examples(
     folder: Path, settings: Mapping[str, Any], of_schedule: Sequence[str], *, model: TaskModel
 ) -> None:

@@ -57,7 +57,7 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
         f"not pruned: the model as it was given{fair}.",
         *_recovery_note(outcomes),
         _tests_note(draws),
-        *_pairs_note(comparison),
+        *_pairs_note(comparison, outcomes),
         *_ablation_note(comparison),
         f"FLOPs: of a forward pass over {inputs}, {timed} of the first seed; speed: "
         "medians of rounds in which the models take turns.",
@@ -123,16 +123,24 @@ def _tests_note(draws: int) -> str:
     )
 
 
-def _pairs_note(comparison: Comparison) -> list[str]:
+def _pairs_note(comparison: Comparison, outcomes: Outcomes) -> list[str]:
     pairs = comparison.pairs
     if not pairs:
         return []
+    trained = sorted(outcomes.trained)
+    at_equal_cost = (
+        f" {', '.join(trained)}: the outputs after the method's own training are tested, at the "
+        "moment after fine-tuning."
+        if trained
+        else ""
+    )
     return [
         f"Methods against each other: paired approximate randomisation of the outputs for "
         f"{pairs[0].examples} examples, in which the models of all seeds swap their outputs of "
         "an example together; two-sided, with 10,000 trials. Holm's correction is for all "
         "pairs of methods of one amount at one moment. The tests are about other examples, "
-        "not about other plans or fine-tunings."
+        "not about other plans or fine-tunings. Models with the same output for every example are "
+        f"left out.{at_equal_cost}"
     ]
 
 

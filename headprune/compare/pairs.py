@@ -14,7 +14,8 @@ from headprune.compare.records import Outcomes
 from headprune.results.bleu import read_lines
 from headprune.results.bleu_counts import bleu_counts, many_bleu
 from headprune.results.bleu_tokenizers import bleu_metric, tokenizer_of
-from headprune.results.joint_randomisation import TRIALS, Counts, joint_randomisation
+from headprune.results.joint_randomisation import TRIALS, Counts, JointTest, joint_randomisation
+from headprune.results.marks import CONSTANT
 from headprune.results.predictions import read_correct
 from headprune.results.record import Record
 from headprune.results.significance import holm
@@ -52,8 +53,9 @@ def pair_tests(
     """Test each pair of methods that do not draw, at equal cost.
 
     Random choice is left out, since other draws are what matters there; see
-    ``headprune.compare.against_random``. So are methods of which a model has no outputs: those of
-    older versions, and of other metrics than accuracy and BLEU.
+    ``headprune.compare.against_random``. So are methods of which a model gives the same output for
+    every example, and methods of which outputs are missing: of numbers of older versions, and of
+    other metrics than accuracy and BLEU.
 
     Args:
         folder: the comparison's, to which the names of the records' files refer.
@@ -61,26 +63,25 @@ def pair_tests(
     Raises:
         DataError: files of outputs that cannot be read, or are not of one set of examples.
     """
-    counted = _METRICS.get(metric.lower())
-    if counted is None:
+    known = _METRICS.get(metric.lower())
+    if known is None:
         return ()
     tests: list[PairTest] = []
     for when, percent, records in _cells(outcomes):
         counts = {
-            name: [counted.counts(record, folder) for record in of_method]
+            name: {_seed_of(record): known.counts(record, folder) for record in of_method}
             for name, of_method in records.items()
-            if all({*counted.files} <= {*record.files} for record in of_method)
+            if all(_has_outputs(record, known.files, folder) for record in of_method)
         }
-        found = []
+        in_cell: list[tuple[tuple[str, str], int, JointTest]] = []
         for one, other in combinations(counts, 2):
-            if 1 < len(counts[one]) != len(counts[other]) > 1:
-                continue  # a method that lacks a seed
-            test = joint_randomisation(
-                counts[one], counts[other], metric=counted.of_sums, trials=trials
-            )
+            paired = _paired(counts[one], counts[other])
+            if paired is None:
+                continue
+            test = joint_randomisation(*paired, metric=known.of_sums, trials=trials)
             names = (one, other) if test.difference >= 0 else (other, one)
-            found.append((names, test))
-        adjusted = holm([test.p_value for _, test in found])
+            in_cell.append((names, max(map(len, paired)), test))
+        adjusted = holm([test.p_value for _, _, test in in_cell])
         tests += [
             PairTest(
                 when=when,
@@ -88,12 +89,12 @@ def pair_tests(
                 better=better,
                 worse=worse,
                 difference=abs(test.difference),
-                models=max(len(counts[better]), len(counts[worse])),
+                models=models,
                 p_value=test.p_value,
                 adjusted=p_value,
-                examples=len(counts[better][0]),
+                examples=test.examples,
             )
-            for ((better, worse), test), p_value in zip(found, adjusted, strict=True)
+            for ((better, worse), models, test), p_value in zip(in_cell, adjusted, strict=True)
         ]
     return tuple(tests)
 
@@ -113,17 +114,39 @@ def against_best(tests: Sequence[PairTest]) -> list[PairTest]:
     return chosen
 
 
+def _has_outputs(record: Record, names: Sequence[str], folder: Path) -> bool:
+    """Tell if a model's outputs are known, and say something on how its units were chosen."""
+    files = [folder / record.files[name] for name in names if name in record.files]
+    is_known = len(files) == len(names) and all(path.is_file() for path in files)
+    return is_known and not record.training.get(CONSTANT)
+
+
+def _seed_of(record: Record) -> int:
+    """The seed of a model; 0 for one that depends on no seed."""
+    return 0 if record.finetune == "none" else record.seed
+
+
+def _paired(
+    one: Mapping[int, Counts], other: Mapping[int, Counts]
+) -> tuple[list[Counts], list[Counts]] | None:
+    """The models of the seeds that both methods have; None if there are none.
+
+    A model that depends on no seed is paired with each of the other method.
+    """
+    if 0 in one or 0 in other:
+        return [*one.values()], [*other.values()]
+    seeds = sorted({*one} & {*other})
+    return ([one[seed] for seed in seeds], [other[seed] for seed in seeds]) if seeds else None
+
+
 def _cells(outcomes: Outcomes) -> Iterator[tuple[str, float, Mapping[str, list[Record]]]]:
-    """The records of each method, with models in the order of seeds, by moment and budget."""
+    """The records of each method, by moment and budget."""
     for when, percent, cells in outcomes.cells():
         yield (
             when,
             percent,
             {
-                name: sorted(
-                    outcomes.records(name, percent, outcomes.moment_of(name, when) or when),
-                    key=lambda record: record.seed,
-                )
+                name: outcomes.records(name, percent, outcomes.moment_of(name, when) or when)
                 for name in cells
                 if name != "random"
             },

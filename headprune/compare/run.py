@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from headprune.budget import SPEED, goal_of
-from headprune.compare.additions import claim_folder
+from headprune.compare.additions import claim_folder, data_name_of
 from headprune.compare.comparison import Comparison
 from headprune.compare.competition import Competition, component_settings
 from headprune.compare.pairs import pair_tests
 from headprune.compare.records import Outcomes, save_records
 from headprune.compare.requirements import possible_recoveries, require_methods, require_speeds
 from headprune.compare.rows import CONTROL, Row
-from headprune.compare.store import Choice, Store
+from headprune.compare.store import RECORDS, Choice, Store
 from headprune.compare.turns import Quartiles
 from headprune.components import NEURONS
 from headprune.cost import forward_flops
@@ -152,7 +152,7 @@ def compare(
         model=str(model.model.path),
         plan=full,
         metric=model.metric,
-        data_name=model.data_name,
+        data_name=data_name_of(folder, model),
         finetune_name=model.finetune_name,
         components=None if components is None else competition.components,
         base=base.value,
@@ -176,7 +176,8 @@ def compare(
             if (cost := store.costs.of(method.name, method.needs_scores)) is not None
         },
     )
-    save_records(comparison, folder / "records")
+    save_records(comparison, folder / RECORDS)
+    say("tests of methods against each other", len(wanted), len(wanted))
     return replace(
         comparison,
         pairs=pair_tests(Outcomes.of(comparison), metric=comparison.metric, folder=folder),

@@ -4,11 +4,11 @@ scores/NAME.json    the scores
 plans/LABEL.json    the plans of methods that take long, or draw
 methods/LABEL/      the models of methods that train, while they are needed
 before/NAME.json    the metric right after pruning; NAME is the plan's, or a trained model's
-before/NAME.predictions.tsv, before/NAME.hyp.txt    the outputs that were measured
-reference.txt    the references of translations
 after/, distill/, refitted/, scratch/    the metric after a recovery
 seconds.json, costs.json    run times of the plans, and of the methods themselves
 seconds-speed.json    run times of plans at the job of a latency file
+records/outputs/before/NAME.predictions.tsv, .hyp.txt    the outputs that were measured
+records/outputs/reference.txt    the references of translations
 """
 
 from __future__ import annotations
@@ -54,9 +54,12 @@ from headprune.task_model import TaskModel
 FOLDERS = {Recovery.FINETUNE: "after"}
 """Folders of recoveries that are not named after them; older versions had this one alone."""
 
+RECORDS = "records"
+"""The folder of the records."""
+
 REFERENCE = "reference"
 OUTPUTS = {"predictions": ".predictions.tsv", "hypotheses": ".hyp.txt", REFERENCE: ".txt"}
-"""The ends of the names of files with the outputs of models, beside their numbers."""
+"""The ends of the names of files with the outputs of models, which are those of their numbers."""
 
 TIMES_AT_SPEED = "seconds-speed.json"
 """The file of run times at the job of a latency file."""
@@ -290,12 +293,16 @@ class Store:
         return Measured(**known_values(Measured, values, source=str(path)))
 
     def _written(self, outputs: Mapping[str, str], number: Path) -> dict[str, str]:
-        """Write outputs beside the file of a number; the reference is the same for all models."""
+        """Write the outputs that belong to a number; the reference is the same for all models.
+
+        They lie among the records, so that a copy of that folder is whole.
+        """
         files = {}
         for name, content in outputs.items():
-            path = number.with_suffix(OUTPUTS[name])
+            place = number.relative_to(self.folder).with_suffix(OUTPUTS[name])
             if name == REFERENCE:
-                path = self.folder / f"reference{OUTPUTS[name]}"
+                place = Path(f"reference{OUTPUTS[name]}")
+            path = self.folder / RECORDS / "outputs" / place
             write_text_atomically(path, content)
             files[name] = str(path.relative_to(self.folder))
         return files

@@ -77,7 +77,7 @@ class Tables:
         return Table(
             caption="The best method against the others:",
             columns=[
-                *(Column("when"), self._amount_column, Column("better"), Column("than")),
+                *(Column("when"), self._amount_column, Column("best"), Column("other")),
                 *(Column("difference", signed), Column("p", Decimals(4))),
                 *(Column("p (Holm)", Decimals(4)), Column("models of each")),
             ],

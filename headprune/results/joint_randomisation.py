@@ -11,7 +11,7 @@ import numpy.typing as npt
 from headprune.errors import DataError
 
 Counts = npt.NDArray[np.float64]
-"""What one model adds to the metric, for each example: N x K."""
+"""The share of each example in the metric of one model: N x K."""
 
 TRIALS = 10_000
 _TRIALS_AT_ONCE = 500
@@ -24,12 +24,14 @@ class JointTest:
 
     Attributes:
         difference: the mean metric of the first models, less that of the others.
+        examples: the number of examples.
         p_value: the probability of a difference at least as large if, for every example, it were
             chance which of the two methods gave which outputs.
     """
 
     difference: float
     p_value: float
+    examples: int
 
 
 def joint_randomisation(
@@ -76,12 +78,14 @@ def joint_randomisation(
         return means
 
     observed = float((mean_metric(sums[0][:, None]) - mean_metric(sums[1][:, None]))[0])
+    # Where both have the same outputs, a swap changes nothing.
+    swappable = difference[:, difference.any(axis=(0, 2))]  # S x M x K
     random = np.random.default_rng(seed)
     as_large = 0
     for done in range(0, trials, _TRIALS_AT_ONCE):
         size = min(_TRIALS_AT_ONCE, trials - done)
-        swapped = (random.random((size, examples)) < 0.5).astype(np.float64)  # R x N
-        moved = swapped @ difference  # S x R x K
+        swapped = (random.random((size, swappable.shape[1])) < 0.5).astype(np.float64)  # R x M
+        moved = swapped @ swappable  # S x R x K
         differences = mean_metric(sums[0][:, None] + moved) - mean_metric(sums[1][:, None] - moved)
         as_large += int((np.abs(differences) >= abs(observed) - _ROUNDING).sum())
-    return JointTest(difference=observed, p_value=(as_large + 1) / (trials + 1))
+    return JointTest(difference=observed, p_value=(as_large + 1) / (trials + 1), examples=examples)

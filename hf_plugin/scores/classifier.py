@@ -136,11 +136,11 @@ class Classifier:
         """Tell if fine-tunings with other settings leave the same examples for scores."""
         part = TrainingPart(settings.get("max_train_examples"), settings.get("hold_out", 0.0))
         train = self.finetuning.data.load("train")
-        ours, others = (
+        held_now, held_then = (
             held_out(train, model=self.path, parts=parts)
             for parts in (self._parts, [part] if settings.get("epochs") else [])
         )
-        return ours == others
+        return held_now == held_then
 
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
