@@ -54,7 +54,10 @@ PAGES: Mapping[str, Page] = {
         f"scores/{name}": Page(sources=[f"scores/{name}/compare.json"])
         for name in ("sst2-tuned", "sst2-right-after", "sst2")
     },
-    **{name: Page(sources=[f"{name}/compare.json"]) for name in ("methods", "methods-multi30k")},
+    **{
+        name: Page(sources=[f"{name}/compare.json"])
+        for name in ("methods", "methods-speed", "methods-multi30k")
+    },
     **{
         f"scores/multi30k{name}": Page(sources=[f"scores/multi30k{name}/compare.json"])
         for name in ("", "-ES", "-ED", "-DS")
