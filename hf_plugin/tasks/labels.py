@@ -9,7 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from transformers import AutoConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config
@@ -81,18 +84,29 @@ def outputs_of(model: str) -> Outputs:
     type_ = TaskType.single_label
     architectures = config.architectures or ()
     decodes = bool(getattr(config, "is_decoder", False))
-    of_texts = ("ForCausalLM", "LMHeadModel", MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(family, "LM"))
     if any(name.endswith("ForImageClassification") for name in architectures):
         type_ = TaskType.images
     elif any(name.endswith("ForTokenClassification") for name in architectures):
         type_ = TaskType.tokens
-    elif any(name.endswith(of_texts) for name in architectures):
+    elif any(_is_language_model(name, family) for name in architectures):
         type_ = TaskType.language_modelling
     elif config.problem_type == "multi_label_classification":
         type_ = TaskType.multi_label
     elif config.problem_type == "regression" or len(labels) == 1:
         type_ = TaskType.regression
     return Outputs(model, labels, type_, family, is_decoder=decodes)
+
+
+def _is_language_model(name: str, family: str) -> bool:
+    """Tell if a class of transformers predicts the next token of a text.
+
+    Most such classes are named alike; BertGenerationDecoder is not. XLM has one class for this and
+    for masked tokens.
+    """
+    if name == MODEL_FOR_MASKED_LM_MAPPING_NAMES.get(family):
+        return False
+    is_named_so = name.endswith(("ForCausalLM", "LMHeadModel"))
+    return is_named_so or name == MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(family)
 
 
 @dataclass(frozen=True)
