@@ -191,12 +191,13 @@ def save_records(comparison: Comparison, folder: Path) -> None:
     """Write a record for each measurement to a folder within the comparison's."""
     for outcome in Outcomes.of(comparison).distinct:
         path = folder / outcome.file
-        # The names of files are relative to the record.
-        files = {
-            name: os.path.relpath(folder.parent / file, path.parent)
-            for name, file in outcome.record.files.items()
-        }
-        replace(outcome.record, files=files).save(path)
+        files = outcome.record.files
+        replace(outcome.record, files=files_beside(path, files, folder=folder.parent)).save(path)
+
+
+def files_beside(record: Path, files: Mapping[str, str], *, folder: Path) -> dict[str, str]:
+    """The names of files relative to a record, where they are relative to ``folder``."""
+    return {name: os.path.relpath(folder / file, record.parent) for name, file in files.items()}
 
 
 def _baseline(comparison: Comparison) -> Outcome | None:

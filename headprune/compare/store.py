@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,8 +58,11 @@ FOLDERS = {Recovery.FINETUNE: "after"}
 RECORDS = "records"
 """The folder of the records."""
 
+OUTPUTS = "outputs"
+"""The folder of the outputs of models, among the records."""
+
 REFERENCE = "reference"
-OUTPUTS = {"predictions": ".predictions.tsv", "hypotheses": ".hyp.txt", REFERENCE: ".txt"}
+ENDS = {"predictions": ".predictions.tsv", "hypotheses": ".hyp.txt", REFERENCE: ".txt"}
 """The ends of the names of files with the outputs of models, which are those of their numbers."""
 
 TIMES_AT_SPEED = "seconds-speed.json"
@@ -97,8 +101,15 @@ class Store:
         competition: Competition,
         *,
         latency: Latency | None = None,
+        outputs: Path | None = None,
     ) -> None:
+        """Open the folder.
+
+        Args:
+            outputs: the folder for the outputs of models; default: one among the records.
+        """
         self.folder = folder
+        self.outputs = outputs or folder / RECORDS / OUTPUTS
         self.model = model
         self.competition = competition
         self.latency = latency
@@ -299,12 +310,12 @@ class Store:
         """
         files = {}
         for name, content in outputs.items():
-            place = number.relative_to(self.folder).with_suffix(OUTPUTS[name])
+            place = number.relative_to(self.folder).with_suffix(ENDS[name])
             if name == REFERENCE:
-                place = Path(f"reference{OUTPUTS[name]}")
-            path = self.folder / RECORDS / "outputs" / place
+                place = Path(f"reference{ENDS[name]}")
+            path = self.outputs / place
             write_text_atomically(path, content)
-            files[name] = str(path.relative_to(self.folder))
+            files[name] = os.path.relpath(path, self.folder)
         return files
 
 

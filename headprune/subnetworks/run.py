@@ -10,8 +10,8 @@ from pathlib import Path
 from headprune.compare.claimed_folder import claim
 from headprune.compare.competition import Competition, component_settings
 from headprune.compare.measured import Measured
-from headprune.compare.records import record_of
-from headprune.compare.store import Choice, Store
+from headprune.compare.records import files_beside, record_of
+from headprune.compare.store import OUTPUTS, RECORDS, Choice, Store
 from headprune.cost import forward_flops
 from headprune.errors import UsageError
 from headprune.model import architecture_of
@@ -207,13 +207,18 @@ class _Measuring:
     restart: TaskModel | None
     say: Say
 
+    @property
+    def _home(self) -> Path:
+        """The folder of the model's numbers."""
+        return self.folder / f"model{self.seed}"
+
     def search(self) -> Search:
         """The survivors."""
         return find_survivors(
             self.model,
             self.competition.pool,
             self.rules,
-            folder=self.folder / f"model{self.seed}",
+            folder=self._home,
             seed=self.seed,
             say=self.say,
         )
@@ -234,7 +239,12 @@ class _Measuring:
             part = plan_of_elements(elements, self.competition.pool)
             plan = plan.replaced_by(part).with_origin(origin)
         plan.save(self.folder / "plans" / f"seed{self.seed}" / f"{name}.json")
-        store = Store(self.folder / f"model{self.seed}", self.model, self.competition)
+        store = Store(
+            self._home,
+            self.model,
+            self.competition,
+            outputs=self.folder / RECORDS / OUTPUTS / self._home.name,
+        )
         title = f"{name} sub-network of model {self.seed}"
         choice = Choice(plan=plan, title=str(self.model.model.path) if name == FULL else title)
         before = self._record(name, plan, store.before(choice), tuned=False)
@@ -253,6 +263,7 @@ class _Measuring:
         pruned, unpruned = ("pruned", "control") if tuned else ("before-finetune", "baseline")
         kind = unpruned if is_full else pruned
         restart = self.restart if tuned else None
+        path = self.folder / RECORDS / kind / name / f"seed{self.seed}.json"
         record = record_of(
             self.model,
             plan,
@@ -266,6 +277,7 @@ class _Measuring:
             environment=measured.environment,
             metric_signature=measured.signature,
             fingerprint=measured.fingerprint,
+            files=files_beside(path, measured.files, folder=self._home),
             training={
                 "parameters": self.model.model.parameters_with(plan),
                 "flops": forward_flops(plan, self.model.model.sizes),
@@ -274,7 +286,7 @@ class _Measuring:
                 **({} if restart is None else {"restarted_from": str(restart.model.path)}),
             },
         )
-        record.save(self.folder / "records" / kind / name / f"seed{self.seed}.json")
+        record.save(path)
         return record
 
 

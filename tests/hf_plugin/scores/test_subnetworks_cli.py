@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from headprune import PruningPlan
 from headprune.cli import app
 from headprune.errors import UsageError
+from headprune.results.predictions import read_correct
 from headprune.results.record import Record
 from headprune.subnetworks.run import find_subnetworks
 from headprune.subnetworks.search import Rules
@@ -77,6 +78,12 @@ def test_sub_networks_of_heads_and_mlps(tmp_path: Path) -> None:
     assert all(each["after"] is not None for each in values["networks"])
     # The record's figure is that of the pruned model.
     record = Record.load(out / "records" / "before-finetune" / "bad" / "seed2.json")
+    for path in (out / "records").rglob("seed*.json"):
+        measured = Record.load(path)
+        predictions = path.parent / measured.files["predictions"]
+        assert predictions.resolve().is_relative_to(out / "records" / "outputs")
+        correct = read_correct(predictions)
+        assert 100 * sum(correct) / len(correct) == pytest.approx(measured.value)
     plan = PruningPlan.load(out / "plans" / "seed2" / "bad.json")
     assert record.fingerprint == Folder.load(models[1]).prune(plan).fingerprint
     assert record.plan == plan
