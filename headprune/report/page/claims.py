@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headprune.compare.records import Outcomes
+from headprune.compare.comparison import Comparison
+from headprune.compare.records import Outcome, Outcomes
 from headprune.errors import DataError
+from headprune.recovery.kinds import Recovery
 from headprune.report.document import Block, Notes, Section, Table
 from headprune.report.page.material import Material
 from headprune.results.control_tests import Located
@@ -69,9 +71,21 @@ def _results(material: Material) -> list[Located]:
     for comparison in material.comparisons:
         results += [
             (Path(comparison.title) / outcome.file, replace(outcome.record, study=comparison.title))
-            for outcome in Outcomes.of(comparison.report.comparison).distinct
+            for outcome in _of_one_training(comparison.report.comparison)
         ]
     return results
+
+
+def _of_one_training(comparison: Comparison) -> list[Outcome]:
+    """The measurements of a comparison, after one of several recoveries that train.
+
+    A claim is about models of one recovery: those after fine-tuning, where there are some.
+    """
+    trained = sorted(
+        (each for each in comparison.recoveries if each.trains),
+        key=lambda recovery: recovery is not Recovery.FINETUNE,
+    )
+    return [each for each in Outcomes.of(comparison).distinct if each.when not in trained[1:]]
 
 
 def _by_outcome(table: Table) -> tuple[Table, Table]:

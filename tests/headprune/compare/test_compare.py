@@ -33,6 +33,7 @@ from headprune.recovery.kinds import Recovery
 from headprune.recovery.refit import RefittedModel
 from headprune.recovery.variant import PLAIN
 from headprune.report.make import make_report, report_of
+from headprune.report.render import markdown
 from headprune.report.table import summarise
 from headprune.results.record import Record
 from headprune.results.stats import Spread, spread
@@ -354,6 +355,33 @@ def test_several_recoveries_have_rows_and_records_of_their_own(tmp_path):
     assert read.markdown(title=title) == text
     page = report_of([tmp_path], test=False).markdown
     assert "--recovery=refit --recovery=finetune" in page
+
+
+def test_claims_of_a_page_are_on_one_of_several_trainings(tmp_path):
+    asked = [Recovery.DISTILL, Recovery.FINETUNE]
+    options = {"task": "translation", "metric": "BLEU"}
+    for order in (asked, asked[::-1]):
+        folder = tmp_path / order[0]
+        found = compared(
+            subject(**options),
+            folder,
+            scores=["gradient", "adversarial"],
+            recoveries=order,
+            rounds=0,
+            percents=[50.0],
+        )
+        Report.of(found).save(folder, title="T")
+        page = markdown.render(report_of([folder / "compare.json"], test=False).page)
+        assert "Claims are left out" not in page
+        outcome = next(line for line in page.split("\n") if "does not strongly inform" in line)
+        after = {
+            name: [
+                row.after for row in found.rows if (row.score, row.recovery) == (name, "finetune")
+            ]
+            for name in ("gradient", "adversarial")
+        }
+        effect = np.mean(after["gradient"]) - np.mean(after["adversarial"])
+        assert f" {effect:+.2f} BLEU |" in outcome
 
 
 def test_trainings_of_three_kinds_stand_beside_each_other(tmp_path):
