@@ -6,14 +6,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headprune.compare.comparison import Comparison
 from headprune.compare.records import Outcome, Outcomes
 from headprune.errors import DataError
 from headprune.recovery.kinds import Recovery
 from headprune.report.document import Block, Notes, Section, Table
 from headprune.report.page.material import Material
 from headprune.results.control_tests import Located
+
+if TYPE_CHECKING:
+    # Statistics of comparisons need scipy, which records do not.
+    from headprune.compare.comparison import Comparison
 
 _COLUMNS = (
     *("claim", "study", "outcome", "effect here", "95% interval", "n", "paper"),
