@@ -69,7 +69,9 @@ def pair_tests(
     tests: list[PairTest] = []
     for when, percent, records in _cells(outcomes):
         counts = {
-            name: {_seed_of(record): known.counts(record, folder) for record in of_method}
+            name: {
+                seed: known.counts(record, folder) for seed, record in _by_seed(of_method).items()
+            }
             for name, of_method in records.items()
             if all(_has_outputs(record, known.files, folder) for record in of_method)
         }
@@ -121,9 +123,11 @@ def _has_outputs(record: Record, names: Sequence[str], folder: Path) -> bool:
     return is_known and not record.training.get(CONSTANT)
 
 
-def _seed_of(record: Record) -> int:
-    """The seed of a model; 0 for one that depends on no seed."""
-    return 0 if record.finetune == "none" else record.seed
+def _by_seed(records: Sequence[Record]) -> dict[int, Record]:
+    """The records of a method by seed; 0 for its only one, if that depends on no seed."""
+    if len(records) == 1 and records[0].finetune == "none":
+        return {0: records[0]}
+    return {record.seed: record for record in records}
 
 
 def _paired(
