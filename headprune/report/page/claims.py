@@ -6,18 +6,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from headprune.compare.records import Outcome, Outcomes
+from headprune.claims.recoveries import after_recovery
+from headprune.compare.records import Outcomes
 from headprune.errors import DataError
 from headprune.recovery.kinds import Recovery
 from headprune.report.document import Block, Notes, Section, Table
 from headprune.report.page.material import Material
 from headprune.results.control_tests import Located
-
-if TYPE_CHECKING:
-    # Statistics of comparisons need scipy, which records do not.
-    from headprune.compare.comparison import Comparison
 
 _COLUMNS = (
     *("claim", "study", "outcome", "effect here", "95% interval", "n", "paper"),
@@ -73,23 +69,17 @@ def _results(material: Material) -> list[Located]:
     """The records of studies and of comparisons; each comparison is a study of its title."""
     results = [located for study in material.studies for located in study.results]
     for comparison in material.comparisons:
-        results += [
+        located = [
             (Path(comparison.title) / outcome.file, replace(outcome.record, study=comparison.title))
-            for outcome in _of_one_training(comparison.report.comparison)
+            for outcome in Outcomes.of(comparison.report.comparison).distinct
         ]
+        trained = [each for each in comparison.report.comparison.recoveries if each.trains]
+        if len(trained) > 1:
+            # Those after fine-tuning, where there are some.
+            is_tuned = Recovery.FINETUNE in trained
+            located = after_recovery(located, Recovery.FINETUNE if is_tuned else trained[0])
+        results += located
     return results
-
-
-def _of_one_training(comparison: Comparison) -> list[Outcome]:
-    """The measurements of a comparison, after one of several recoveries that train.
-
-    A claim is about models of one recovery: those after fine-tuning, where there are some.
-    """
-    trained = sorted(
-        (each for each in comparison.recoveries if each.trains),
-        key=lambda recovery: recovery is not Recovery.FINETUNE,
-    )
-    return [each for each in Outcomes.of(comparison).distinct if each.when not in trained[1:]]
 
 
 def _by_outcome(table: Table) -> tuple[Table, Table]:
