@@ -126,7 +126,7 @@ class Folder:
         with torch.device("meta"):
             return stock_class(type(self.model))(stock_config(self.model.config))
 
-    @property
+    @cached_property
     def sizes(self) -> Sizes:
         """The widths of the unpruned model, and the parameters of its units."""
         sizes: dict[str, int] = {}
