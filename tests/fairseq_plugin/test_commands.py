@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -238,8 +239,14 @@ def test_averaging_ensembles_and_interactive(corpus: Path, full: Path, plan: Pat
 
 
 @pytest.mark.slow
-def test_two_processes_are_one_with_twice_the_update_freq(corpus: Path, tmp_path: Path):
-    """The same loss at every update, also where layers keep no head."""
+@pytest.mark.parametrize("machines", [1, 2])
+def test_two_processes_are_one_with_twice_the_update_freq(
+    machines: int, corpus: Path, tmp_path: Path
+):
+    """The same loss at every update, also where layers keep no head.
+
+    Two machines are two torchrun on this one, which find each other by the address.
+    """
     options = [
         *("--arch=transformer_headpruned_tiny", "--ed-heads=01", "--ds-heads=20", "--es-heads=02"),
         *("--clip-norm=1.0", "--max-update=4"),
@@ -248,15 +255,22 @@ def test_two_processes_are_one_with_twice_the_update_freq(corpus: Path, tmp_path
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    together = run(
-        *("torchrun", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"),
-        *("--no-python", "fairseq-train", corpus, "--user-dir", PLUGIN),
-        "--distributed-world-size=2",  # fairseq counts GPUs otherwise
-        *("--save-dir", tmp_path / "two", "--max-epoch=1", *TRAIN, *options),
-        *("--update-freq=1", "--distributed-backend=gloo", "--ddp-backend=legacy_ddp"),
-        PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    )
-    one, two = losses(alone, "loss"), losses(together, "loss")
+
+    def train_on_a_machine(_: int) -> str:
+        return run(
+            *("torchrun", f"--nnodes={machines}", f"--nproc-per-node={2 // machines}"),
+            *("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}"),
+            *("--no-python", "fairseq-train", corpus, "--user-dir", PLUGIN),
+            "--distributed-world-size=2",  # fairseq counts GPUs otherwise
+            *("--save-dir", tmp_path / "two", "--max-epoch=1", *TRAIN, *options),
+            *("--update-freq=1", "--distributed-backend=gloo", "--ddp-backend=legacy_ddp"),
+            PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        )
+
+    with ThreadPoolExecutor() as pool:
+        logs = list(pool.map(train_on_a_machine, range(machines)))
+    one = losses(alone, "loss")
+    (two,) = filter(None, [losses(log, "loss") for log in logs])  # only the first process logs
     assert len(one) >= 3  # fairseq does not log the last one of an epoch by itself
     assert two == pytest.approx(one, abs=2e-3)
     ours, theirs = (weights(tmp_path / n / "checkpoint_last.pt") for n in ("one", "two"))
