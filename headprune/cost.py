@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headprune.components import HEADS, LAYERS, layers_of, side_of
@@ -32,6 +33,8 @@ class Sizes:
         encoder_positions: the number of positions of each of the encoder's inputs, where the model
             fixes it: of an image, its patches and the tokens beside them; None: texts of any
             length.
+        encoder_passes: how often a forward pass runs each of the encoder's layers, where layers
+            share weights and are one layer of a plan (ALBERT); None: once.
     """
 
     encoder_width: int = 512
@@ -55,6 +58,7 @@ class Sizes:
     decoder_layer_parameters: int | None = None
     cross_heads: int | None = None
     encoder_positions: int | None = None
+    encoder_passes: tuple[int, ...] | None = None
 
     def of(self, component: str, name: str) -> int | None:
         """A size of the encoder or of the decoder, by the side that a component is on."""
@@ -174,7 +178,7 @@ def forward_flops(
             t, s, seen = lengths[component]
             projected = t * query * d + 2 * s * key * key_dim + t * d * query
             one_head = projected + 2 * t * seen * d
-            total += sum(counts) * one_head
+            total += _computed(component, counts, sizes) * one_head
     for component, attention, length in (("EF", "ES", source), ("DF", "DS", written)):
         neurons = _neurons(plan, component, attention, sizes)
         projections = sizes.of(component, "projections") or 2
@@ -185,14 +189,20 @@ def forward_flops(
 
 
 def _neurons(plan: PruningPlan, component: str, attention: str, sizes: Sizes) -> int:
-    """The number of neurons of a stack; a plan that does not decide on them keeps them all."""
+    """The neurons that a stack computes; a plan that does not decide on them keeps them all."""
     if component in plan.counts:
-        return sum(plan.counts[component])
+        return _computed(component, plan.counts[component], sizes)
     width = sizes.encoder_feed_forward if component == "EF" else sizes.decoder_feed_forward
     layers = plan.counts.get(layers_of(component))
     if layers is None:
-        return len(plan.counts.get(attention, ())) * width
-    return sum(layers) * width
+        layers = (1,) * len(plan.counts.get(attention, ()))
+    return _computed(component, layers, sizes) * width
+
+
+def _computed(component: str, counts: Sequence[int], sizes: Sizes) -> int:
+    """The number of units that a forward pass computes, of ``counts`` units in each layer."""
+    passes = sizes.encoder_passes if side_of(component) == "encoder" else None
+    return sum(map(operator.mul, counts, passes)) if passes else sum(counts)
 
 
 def _completed(plan: PruningPlan, sizes: Sizes) -> PruningPlan:

@@ -96,14 +96,27 @@ def is_decoder_alone(model: PreTrainedModel) -> bool:
     return "ES" not in components or bool(getattr(model.config, "is_decoder", False))
 
 
+def passes_through_layers(model: PreTrainedModel) -> tuple[int, ...] | None:
+    """How often a forward pass runs each layer with weights of its own; None: once.
+
+    ALBERT runs each of its groups as often as layers share it.
+    """
+    groups = getattr(model.config, "num_hidden_groups", None)
+    if groups is None or groups >= model.config.num_hidden_layers:
+        return None
+    depth = model.config.num_hidden_layers
+    # The expression of transformers' AlbertTransformer, rounding errors included.
+    group_of_layer = [int(layer / (depth / groups)) for layer in range(depth)]
+    return tuple(map(group_of_layer.count, range(groups)))
+
+
 def require_own_layers(model: PreTrainedModel) -> None:
     """Check that no layers share weights, so that each can be changed by itself.
 
     Raises:
         UsageError: some do: those of ALBERT.
     """
-    groups = getattr(model.config, "num_hidden_groups", None)
-    if groups is not None and groups < model.config.num_hidden_layers:
+    if passes_through_layers(model) is not None:
         raise UsageError(
             f"{family_of(model)}: its layers share weights, and cannot be re-fitted one after the "
             "other; fine-tune the pruned model"

@@ -25,6 +25,7 @@ from hf_plugin.families import (
     family_of,
     feed_forwards,
     form_of,
+    passes_through_layers,
     stacks,
     sublayers,
 )
@@ -159,9 +160,11 @@ class Folder:
             sizes["encoder_width"] = sizes["decoder_width"]
         if (positions := encoder_positions(self._unpruned)) is not None:
             sizes["encoder_positions"] = positions
+        passes = passes_through_layers(self._unpruned)
         output = self.model.get_output_embeddings()
         is_decoder = "DS" in attentions_by_component
-        return Sizes(**sizes, vocabulary=getattr(output, "out_features", 0) if is_decoder else 0)
+        vocabulary = getattr(output, "out_features", 0) if is_decoder else 0
+        return Sizes(**sizes, vocabulary=vocabulary, encoder_passes=passes)
 
     @property
     def architecture(self) -> dict[str, object]:

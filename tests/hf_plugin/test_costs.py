@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from typer.testing import CliRunner
 
 import hf_plugin
@@ -25,7 +25,7 @@ from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape, without_units_of_dropped_layers
 from hf_plugin.random_batches import random_batch
 from tests.hf_plugin.models import build
-from tests.hf_plugin.small_models import plan_of, small
+from tests.hf_plugin.small_models import SMALL, plan_of, small
 
 TOKENS = 30
 
@@ -64,6 +64,26 @@ def test_flops_are_those_of_all_patches(family):
     plan = plan_of(model, "ES", "EF")
     pruned = hf_plugin.prune(copy.deepcopy(model), plan)
     assert counted_flops(pruned) - patches == forward_flops(plan, sizes)
+
+
+def test_flops_are_those_of_all_passes_through_shared_layers():
+    # Three layers of two groups: the first two share their weights.
+    options = {**SMALL["albert"], "num_hidden_layers": 3, "num_hidden_groups": 2}
+    config = AutoConfig.for_model("albert", **options, attn_implementation="eager")
+    model = AutoModel.from_config(config)
+    sizes = Folder(Path(), model).sizes
+    assert sizes.encoder_passes == (2, 1)
+    full = PruningPlan.full(model_shape(model)).part(["ES", "EF"])
+    rest = counted_flops(model) - forward_flops(full, sizes)
+    assert 0 < rest < 10_000  # of the embeddings' projection and the pooler
+    for second in (False, True):
+        plan = plan_of(model, "ES", "EF", second=second)
+        pruned = hf_plugin.prune(copy.deepcopy(model), plan)
+        assert counted_flops(pruned) - forward_flops(plan, sizes) == rest
+    # A plan of heads alone computes all neurons.
+    heads = plan.part(["ES"])
+    pruned = hf_plugin.prune(copy.deepcopy(model), heads)
+    assert counted_flops(pruned) - forward_flops(heads, sizes) == rest
 
 
 def test_the_parameters_of_a_group_and_of_a_gated_neuron():
