@@ -14,11 +14,12 @@ from headprune.compare.records import Outcomes
 from headprune.results.bleu import read_lines
 from headprune.results.bleu_counts import bleu_counts, many_bleu
 from headprune.results.bleu_tokenizers import bleu_metric, tokenizer_of
-from headprune.results.joint_randomisation import TRIALS, Counts, JointTest, joint_randomisation
+from headprune.results.joint_randomisation import JointTest, joint_randomisation
 from headprune.results.marks import CONSTANT
 from headprune.results.predictions import read_correct
 from headprune.results.record import Record
 from headprune.results.significance import holm
+from headprune.results.swaps import TRIALS, Counts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from headprune.errors import DataError
-
-Counts = npt.NDArray[np.float64]
-"""The share of each example in the metric of one model: N x K."""
-
-TRIALS = 10_000
-_TRIALS_AT_ONCE = 500
-_ROUNDING = 1e-9
+from headprune.results.swaps import TRIALS, Counts, Metric, swap_p_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +31,7 @@ def joint_randomisation(
     one: Sequence[Counts],
     other: Sequence[Counts],
     *,
-    metric: Callable[[Counts], npt.NDArray[np.float64]],
+    metric: Metric,
     trials: int = TRIALS,
     seed: int = 1,
 ) -> JointTest:
@@ -71,21 +64,10 @@ def joint_randomisation(
     if not examples:
         raise DataError("no example to compare outputs on")
     sums = first.sum(axis=1), (first + difference).sum(axis=1)  # S x K
-
-    def mean_metric(rows: Counts) -> npt.NDArray[np.float64]:
-        # S x R x K -> R
-        means: npt.NDArray[np.float64] = np.mean([metric(each) for each in rows], axis=0)
-        return means
-
-    observed = float((mean_metric(sums[0][:, None]) - mean_metric(sums[1][:, None]))[0])
     # Where both have the same outputs, a swap changes nothing.
     swappable = difference[:, difference.any(axis=(0, 2))]  # S x M x K
-    random = np.random.default_rng(seed)
-    as_large = 0
-    for done in range(0, trials, _TRIALS_AT_ONCE):
-        size = min(_TRIALS_AT_ONCE, trials - done)
-        swapped = (random.random((size, swappable.shape[1])) < 0.5).astype(np.float64)  # R x M
-        moved = swapped @ swappable  # S x R x K
-        differences = mean_metric(sums[0][:, None] + moved) - mean_metric(sums[1][:, None] - moved)
-        as_large += int((np.abs(differences) >= abs(observed) - _ROUNDING).sum())
-    return JointTest(difference=observed, p_value=(as_large + 1) / (trials + 1), examples=examples)
+    p_value = swap_p_value(
+        sums, swappable, metric=metric, trials=trials, random=np.random.default_rng(seed)
+    )
+    one_mean, other_mean = (float(metric(each).mean()) for each in sums)
+    return JointTest(difference=one_mean - other_mean, p_value=p_value, examples=examples)

@@ -12,6 +12,7 @@ import numpy as np
 from headprune.errors import DataError
 from headprune.results.bleu_counts import bleu_counts, bleu_of, many_bleu
 from headprune.results.bleu_tokenizers import DEFAULT, bleu_metric
+from headprune.results.swaps import TRIALS, swap_p_value
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def paired_randomisation(
     systems: Sequence[Sequence[str]],
     references: Sequence[str],
     *,
-    trials: int = 10_000,
+    trials: int = TRIALS,
     seed: int = 1,
     tokenizer: str = DEFAULT,
 ) -> PairedTest:
@@ -92,30 +93,20 @@ def paired_randomisation(
         raise DataError("no sentence to score")
     metric = bleu_metric(tokenizer)
     metric.corpus_score(base, [references])  # Its signature is not whole before.
-    base_counts = bleu_counts(base, references, metric)
-    base_bleu = bleu_of(base_counts.sum(axis=0))
+    base_counts = bleu_counts(base, references, metric).astype(np.float64)  # N x 10
+    base_sums = base_counts.sum(axis=0, keepdims=True)
     random = np.random.default_rng(seed)
     scores, p_values = [], []
     for system in systems:
-        difference = bleu_counts(system, references, metric) - base_counts
-        sums = base_counts.sum(axis=0), (base_counts + difference).sum(axis=0)
-        scores.append(bleu_of(sums[1]))
-        observed = abs(scores[-1] - base_bleu)
-        as_large = 0
-        for done in range(0, trials, _TRIALS_AT_ONCE):
-            swapped = random.random((min(_TRIALS_AT_ONCE, trials - done), len(references))) < 0.5
-            # As floats, for the fast matrix product; the sums are whole numbers and stay exact.
-            moved = swapped.astype(np.float64) @ difference.astype(np.float64)  # trials x 10
-            trials_bleu = np.abs(many_bleu(sums[1] - moved) - many_bleu(sums[0] + moved))
-            as_large += int((trials_bleu >= observed - _ROUNDING).sum())
-        p_values.append((as_large + 1) / (trials + 1))
+        differences = bleu_counts(system, references, metric) - base_counts
+        sums = base_sums, base_sums + differences.sum(axis=0)
+        scores.append(bleu_of(sums[1][0]))
+        p_values.append(
+            swap_p_value(sums, differences[None], metric=many_bleu, trials=trials, random=random)
+        )
     return PairedTest(
-        base=base_bleu,
+        base=bleu_of(base_sums[0]),
         scores=tuple(scores),
         p_values=tuple(p_values),
         signature=f"{metric.get_signature()}|ar:{trials}|seed:{seed}",
     )
-
-
-_ROUNDING = 1e-9
-_TRIALS_AT_ONCE = 500

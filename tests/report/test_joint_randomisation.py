@@ -11,9 +11,10 @@ from scipy.stats import binom
 from headprune.errors import DataError
 from headprune.results.bleu_counts import bleu_counts, many_bleu
 from headprune.results.bleu_tokenizers import DEFAULT, bleu_metric
-from headprune.results.joint_randomisation import Counts, joint_randomisation
+from headprune.results.joint_randomisation import joint_randomisation
 from headprune.results.predictions import mcnemar
 from headprune.results.stats import paired_randomisation
+from headprune.results.swaps import Counts
 
 REFERENCES = [f"the dog number {n} sees a cat and {n % 3} birds in the tree" for n in range(20)]
 
