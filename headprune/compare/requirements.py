@@ -74,9 +74,15 @@ def possible_recoveries(
     """The recoveries that can be done with ``model``, each once.
 
     Raises:
-        UsageError: settings of a fine-tuning without one, or the other way round.
+        UsageError: settings of a fine-tuning without one, or the other way round; or re-fitting
+            of layers that share weights.
     """
     asked = list(dict.fromkeys(recoveries))
+    if Recovery.REFIT in asked and model.model.sizes.encoder_passes is not None:
+        raise UsageError(
+            f"--recovery {Recovery.REFIT}: the layers of {model.model.path} share weights, and "
+            "cannot be re-fitted one after the other"
+        )
     trained = [each for each in asked if each.trains]
     if model.can_finetune and not trained and not any(map(is_training, methods)):
         names = ", ".join(asked)

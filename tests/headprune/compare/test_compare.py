@@ -83,6 +83,7 @@ class Made:
     shape: dict[str, Any] | None = None
     metric_signature: str | None = None
     path: Path = Path("made")
+    sizes: Sizes = Sizes()
 
     @property
     def training_settings(self):
@@ -90,7 +91,8 @@ class Made:
 
     @property
     def model(self):
-        return MadeModel(self.plan, self.plan.units | (self.shape or {}), self.path, str(self.path))
+        shape = self.plan.units | (self.shape or {})
+        return MadeModel(self.plan, shape, self.path, str(self.path), self.sizes)
 
     def scores(self, names, *, seed, components=None):
         def values(name):
@@ -331,6 +333,13 @@ def test_models_are_refitted_instead_of_fine_tuned(tmp_path):
     assert "--recovery=refit" in report_of([tmp_path], test=False).markdown
     with pytest.raises(UsageError, match="give no epochs or flags"):
         compared(subject(), tmp_path / "other", **options)
+
+
+def test_layers_that_share_weights_are_refused_before_anything_is_computed(tmp_path):
+    made = subject(sizes=Sizes(encoder_passes=(2,)))
+    with pytest.raises(UsageError, match="--recovery refit: the layers of made share weights"):
+        compared(made, tmp_path, recoveries=[Recovery.FINETUNE, Recovery.REFIT])
+    assert not made.log
 
 
 def test_several_recoveries_have_rows_and_records_of_their_own(tmp_path):
