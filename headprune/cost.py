@@ -35,6 +35,9 @@ class Sizes:
             length.
         encoder_passes: how often a forward pass runs each of the encoder's layers, where layers
             share weights and are one layer of a plan (ALBERT); None: once.
+        encoder_companion_width, encoder_companion_head_dim: C and d in a second stream of hidden
+            states to which the encoder's heads write too; 0 where there is none.
+        encoder_companion_weights: weights of that stream's feed-forward sub-layer in a layer.
     """
 
     encoder_width: int = 512
@@ -59,6 +62,9 @@ class Sizes:
     cross_heads: int | None = None
     encoder_positions: int | None = None
     encoder_passes: tuple[int, ...] | None = None
+    encoder_companion_width: int = 0
+    encoder_companion_head_dim: int = 0
+    encoder_companion_weights: int = 0
 
     def of(self, component: str, name: str) -> int | None:
         """A size of the encoder or of the decoder, by the side that a component is on."""
@@ -87,7 +93,7 @@ def attention_parameters(plan: PruningPlan, sizes: Sizes) -> int:
     An attention without heads keeps that bias alone.
     """
     return sum(
-        sum(counts) * head_parameters(component, sizes) + len(counts) * _width(component, sizes)
+        sum(counts) * head_parameters(component, sizes) + len(counts) * _biases(component, sizes)
         for component, counts in plan.counts.items()
         if component in HEADS
     )
@@ -112,7 +118,7 @@ def prunable_parameters(plan: PruningPlan, sizes: Sizes) -> int:
         total += sum(counts) * unit
         layers = plan.counts.get(layers_of(component))
         if layers is None:
-            total += len(counts) * width
+            total += len(counts) * _biases(component, sizes)
         elif rest is None:  # else the bias of the output projection is a part of the layer's rest
             total += sum(layers) * width
     return total
@@ -178,11 +184,15 @@ def forward_flops(
             t, s, seen = lengths[component]
             projected = t * query * d + 2 * s * key * key_dim + t * d * query
             one_head = projected + 2 * t * seen * d
+            if component == "ES":
+                wide, narrow = sizes.encoder_companion_width, sizes.encoder_companion_head_dim
+                one_head += 4 * t * wide * narrow + 2 * t * seen * narrow
             total += _computed(component, counts, sizes) * one_head
     for component, attention, length in (("EF", "ES", source), ("DF", "DS", written)):
         neurons = _neurons(plan, component, attention, sizes)
         projections = sizes.of(component, "projections") or 2
         total += projections * neurons * length * _width(component, sizes)
+    total += _encoder_layers(plan, sizes) * sizes.encoder_companion_weights * source
     if any(component in plan.counts for component in ("DS", "DF", "DL")):
         total += written * sizes.decoder_width * sizes.vocabulary
     return 2 * total
@@ -203,6 +213,12 @@ def _computed(component: str, counts: Sequence[int], sizes: Sizes) -> int:
     """The number of units that a forward pass computes, of ``counts`` units in each layer."""
     passes = sizes.encoder_passes if side_of(component) == "encoder" else None
     return sum(map(operator.mul, counts, passes)) if passes else sum(counts)
+
+
+def _encoder_layers(plan: PruningPlan, sizes: Sizes) -> int:
+    """The number of layers of the encoder that a forward pass computes."""
+    depth = max((len(plan.counts.get(name, ())) for name in ("ES", "EF")), default=0)
+    return _computed("EL", plan.counts.get("EL", (1,) * depth), sizes)
 
 
 def _completed(plan: PruningPlan, sizes: Sizes) -> PruningPlan:
@@ -228,6 +244,12 @@ def _completed(plan: PruningPlan, sizes: Sizes) -> PruningPlan:
 def _width(component: str, sizes: Sizes) -> int:
     """C, the width of the hidden states that a component's sub-layers read and write."""
     return sizes.encoder_width if side_of(component) == "encoder" else sizes.decoder_width
+
+
+def _biases(component: str, sizes: Sizes) -> int:
+    """The entries of the biases of a sub-layer's output projections."""
+    companion = sizes.encoder_companion_width if component == "ES" else 0
+    return _width(component, sizes) + companion
 
 
 def _widths(component: str, sizes: Sizes) -> tuple[int, int, int, int]:

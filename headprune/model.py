@@ -49,12 +49,8 @@ class Part(Protocol):
         """The weights that belong to units: tensors of shape units present x any."""
 
 
-class PrunableSublayer(Part, Protocol):
-    """One attention (whose units are heads) or one feed-forward sub-layer (neurons)."""
-
-    @property
-    def module(self) -> nn.Module:
-        """The module that computes the sub-layer up to its output projection, or all of it."""
+class Stream(Protocol):
+    """A stream of hidden states to which the units of a sub-layer write."""
 
     @property
     def output(self) -> nn.Linear:
@@ -71,8 +67,37 @@ class PrunableSublayer(Part, Protocol):
         """
 
 
+class PrunableSublayer(Part, Stream, Protocol):
+    """One attention (whose units are heads) or one feed-forward sub-layer (neurons).
+
+    As a ``Stream`` it is that of the model's hidden states. Backends may add a property
+    ``companions``; see ``companions_of``.
+    """
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that computes the sub-layer up to its output projection, or all of it."""
+
+
+def companions_of(sublayer: PrunableSublayer) -> tuple[Stream, ...]:
+    """The further streams to which the units of a sub-layer write, such as the layout of LiLT.
+
+    They come after the sub-layer's own in every pass. Empty for most models.
+    """
+    companions: tuple[Stream, ...] = getattr(sublayer, "companions", ())
+    return companions
+
+
+def streams_of(sublayer: PrunableSublayer) -> tuple[Stream, ...]:
+    """All streams to which the units of a sub-layer write, its own first."""
+    return (sublayer, *companions_of(sublayer))
+
+
 class PrunableLayer(Protocol):
-    """One layer of an encoder or decoder, which is pruned as a whole."""
+    """One layer of an encoder or decoder, which is pruned as a whole.
+
+    Backends may add a property ``hidden_states``; see ``hidden_states_of``.
+    """
 
     @property
     def module(self) -> nn.Module:
@@ -81,6 +106,19 @@ class PrunableLayer(Protocol):
     @property
     def is_kept(self) -> bool:
         """True if the layer is computed and its output is passed on."""
+
+
+def hidden_states_of(layer: PrunableLayer) -> tuple[str, ...]:
+    """The names of a layer's first arguments: the hidden states of each of its streams.
+
+    The layer returns new ones in the same order. Most layers have one stream.
+    """
+    names: tuple[str, ...] = getattr(layer, "hidden_states", HIDDEN_STATES)
+    return names
+
+
+HIDDEN_STATES = ("hidden_states",)
+"""The arguments with hidden states of a layer with one stream."""
 
 
 @dataclass(frozen=True)

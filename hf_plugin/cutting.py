@@ -43,7 +43,7 @@ def is_transposed(linear: nn.Module) -> bool:
 
 def cut_units(
     inputs: Iterable[nn.Module],
-    output: nn.Module,
+    outputs: Iterable[nn.Module],
     *,
     places: Sequence[int],
     units: int,
@@ -52,11 +52,11 @@ def cut_units(
     """Keep only the weights of some units of a sub-layer, in place.
 
     A unit owns equally many consecutive rows in each block of an input projection, and consecutive
-    columns of the output projection. Their number may differ between projections.
+    columns of an output projection. Their number may differ between projections.
 
     Args:
         inputs: the projections whose rows belong to units.
-        output: the projection whose columns belong to units.
+        outputs: the projections whose columns belong to units.
         places: the units to keep, by their places among those that are present.
         units: the number of units that are present.
         blocks: the number of blocks in one of ``inputs``, one below the other.
@@ -67,8 +67,9 @@ def cut_units(
         _replace(linear, rows_of(linear), rows, dim=0)
         if linear.bias is not None:
             linear.bias = _parameter(linear.bias, linear.bias.detach(), rows, dim=0)
-    columns = _entries(rows_of(output).size(1), places, units=units, blocks=1)
-    _replace(output, rows_of(output), columns, dim=1)
+    for output in outputs:
+        columns = _entries(rows_of(output).size(1), places, units=units, blocks=1)
+        _replace(output, rows_of(output), columns, dim=1)
 
 
 def _entries(size: int, places: Sequence[int], *, units: int, blocks: int) -> Tensor:

@@ -27,9 +27,14 @@ _PASS_ON_BIASES = ("T5Block", "MT5Block")
 
 _RETURN_TUPLES = (
     *("DebertaV2Layer", "RemBertLayer", "RoFormerLayer", "MegatronBertLayer", "TapasLayer"),
-    *("VisualBertLayer", "CanineLayer", "MPNetLayer", "Block"),
+    *("VisualBertLayer", "CanineLayer", "MPNetLayer", "LiltLayer", "Block"),
 )
 """The classes of layers that return a tuple: hidden states, and attention weights if asked for."""
+
+_COMPANIONS = {"LiltLayer": "layout_inputs"}
+"""For classes of layers with a companion stream, the argument with its hidden states, which such a
+layer returns after the others.
+"""
 
 
 class DroppedLayer(StandIn):
@@ -37,7 +42,7 @@ class DroppedLayer(StandIn):
 
     Attributes:
         returns: what the layer returns: ``tensor``; ``tuple``, with attention weights after its
-            hidden states; ``biases``, with T5's position biases after them.
+            hidden states (of all streams); ``biases``, with T5's position biases after them.
         cache_index: the layer's number in a key-value cache; None where it uses none.
     """
 
@@ -57,7 +62,8 @@ class DroppedLayer(StandIn):
                 fill_memory(cache, memory, self.cache_index)
         if self.returns == "biases":
             return hidden_states, *self._biases(given, attended=attended, seen=seen)
-        return (hidden_states, None) if self.returns == "tuple" else hidden_states
+        others = (given[name] for name in hidden_states_of(self)[1:])  # type: ignore[arg-type]
+        return (hidden_states, *others, None) if self.returns == "tuple" else hidden_states
 
     def _biases(
         self, given: dict[str, Any], *, attended: int, seen: int
@@ -75,6 +81,12 @@ class DroppedLayer(StandIn):
         if memory is not None:
             cross = memory.new_zeros(1, 1, length, memory.size(1))
         return bias, cross
+
+
+def hidden_states_of(layer: nn.Module) -> tuple[str, ...]:
+    """The first arguments of a layer, its hidden states; it returns new ones in the same order."""
+    companion = _COMPANIONS.get(stock_of(type(layer)).__name__)
+    return ("hidden_states",) if companion is None else ("hidden_states", companion)
 
 
 def can_be_dropped(layer: nn.Module) -> bool:

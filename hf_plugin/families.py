@@ -1,7 +1,6 @@
 """The sub-layers and layers of a Hugging Face model, found by the names of its family.
 
-A family that is not in the table of ``head_names``, or is not supported, is refused by
-name.
+A family that is not in the table of ``head_names`` is refused by name.
 """
 
 from __future__ import annotations
@@ -18,16 +17,14 @@ from hf_plugin.head_names import (
     FAMILIES,
     FEED_FORWARD,
     PREFIX,
+    CompanionNames,
     FeedForwardNames,
     Names,
     layer_lists,
 )
 from hf_plugin.headless import Weightless
-from hf_plugin.sublayers import Attention, FeedForward, Layer, Sublayer
+from hf_plugin.sublayers import Attention, CompanionProjections, FeedForward, Layer, Sublayer
 
-_UNSUPPORTED = {
-    "lilt": "its heads have two output projections, of text and layout, and gates are of one",
-}
 _TOWERS = {"clip": "CLIPTextModel and CLIPVisionModel"}
 _COMPOSITE = ("encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder")
 
@@ -36,8 +33,7 @@ def family_of(model: PreTrainedModel) -> str:
     """The model type of ``model``, that of the unpruned model where it is pruned.
 
     Raises:
-        UsageError: not a transformers model, of a family that is not supported, or of one
-            that is not known.
+        UsageError: not a transformers model, or see ``require_family``.
     """
     if not isinstance(model, PreTrainedModel):
         raise UsageError(
@@ -55,11 +51,9 @@ def require_family(model_type: str) -> str:
     """The family of a model type; ``bert`` for ``headpruned-bert``.
 
     Raises:
-        UsageError: a family that is not supported, or that is not known.
+        UsageError: a family whose parts are pruned instead, or that is not known.
     """
     family = model_type.removeprefix(PREFIX)
-    if family in _UNSUPPORTED:
-        raise UsageError(f"{family} is not supported: {_UNSUPPORTED[family]}")
     if family in _TOWERS:
         raise UsageError(
             f"{family}: prune its towers, {_TOWERS[family]}, which are models of their own"
@@ -223,11 +217,13 @@ def _feed_forward(layer: nn.Module, names: FeedForwardNames) -> FeedForward:
     present = (*names.inputs, *(name for name in names.optional if name in modules))
     inputs: list[Any] = [layer.get_submodule(name) for name in present]
     output: Any = layer.get_submodule(names.output)
+    companion: list[Any] = [layer.get_submodule(name) for name in names.companion]
     return FeedForward(
         module=layer.get_submodule(names.feed_forward),
         inputs=tuple(inputs),
         output=output,
         names=replace(names, inputs=present, optional=()),
+        companion=tuple(companion),
     )
 
 
@@ -235,8 +231,8 @@ def _attention(layer: nn.Module, names: Names, *, where: str) -> Attention:
     modules = dict(layer.named_modules())
     inputs = {
         name: _linear(layer, name, where=where)
-        for name in (*names.inputs, *names.optional)
-        if name in names.inputs or name in modules
+        for name in names.all_inputs
+        if name not in names.optional or name in modules
     }
     return Attention(
         module=layer.get_submodule(names.attention),
@@ -244,6 +240,18 @@ def _attention(layer: nn.Module, names: Names, *, where: str) -> Attention:
         queries=tuple(inputs[name] for name in names.queries if name in inputs),
         output=_linear(layer, names.output, where=where),
         names=names,
+        companion=_companion(layer, names.companion, where=where),
+    )
+
+
+def _companion(
+    layer: nn.Module, names: CompanionNames | None, *, where: str
+) -> CompanionProjections | None:
+    if names is None:
+        return None
+    return CompanionProjections(
+        inputs=tuple(_linear(layer, name, where=where) for name in names.inputs),
+        output=_linear(layer, names.output, where=where),
     )
 
 

@@ -169,7 +169,7 @@ def _projections(outline: PreTrainedModel, prefix: str) -> Iterator[str]:
     names = {module: name for name, module in outline.named_modules()}
     for by_layer in sublayers(outline).values():
         for sublayer in by_layer:
-            for linear in (*sublayer.inputs, sublayer.output):
+            for linear in (*sublayer.inputs, *sublayer.outputs):
                 if linear.weight.numel():
                     yield f"{names[linear]}.weight".removeprefix(prefix)
 

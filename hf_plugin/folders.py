@@ -140,6 +140,9 @@ class Folder:
             sizes[f"{side}_head_dim"] = attention.unit_size
             sizes[f"{side}_key_dim"] = attention.key_size
             sizes[f"{side}_head_parameters"] = attention.parameters_per_unit
+            for stream in attention.companions:
+                sizes[f"{side}_companion_width"] = rows_of(stream.output).size(0)
+                sizes[f"{side}_companion_head_dim"] = stream.unit_size
         if "ED" in attentions_by_component:
             sizes["cross_heads"] = attentions_by_component["ED"][0].units
         for component, feed_forward_layers in feed_forwards(self._unpruned).items():
@@ -148,6 +151,9 @@ class Folder:
             sizes[f"{side}_feed_forward"] = lowest.units
             sizes[f"{side}_projections"] = weights // rows_of(lowest.output).numel()
             sizes[f"{side}_neuron_parameters"] = lowest.parameters_per_unit
+            if lowest.companion:
+                weights = sum(rows_of(each).numel() for each in lowest.companion)
+                sizes[f"{side}_companion_weights"] = weights
         for component, stack in stacks(self._unpruned).items():
             rest = count_parameters(stack[-1].module)
             for name, sublayers_of_stack in sublayers(self._unpruned).items():

@@ -23,9 +23,10 @@ from headprune.components import COMPONENTS
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.gates.closing import closed, folded
-from headprune.gates.hooks import Gate, LayerGate
+from headprune.gates.hooks import CompanionGate, Gate, LayerGate
 from headprune.gates.learned import LearnedFactors, LearnedGates, attach, require_speed
 from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, require_warmup
+from headprune.model import streams_of
 from headprune.plan import PruningPlan
 from hf_plugin.families import stacks, sublayers
 from hf_plugin.modeling import GATES, prune
@@ -82,9 +83,9 @@ def close_gates(model: PreTrainedModel) -> PreTrainedModel:
         for component, layers in outcome.values.items():
             for layer, values in enumerate(layers):
                 if component in parts:
-                    part = parts[component][layer]
-                    columns = part.as_columns(part.output.weight)  # C x U'd
-                    columns.copy_(folded(columns, values))
+                    for stream in streams_of(parts[component][layer]):
+                        columns = stream.as_columns(stream.output.weight)  # C x U'd
+                        columns.copy_(folded(columns, values))
     _remove_gates(model)
     for entry in (GATES, TARGET):
         if hasattr(model.config, entry):
@@ -107,7 +108,8 @@ def _remove_gates(model: PreTrainedModel) -> None:
         hooks: list[dict[int, Any]] = [module._forward_pre_hooks, module._forward_hooks]
         for registered in hooks:
             for key, hook in list(registered.items()):
-                if isinstance(hook, (Gate, LayerGate)) and isinstance(hook.factors, LearnedFactors):
+                is_gate = isinstance(hook, (Gate, CompanionGate, LayerGate))
+                if is_gate and isinstance(hook.factors, LearnedFactors):
                     del registered[key]
                     module._forward_hooks_with_kwargs.pop(key, None)
     delattr(model, GATES)

@@ -14,6 +14,26 @@ PREFIX = "headpruned-"
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompanionNames:
+    """A family's names for the companion stream of one component's attentions: LiLT's layout.
+
+    A companion stream is a second one of hidden states, of another width, with the same heads. A
+    head adds the scores of both streams, and writes to both.
+
+    Attributes:
+        inputs: the stream's projections whose rows belong to heads, the queries' first.
+        output: its projection whose columns belong to heads; computed after the other stream's.
+        hidden_states: the argument of attention with its hidden states.
+        shrink: the attribute of attention with r: the width of one head is d / r in this stream.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    hidden_states: str
+    shrink: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Names:
     """A family's names for the parts of one component's attentions, relative to a layer.
 
@@ -23,7 +43,7 @@ class Names:
         inputs: the projections whose rows belong to heads, the queries' first.
         output: the projection whose columns belong to heads.
         optional: further projections like ``inputs``, which not every configuration has.
-        queries: those of ``inputs`` and ``optional`` whose product with keys makes the scores.
+        queries: those of ``all_inputs`` whose product with keys makes the scores.
         size: the attribute of ``attention`` with d, the width of one head; None where ``width`` and
             ``count`` alone say it.
         count: its attribute with the number of heads, where it keeps one.
@@ -37,6 +57,7 @@ class Names:
         returns: what ``attention`` returns after its output, see ``headless``.
         bias: how ``attention`` gets position biases with a value for every head, see
             ``position_bias``; None where it has none.
+        companion: the names for its companion stream; None where it has none.
     """
 
     layers: str
@@ -53,6 +74,18 @@ class Names:
     group: str | None = None
     returns: str = "weights"
     bias: str | None = None
+    companion: CompanionNames | None = None
+
+    @property
+    def all_inputs(self) -> tuple[str, ...]:
+        """``inputs``, ``optional`` and those of the companion stream."""
+        of_companion = self.companion.inputs if self.companion else ()
+        return (*self.inputs, *self.optional, *of_companion)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """``output``, and that of the companion stream."""
+        return (self.output, self.companion.output) if self.companion else (self.output,)
 
 
 def unit_size(attention: object, names: Names) -> int:
@@ -91,9 +124,11 @@ class FeedForwardNames:
         optional: further projections like ``inputs``, which not every configuration has.
         output: the projection whose columns belong to neurons.
         depth: the config's entry with the number of layers.
-        width: the config's entry with the number of neurons; None if none has it.
+        width: the config's entry with the number of neurons; None if none has it, or if other
+            widths follow from it.
         whole_layers: whether ``layers`` are layers that can be dropped, rather than parts of them.
         blocks: the number of projections in ``inputs``, one below the other: 2 if it is gated.
+        companion: the projections of a companion stream's sub-layer, which is not pruned.
     """
 
     layers: str
@@ -105,6 +140,7 @@ class FeedForwardNames:
     width: str | None = "intermediate_size"
     whole_layers: bool = True
     blocks: int = 1
+    companion: tuple[str, ...] = ()
 
 
 def _bert(*, norm: str | None = "attention.output", returns: str = "weights") -> dict[str, Names]:
@@ -166,6 +202,18 @@ def _image(layers: str, *, bias: str | None = None) -> dict[str, Names]:
     }
 
 
+_LAYOUT = tuple(f"attention.self.layout_{name}" for name in ("query", "key", "value"))
+_BERT = _bert(returns="weights on request")["ES"]
+_LILT = replace(
+    _BERT,
+    queries=(*_BERT.queries, _LAYOUT[0]),
+    companion=CompanionNames(
+        inputs=_LAYOUT,
+        output="attention.layout_output.dense",
+        hidden_states="layout_inputs",
+        shrink="channel_shrink_ratio",
+    ),
+)
 _GPT2 = Names(
     layers="h",
     attention="attn",
@@ -278,6 +326,7 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
     },
     **dict.fromkeys(_LIKE_BERT_MIXING_LATER, _bert(norm=None)),
     **dict.fromkeys(_LIKE_BERT_ON_REQUEST, _bert(norm=None, returns="weights on request")),
+    "lilt": {"ES": _LILT},
     **dict.fromkeys(_LIKE_BART, _BART),
     **dict.fromkeys(_LIKE_VIT, _image("layers")),
     "beit": _image("layers", bias="mask"),
@@ -397,6 +446,13 @@ FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
     "modernbert": {
         "EF": FeedForwardNames(
             layers="layers", feed_forward="mlp", inputs=("mlp.Wi",), output="mlp.Wo", blocks=2
+        )
+    },
+    "lilt": {
+        "EF": replace(
+            _BERT_FEED_FORWARD["EF"],
+            width=None,  # that of the layout follows from it
+            companion=("layout_intermediate.dense", "layout_output.dense"),
         )
     },
     **dict.fromkeys(_LIKE_BART, _BART_FEED_FORWARD),

@@ -12,9 +12,10 @@ import headprune.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from transformers.cache_utils import Cache, EncoderDecoderCache
@@ -73,10 +74,13 @@ class HeadlessAttention(StandIn):
     Attributes:
         projection: name of the output projection's attribute; None if it belongs to another module.
         returns: what is returned after the output, such as ``WEIGHTS``.
+        companion: the argument with a companion stream's hidden states, whose output is returned
+            before the weights; None where there is no such stream.
     """
 
     projection: str | None
     returns: str
+    companion: str | None = None
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """Return the results of an attention with zero heads for hidden states B x T x C."""
@@ -113,7 +117,12 @@ class HeadlessAttention(StandIn):
                 bias = _bias(self, queries, memory, attended=attended, seen=seen)
             return output, bias, weights
         without = self.returns in (ON_REQUEST, LIST) and not given.get("output_attentions")
-        returned = (output,) if without else (output, weights)
+        outputs: tuple[Tensor, ...] = (output,)
+        if self.companion is not None:
+            beside = given[self.companion][..., :0]  # B x T x H'd / r
+            # The output depends on both streams, for gradients of zero; see BiasAlone.
+            outputs = (torch.cat([output, beside], dim=-1), beside)
+        returned = outputs if without else (*outputs, weights)
         return list(returned) if self.returns == LIST else returned
 
 
@@ -168,26 +177,33 @@ def can_be_headless(attention: nn.Module) -> bool:
 
 
 def make_headless(
-    attention: Any, inputs: Iterable[nn.Module], output: nn.Module, *, returns: str = WEIGHTS
+    attention: Any,
+    inputs: Iterable[nn.Module],
+    outputs: Sequence[nn.Module],
+    *,
+    returns: str = WEIGHTS,
+    companion: str | None = None,
 ) -> None:
     """Replace the forward pass of an attention whose heads have all been cut.
 
     Args:
         attention: the module.
         inputs: its projections to queries, keys and values.
-        output: its output projection.
-        returns: see ``HeadlessAttention``.
+        outputs: its output projection, and that of a companion stream, which belongs to another
+            module.
+        returns, companion: see ``HeadlessAttention``.
     """
     if not isinstance(attention, HeadlessAttention):
         attention.__class__ = stand_in(HeadlessAttention, type(attention))
         children = attention.named_modules()
-        attention.projection = next((name for name, child in children if child is output), None)
+        attention.projection = next((name for name, child in children if child is outputs[0]), None)
         attention.returns = returns
+        attention.companion = companion
         for name in _UNUSED if returns != BIAS else ():
             if (unused := getattr(attention, name, None)) is not None:
                 unused.requires_grad_(False)  # distributed training would wait for its gradient
     _empty(inputs, NoHeads)
-    _empty((output,), BiasAlone)
+    _empty(outputs, BiasAlone)
 
 
 _UNUSED = ("q_norm", "k_norm", "relative_attention_bias")

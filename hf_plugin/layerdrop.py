@@ -57,7 +57,9 @@ def add_layerdrop(model: PreTrainedModel, probability: float) -> list[RemovableH
         raise UsageError(f"LayerDrop: {probability} is no probability; give a number from 0 to 1")
     return [
         layer.module.register_forward_hook(
-            LayerGate(_Dropped(layer.module, probability)), with_kwargs=True, prepend=True
+            LayerGate(_Dropped(layer.module, probability), layer.hidden_states),
+            with_kwargs=True,
+            prepend=True,
         )
         for layers in stacks(model).values()
         for layer in layers

@@ -93,7 +93,7 @@ class HeadPrunedModel(PrunedFiles):
                     expect_layout(linear)
                 if not attention.present:  # older files have empty tensors, which are not needed
                     names = attention.names
-                    parts = "|".join(map(re.escape, (*names.inputs, *names.optional, names.output)))
+                    parts = "|".join(map(re.escape, (*names.all_inputs, *names.outputs)))
                     empty.append(rf"{re.escape(names.layers)}\.{number}\.({parts})\.(weight|bias)$")
         ignored = self._keys_to_ignore_on_load_unexpected
         self._keys_to_ignore_on_load_unexpected = {*(ignored or ()), *empty}

@@ -87,7 +87,7 @@ def _cut_neurons(layer: nn.Module, names: FeedForwardNames, *, kept: list[int]) 
     output = layer.get_submodule(names.output)
     inputs = _present(layer, (*names.inputs, *names.optional)).values()
     neurons = rows_of(output).size(1)
-    cut_units(inputs, output, places=kept, units=neurons, blocks=names.blocks)
+    cut_units(inputs, [output], places=kept, units=neurons, blocks=names.blocks)
     if not kept:
         make_neuronless(inputs, output)
 
@@ -95,26 +95,29 @@ def _cut_neurons(layer: nn.Module, names: FeedForwardNames, *, kept: list[int]) 
 def _cut_heads(layer: nn.Module, names: Names, *, kept: list[int], uniform: list[int]) -> None:
     """Leave out the weights of all heads but the kept and the uniform ones."""
     attention = layer.get_submodule(names.attention)
-    output = layer.get_submodule(names.output)
+    outputs = [layer.get_submodule(name) for name in names.outputs]
     size = unit_size(attention, names)
     present = sorted({*kept, *uniform})
-    inputs = _present(layer, (*names.inputs, *names.optional))
-    heads = rows_of(output).size(1) // size
-    cut_units(inputs.values(), output, places=present, units=heads, blocks=names.blocks)
+    inputs = _present(layer, names.all_inputs)
+    heads = rows_of(outputs[0]).size(1) // size
+    cut_units(inputs.values(), outputs, places=present, units=heads, blocks=names.blocks)
     note_unit_size(attention, names)
     take_biases(attention, names.bias, present)
     for attribute, value in ((names.count, len(present)), (names.width, len(present) * size)):
         if attribute is not None:
             setattr(attention, attribute, value)
     if not present:
-        make_headless(attention, inputs.values(), output, returns=names.returns)
+        companion = names.companion.hidden_states if names.companion else None
+        returns = names.returns
+        make_headless(attention, inputs.values(), outputs, returns=returns, companion=companion)
     if uniform:
-        on = [float(head in kept) for head in present for _ in range(size)]
-        factors = (*on, *[1.0] * ((names.blocks - 1) * len(on)))
         for name in names.queries:
             if name in inputs:
+                rows = rows_of(inputs[name]).size(0) // (names.blocks * len(present))
+                on = [float(head in kept) for head in present for _ in range(rows)]
+                factors = (*on, *[1.0] * ((names.blocks - 1) * len(on)))
                 inputs[name].register_forward_hook(_ZeroQueries(factors))
-                store_by_head(inputs[name], size)
+                store_by_head(inputs[name], rows)
                 expect_layout(inputs[name])
 
 

@@ -81,7 +81,7 @@ def _boxes(config: Any, ids: Tensor, *, generator: torch.Generator) -> Tensor:
     largest = getattr(config, "max_2d_position_embeddings", 1000)
     corners = torch.randint(0, largest // 2, (*ids.shape, 2, 2), generator=generator)
     boxes = corners.cumsum(-2).flatten(-2)  # the second corner is below and to the right
-    return boxes if config.model_type.endswith("layoutlm") else boxes / largest
+    return boxes / largest if config.model_type.endswith("bros") else boxes
 
 
 def inputs_name(model: PreTrainedModel, length: int) -> str:

@@ -8,26 +8,51 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from hf_plugin.cutting import in_rows, rows_of
-from hf_plugin.dropped import DroppedLayer
+from hf_plugin.dropped import DroppedLayer, hidden_states_of
 from hf_plugin.head_names import FeedForwardNames, Names, note_unit_size, unit_size
 from hf_plugin.position_bias import take_biases
 from hf_plugin.pruned_files import store_by_head
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompanionProjections:
+    """The projections of an attention's companion stream; see ``CompanionNames``."""
+
+    inputs: tuple[nn.Linear, ...]
+    output: nn.Linear
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attention:
-    """One attention, whose units are heads. The kept heads are noted on ``module``."""
+    """One attention, whose units are heads. The kept heads are noted on ``module``.
+
+    Attributes:
+        inputs, queries: the projections, also those of a companion stream; see ``Names``.
+    """
 
     module: nn.Module
     inputs: tuple[nn.Linear, ...]
     queries: tuple[nn.Linear, ...]
     output: nn.Linear
     names: Names
+    companion: CompanionProjections | None = None
 
     @property
     def unit_size(self) -> int:
         """d, the width of one unit, as the module has it: of a head, or of a group's queries."""
         return unit_size(self.module, self.names)
+
+    @property
+    def companions(self) -> tuple[CompanionStream, ...]:
+        """The companion streams to which the heads write too; see ``headprune.model``."""
+        if self.companion is None:
+            return ()
+        return (CompanionStream(self, self.companion),)
+
+    @property
+    def outputs(self) -> tuple[nn.Linear, ...]:
+        """The output projections of all streams."""
+        return (self.output, *(each.output for each in self.companions))
 
     def as_columns(self, weight: Tensor) -> Tensor:
         """A tensor laid out as the output projection's weight, as C x U'd."""
@@ -55,13 +80,16 @@ class Attention:
         return tuple(sorted((*self.kept, *self.uniform)))
 
     def weights_by_unit(self) -> Iterator[Tensor]:
-        """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each."""
+        """The rows of W_q, W_k, W_v and the columns of W_o of each head: H' x any, each.
+
+        Those of a companion stream too.
+        """
         return _weights_by_unit(self)
 
     @property
     def key_size(self) -> int:
         """The width of the keys, and of the values, of one unit."""
-        return self.rows_per_unit(self.inputs[-1])
+        return self.rows_per_unit(self.inputs[len(self.names.inputs) - 1])
 
     @property
     def parameters_per_unit(self) -> int:
@@ -73,6 +101,9 @@ class Attention:
 
         In a group, several heads of queries share one head of keys and values.
         """
+        for stream in self.companions:
+            if any(linear is each for each in stream.inputs):
+                return stream.unit_size
         group = self.names.group
         is_of_queries = any(linear is query for query in self.queries)
         if group is None or is_of_queries:
@@ -94,7 +125,36 @@ class Attention:
             if attribute is not None:
                 setattr(self.module, attribute, value)
         for linear in self.queries:
-            store_by_head(linear, self.unit_size if uniform else None)
+            store_by_head(linear, self.rows_per_unit(linear) if uniform else None)
+
+
+@dataclass(frozen=True)
+class CompanionStream:
+    """The companion stream of an attention; implements ``headprune.model.Stream``."""
+
+    attention: Attention
+    projections: CompanionProjections
+
+    @property
+    def inputs(self) -> tuple[nn.Linear, ...]:
+        """The stream's projections to queries, keys and values."""
+        return self.projections.inputs
+
+    @property
+    def output(self) -> nn.Linear:
+        """The stream's output projection."""
+        return self.projections.output
+
+    @property
+    def unit_size(self) -> int:
+        """The width of one head in this stream."""
+        names = self.attention.names.companion
+        assert names is not None
+        return self.attention.unit_size // int(getattr(self.attention.module, names.shrink))
+
+    def as_columns(self, weight: Tensor) -> Tensor:
+        """A tensor laid out as the output projection's weight, as C x U'd."""
+        return in_rows(self.output, weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,17 +162,26 @@ class FeedForward:
     """One feed-forward sub-layer, whose units are neurons. The kept ones are noted on ``module``.
 
     A gated sub-layer has two rows for each neuron, in two blocks of its input projection.
+
+    Attributes:
+        companion: the projections of a companion stream's sub-layer, which is not pruned.
     """
 
     module: nn.Module
     inputs: tuple[nn.Linear, ...]
     output: nn.Linear
     names: FeedForwardNames
+    companion: tuple[nn.Linear, ...] = ()
 
     @property
     def unit_size(self) -> int:
         """The width of one neuron."""
         return 1
+
+    @property
+    def outputs(self) -> tuple[nn.Linear, ...]:
+        """The output projection."""
+        return (self.output,)
 
     def as_columns(self, weight: Tensor) -> Tensor:
         """A tensor laid out as the output projection's weight, as C x U'd."""
@@ -171,6 +240,11 @@ class Layer:
         """True if the layer is computed; a dropped layer passes on its input."""
         return not isinstance(self.module, DroppedLayer)
 
+    @property
+    def hidden_states(self) -> tuple[str, ...]:
+        """The arguments with the hidden states of its streams; see ``headprune.model``."""
+        return hidden_states_of(self.module)
+
 
 def width_of(output: nn.Module) -> int:
     """The number of columns of an output projection."""
@@ -178,7 +252,7 @@ def width_of(output: nn.Module) -> int:
 
 
 def _parameters_per_unit(sublayer: Sublayer) -> int:
-    total = rows_of(sublayer.output).numel()
+    total = sum(rows_of(output).numel() for output in sublayer.outputs)
     for linear in sublayer.inputs:
         total += rows_of(linear).numel() + (0 if linear.bias is None else linear.bias.numel())
     return total // max(1, len(sublayer.present))
@@ -189,4 +263,5 @@ def _weights_by_unit(sublayer: Sublayer) -> Iterator[Tensor]:
     for linear in sublayer.inputs:
         for block in rows_of(linear).chunk(sublayer.names.blocks):
             yield block.unflatten(0, (units, -1)).flatten(1)
-    yield rows_of(sublayer.output).unflatten(1, (units, -1)).transpose(0, 1).flatten(1)
+    for output in sublayer.outputs:
+        yield rows_of(output).unflatten(1, (units, -1)).transpose(0, 1).flatten(1)

@@ -116,10 +116,11 @@ class _ZeroQueries:
 
     attention: Attention
 
-    def __call__(self, _: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+    def __call__(self, linear: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
         attention = self.attention
         kept = [float(head in attention.kept) for head in attention.present]
-        factors = output.new_tensor(kept).repeat_interleave(attention.unit_size)  # H'd
+        rows = attention.rows_per_unit(linear)
+        factors = output.new_tensor(kept).repeat_interleave(rows)  # H'd
         if attention.names.blocks > 1:  # queries are the first block
             rest = factors.new_ones((attention.names.blocks - 1) * len(factors))
             factors = torch.cat([factors, rest])
@@ -137,8 +138,13 @@ def _cut_heads(attention: Attention, kept: tuple[int, ...], uniform: tuple[int, 
     _cut(attention, sorted((*kept, *uniform)))
     attention.set_heads(kept=kept, uniform=uniform, heads=heads)
     if not attention.present:
+        names = attention.names
         make_headless(
-            attention.module, attention.inputs, attention.output, returns=attention.names.returns
+            attention.module,
+            attention.inputs,
+            attention.outputs,
+            returns=names.returns,
+            companion=names.companion.hidden_states if names.companion else None,
         )
 
 
@@ -155,7 +161,7 @@ def _cut(sublayer: Sublayer, present: Sequence[int]) -> None:
     place_of = {unit: place for place, unit in enumerate(sublayer.present)}
     cut_units(
         sublayer.inputs,
-        sublayer.output,
+        sublayer.outputs,
         places=[place_of[unit] for unit in present],
         units=len(place_of),
         blocks=sublayer.names.blocks,

@@ -58,8 +58,8 @@ def load_tokenizer(name: str, *, of_words: bool = False) -> PreTrainedTokenizerB
 
     Raises:
         DataError: there is no tokenizer (transformers would create one without a vocabulary).
-        UsageError: ``name`` is the default model, and is not installed; or the tokenizer does not
-            tell the words of its tokens.
+        UsageError: ``name`` is the default model, and is not installed; or the tokenizer takes no
+            plain texts, or does not tell the words of its tokens.
     """
     folder = place(name)
     with reporting(f"{name}: cannot load a tokenizer"):
@@ -71,6 +71,11 @@ def load_tokenizer(name: str, *, of_words: bool = False) -> PreTrainedTokenizerB
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, trust_remote_code=False, add_prefix_space=True
             )
+    if "bbox" in tokenizer.model_input_names:
+        raise UsageError(
+            f"{name}: its tokenizer takes words with their places on a page (bbox), which texts do "
+            "not have; give a folder with a tokenizer of texts of the same vocabulary"
+        )
     if of_words and not tokenizer.is_fast:
         raise UsageError(
             f"{name}: its tokenizer does not tell which word a token is of, so words cannot have "

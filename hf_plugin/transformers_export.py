@@ -19,6 +19,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from headprune.components import layers_of
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder, require_outside
+from headprune.model import streams_of
 from headprune.surgery import COLUMNS, ROWS, uncut
 from hf_plugin.checked_export import CheckedExport
 from hf_plugin.cutting import rows_of, stored
@@ -210,14 +211,15 @@ def _with_zeros(
         weights[f"{names[linear]}.weight"] = stored(linear, rows).contiguous()
         if linear.bias is not None:
             weights[f"{names[linear]}.bias"] = _rows(sublayer, linear.bias, **options)
-    columns = uncut(
-        rows_of(sublayer.output).detach(),
-        sublayer.present,
-        units=sublayer.units,
-        unit_size=sublayer.unit_size,
-        dim=COLUMNS,
-    )
-    weights[f"{names[sublayer.output]}.weight"] = stored(sublayer.output, columns).contiguous()
+    for stream in streams_of(sublayer):
+        columns = uncut(
+            rows_of(stream.output).detach(),
+            sublayer.present,
+            units=sublayer.units,
+            unit_size=stream.unit_size,
+            dim=COLUMNS,
+        )
+        weights[f"{names[stream.output]}.weight"] = stored(stream.output, columns).contiguous()
     return weights
 
 

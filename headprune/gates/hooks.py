@@ -6,21 +6,30 @@ With h_u the output of unit u of a sub-layer and W_o^u its columns of the output
 
 so a gate multiplies the input of the output projection: a unit whose gate is 0 contributes what a
 removed one does, for every implementation of attention and of the feed-forward network, and
-gradients flow to xi. A layer's gate mixes its output with its input; at 0 the layer is skipped.
+gradients flow to xi. A unit that writes to several streams (of LiLT: text and layout) has one gate
+for all of them. A layer's gate mixes its output with its input; at 0 the layer is skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from headprune.components import LAYERS
-from headprune.model import PrunableLayer, PrunableSublayer
+from headprune.model import (
+    HIDDEN_STATES,
+    PrunableLayer,
+    PrunableSublayer,
+    Stream,
+    companions_of,
+    hidden_states_of,
+)
 from headprune.plan import PruningPlan
 
 Factors = Tensor | Callable[[Tensor], Tensor]
@@ -35,6 +44,8 @@ class Gate:
 
     sublayer: PrunableSublayer
     factors: Factors
+    shared_factors: list[Tensor] = field(default_factory=list, compare=False)
+    """Factors of the running pass that gates of companion streams have not used yet."""
 
     def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x: Tensor = inputs[0]  # ... x U'd, the units' outputs side by side
@@ -42,26 +53,67 @@ class Gate:
             xi = self.factors.to(device=x.device, dtype=x.dtype)[list(self.sublayer.present)]
         else:
             xi = self.factors(x)
+        self.shared_factors[:] = [xi] * len(companions_of(self.sublayer))
         return (x * xi.repeat_interleave(self.sublayer.unit_size, dim=-1), *inputs[1:])
 
 
 @dataclass(frozen=True)
+class CompanionGate:
+    """A forward-pre-hook on the output projection of a sub-layer's companion stream.
+
+    It takes the factors of the sub-layer's own gate: functions may draw others in each call.
+    """
+
+    gate: Gate
+    stream: Stream
+
+    @property
+    def factors(self) -> Factors:
+        """Those of the sub-layer's own gate."""
+        return self.gate.factors
+
+    def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x: Tensor = inputs[0]  # ... x U'd, the units' outputs side by side
+        xi = self.gate.shared_factors.pop()
+        return (x * xi.repeat_interleave(self.stream.unit_size, dim=-1), *inputs[1:])
+
+
+def add_gates(sublayer: PrunableSublayer, factors: Factors) -> list[RemovableHandle]:
+    """Multiply the outputs of a sub-layer's units, in all streams, until the hooks are removed."""
+    gate = Gate(sublayer, factors)
+    hooks = [sublayer.output.register_forward_pre_hook(gate)]
+    for stream in companions_of(sublayer):
+        hooks.append(stream.output.register_forward_pre_hook(CompanionGate(gate, stream)))
+    return hooks
+
+
+@dataclass(frozen=True)
 class LayerGate:
-    """A forward hook on a layer: xi times its output plus 1 - xi times its input."""
+    """A forward hook on a layer: xi times its output plus 1 - xi times its input.
+
+    Attributes:
+        factors: xi.
+        hidden_states: see ``headprune.model.hidden_states_of``.
+    """
 
     factors: Factors
+    hidden_states: tuple[str, ...] = HIDDEN_STATES
 
     def __call__(
         self, _: nn.Module, inputs: tuple[Any, ...], options: Mapping[str, Any], output: Any
     ) -> Any:
-        x: Tensor = inputs[0] if inputs else options["hidden_states"]
-        out: Tensor = output if isinstance(output, Tensor) else output[0]
+        positional = inputs[: len(self.hidden_states)]
+        before = (*positional, *(options[name] for name in self.hidden_states[len(positional) :]))
+        x: Tensor = before[0]
         if isinstance(self.factors, Tensor):
             xi = self.factors.to(device=x.device, dtype=x.dtype)
         else:
             xi = self.factors(x)  # ... x 1
-        mixed = xi * out + (1 - xi) * x  # exact at 0 and 1
-        return mixed if isinstance(output, Tensor) else (mixed, *output[1:])
+        if isinstance(output, Tensor):
+            return xi * output + (1 - xi) * x  # exact at 0 and 1
+        after = output[: len(before)]
+        mixed = (xi * y + (1 - xi) * x for x, y in zip(before, after, strict=True))
+        return (*mixed, *output[len(before) :])
 
 
 @contextmanager
@@ -69,8 +121,8 @@ def gated(gates: Iterable[tuple[PrunableSublayer, Factors]]) -> Iterator[None]:
     """Within this context, multiply the outputs of units; nested gates multiply."""
     with ExitStack() as hooks:
         for sublayer, factors in gates:
-            hook = sublayer.output.register_forward_pre_hook(Gate(sublayer, factors))
-            hooks.callback(hook.remove)
+            for hook in add_gates(sublayer, factors):
+                hooks.callback(hook.remove)
         yield
 
 
@@ -80,7 +132,7 @@ def gated_layers(gates: Iterable[tuple[PrunableLayer, Factors]]) -> Iterator[Non
     with ExitStack() as hooks:
         for layer, factors in gates:
             # Hooks that record hidden states run later and see the gated ones.
-            gate = LayerGate(factors)
+            gate = LayerGate(factors, hidden_states_of(layer))
             hook = layer.module.register_forward_hook(gate, with_kwargs=True, prepend=True)
             hooks.callback(hook.remove)
         yield

@@ -14,8 +14,8 @@ from torch.utils.hooks import RemovableHandle
 from headprune.components import LAYERS
 from headprune.errors import UsageError
 from headprune.gates import hard_concrete
-from headprune.gates.hooks import Gate, LayerGate
-from headprune.model import PrunableLayer, PrunableSublayer
+from headprune.gates.hooks import LayerGate, add_gates
+from headprune.model import PrunableLayer, PrunableSublayer, hidden_states_of
 from headprune.plan import PruningPlan
 
 INITIAL = 2.5
@@ -199,13 +199,13 @@ def attach(
                 continue
             factors = LearnedFactors(gates, component, layer)
             if component in LAYERS:
-                module = layers[component][layer].module
+                whole_layer = layers[component][layer]
+                gate = LayerGate(factors, hidden_states_of(whole_layer))
                 hooks.append(
-                    module.register_forward_hook(LayerGate(factors), with_kwargs=True, prepend=True)
+                    whole_layer.module.register_forward_hook(gate, with_kwargs=True, prepend=True)
                 )
             else:
-                sublayer = sublayers[component][layer]
-                hooks.append(sublayer.output.register_forward_pre_hook(Gate(sublayer, factors)))
+                hooks.extend(add_gates(sublayers[component][layer], factors))
     return hooks
 
 

@@ -10,12 +10,14 @@ same token,
 
 with W_0 the weights as they are. The sub-layers are solved from the bottom to the top, so that x'
 comes from a model that is re-fitted below. Each takes one pass over the data, in which both models
-run up to this sub-layer only; the memory does not depend on the number of batches.
+run up to this sub-layer only; the memory does not depend on the number of batches. A sub-layer with
+companion streams has an output projection for each, which are all solved, by their own inputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +25,7 @@ from torch import Tensor, nn
 
 from headprune.components import layers_of
 from headprune.errors import DataError, UsageError
-from headprune.model import Batch, PrunableModel, PrunableSublayer, RunnableModel
+from headprune.model import Batch, PrunableModel, PrunableSublayer, RunnableModel, streams_of
 from headprune.recovery.least_squares import LeastSquares
 
 RIDGE = 1e-3
@@ -42,10 +44,11 @@ class Refitted:
 
     Attributes:
         component, layer: its place.
-        unknowns: the unknowns of the least squares for each output.
+        unknowns: the unknowns of the least squares for each output, of the sub-layer's own stream.
         tokens: the number of tokens.
-        before, after: the mean squared difference from the unpruned output, over the calibration
-            data, before and after re-fitting this sub-layer (those below are re-fitted in both).
+        before, after: the mean squared difference from the unpruned output (of all streams), over
+            the calibration data, before and after re-fitting this sub-layer (those below are
+            re-fitted in both).
     """
 
     component: str
@@ -189,57 +192,69 @@ def _refit_one(
 ) -> Refitted:
     component, layer = place
     sublayer = pruned.sublayers[component][layer]
-    output = sublayer.output
-    columns = sublayer.as_columns(output.weight)  # C x U'd
-    target = unpruned.sublayers[component][layer].output
-    sums = LeastSquares(
-        len(sublayer.kept) * sublayer.unit_size,
-        columns.size(0),
-        bias=output.bias is not None,
-        device=output.weight.device,
-    )
+    streams = streams_of(sublayer)
+    outputs = [stream.output for stream in streams]
+    columns = [stream.as_columns(stream.output.weight) for stream in streams]  # C x U'd each
+    targets = [each.output for each in streams_of(unpruned.sublayers[component][layer])]
+    sums = [
+        LeastSquares(
+            len(sublayer.kept) * stream.unit_size,
+            weight.size(0),
+            bias=stream.output.bias is not None,
+            device=weight.device,
+        )
+        for stream, weight in zip(streams, columns, strict=True)
+    ]
     for batch in batches:
         real = pruned.queries(component, batch)  # B x T
         if pruned.batch_dim == 1:
             real = real.T  # T x B
-        _, wanted = _run_to(unpruned, target, batch)  # B x T x C, or T x B x C
-        x, given = _run_to(pruned, output, batch)  # ... x U'd, ... x C
-        real = real.to(x.device)
-        sums.add(x[real], wanted.to(x.device)[real].double() - given[real].double())
-    if not sums.finite:
+        wanted = _run_to(unpruned, targets, batch)  # of each stream: any, B x T x C (or T x B x C)
+        given = _run_to(pruned, outputs, batch)  # of each stream: ... x U'd, ... x C
+        for of_stream, (_, y), (x, now) in zip(sums, wanted, given, strict=True):
+            mask = real.to(x.device)
+            of_stream.add(x[mask], y.to(x.device)[mask].double() - now[mask].double())
+    if not all(of_stream.finite for of_stream in sums):
         raise DataError(f"{component}: layer {layer}: its outputs are not finite (NaN or infinity)")
-    correction = sums.solve(ridge)
-    columns.add_(correction.weight.to(columns.dtype))
-    if correction.bias is not None:
-        output.bias.add_(correction.bias.to(output.bias.dtype))
+    corrections = [of_stream.solve(ridge) for of_stream in sums]
+    for output, weight, correction in zip(outputs, columns, corrections, strict=True):
+        weight.add_(correction.weight.to(weight.dtype))
+        if correction.bias is not None:
+            output.bias.add_(correction.bias.to(output.bias.dtype))
+    widths = [weight.size(0) for weight in columns]
     return Refitted(
         component=component,
         layer=layer,
-        unknowns=sums.unknowns,
-        tokens=sums.tokens,
-        before=correction.before,
-        after=correction.after,
+        unknowns=sums[0].unknowns,
+        tokens=sums[0].tokens,
+        before=_mean([each.before for each in corrections], widths),
+        after=_mean([each.after for each in corrections], widths),
     )
 
 
+def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
+    pairs = zip(values, weights, strict=True)
+    return sum(value * weight for value, weight in pairs) / sum(weights)
+
+
 class _Reached(Exception):
-    """The output projection has been computed; the modules above it need not be."""
+    """The output projections have been computed; the modules above them need not be."""
 
 
-def _run_to(model: RunnableModel, output: nn.Linear, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Run a model up to an output projection, and return the input and the output of it."""
-    seen: list[Tensor] = []
+def _run_to(
+    model: RunnableModel, outputs: Sequence[nn.Linear], batch: Batch
+) -> list[tuple[Tensor, Tensor]]:
+    """Run a model up to the last of some output projections; return their inputs and outputs."""
+    seen: list[tuple[Tensor, Tensor]] = []
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...], result: Tensor) -> None:
-        seen.extend((inputs[0], result))
-        raise _Reached
+        seen.append((inputs[0], result))
+        if len(seen) == len(outputs):
+            raise _Reached
 
-    hook = output.register_forward_hook(keep)
-    try:
-        model.run(batch)
-    except _Reached:
-        pass
-    finally:
-        hook.remove()
-    x, y = seen
-    return x, y
+    with ExitStack() as hooks:
+        for output in outputs:
+            hooks.callback(output.register_forward_hook(keep).remove)
+        with suppress(_Reached):
+            model.run(batch)
+    return seen

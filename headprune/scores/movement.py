@@ -19,7 +19,7 @@ from typing import Any
 
 from headprune.components import HEADS, NEURONS
 from headprune.errors import DataError, UsageError
-from headprune.model import PrunableSublayer, RunnableModel
+from headprune.model import PrunableSublayer, RunnableModel, streams_of
 from headprune.scores.head_scores import Values
 from headprune.scores.registry import Computed, Scoring
 from headprune.scores.values import as_values, no_sums
@@ -50,15 +50,20 @@ class Movement:
             for layer, sublayer in enumerate(layers):
                 if not sublayer.present:
                     continue
-                weight = sublayer.output.weight
-                if weight.grad is None:
-                    raise DataError(f"{name}: layer {layer}: its output projection is not trained")
-                products = sublayer.as_columns(weight.detach() * weight.grad)  # C x U'd
-                by_column = products.double().sum(0)  # U'd
-                by_unit = by_column.unflatten(0, (-1, sublayer.unit_size)).sum(1)  # U'
-                if not by_unit.isfinite().all():
-                    raise DataError(f"{name}: layer {layer}: a gradient is not finite")
-                self._sums[name][layer] -= by_unit.cpu()
+                for stream in streams_of(sublayer):
+                    weight = stream.output.weight
+                    if weight.grad is None:
+                        if stream is not sublayer:  # the top layer's: no output depends on it
+                            continue
+                        raise DataError(
+                            f"{name}: layer {layer}: its output projection is not trained"
+                        )
+                    products = stream.as_columns(weight.detach() * weight.grad)  # C x U'd
+                    by_column = products.double().sum(0)  # U'd
+                    by_unit = by_column.unflatten(0, (-1, stream.unit_size)).sum(1)  # U'
+                    if not by_unit.isfinite().all():
+                        raise DataError(f"{name}: layer {layer}: a gradient is not finite")
+                    self._sums[name][layer] -= by_unit.cpu()
         self.steps += 1
 
     @property

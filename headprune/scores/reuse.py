@@ -12,7 +12,8 @@ Many classifiers look at the first token alone: behind the top layer's attention
 can be left out. Whether a model is such a one is found by leaving them out in a run without masks.
 
 A sub-layer that runs several times in a pass, as it serves several layers, affects what it reads
-itself. The whole model then runs for each mask, with gates.
+itself, and one with companion streams has several output projections. The whole model then runs for
+each mask, with gates.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 
 from headprune.components import NEURONS
 from headprune.gates import gated
-from headprune.model import Batch, Outcome, PrunableSublayer, RunnableModel
+from headprune.model import Batch, Outcome, PrunableSublayer, RunnableModel, companions_of
 
 Cases = Mapping[tuple[str, int], Sequence[frozenset[int]]]
 """For components and layers, sets of heads: each is a mask, of the heads that stay on."""
@@ -60,7 +61,7 @@ def masked_outcomes(
     masked: dict[tuple[str, int], list[Outcome]] = {}
     for (component, layer), masks in cases.items():
         attention = scored.sublayers[component][layer]
-        if attention.output in record.repeated:
+        if attention.output in record.repeated or companions_of(attention):
             masked[component, layer] = _with_gates(scored, batch, attention, masks, together)
             continue
         x = record.inputs[attention.output]  # B x T x U'd, or T x B x U'd

@@ -92,6 +92,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "markuplm": {**_ENCODER, "max_depth": 4, "xpath_unit_hidden_size": 4},
     "splinter": _ENCODER,
     "bros": {**_ENCODER, "hidden_size": 64},
+    # Six embeddings of the places make up the width; the layout is a quarter as wide.
+    "lilt": {**_ENCODER, "hidden_size": 48, "channel_shrink_ratio": 4},
     "mobilebert": {
         **_ENCODER,
         "embedding_size": 8,
@@ -222,7 +224,8 @@ def zeroed(model: PreTrainedModel, plan: PruningPlan) -> PreTrainedModel:
     model = copy.deepcopy(model)
     for component, by_layer in sublayers(model).items():
         for sublayer, kept in zip(by_layer, plan.kept.get(component, ()), strict=False):
-            with torch.no_grad():
-                columns = rows_of(sublayer.output).unflatten(1, (sublayer.units, -1))
-                columns[:, [unit for unit in range(sublayer.units) if unit not in kept]] = 0
+            for output in sublayer.outputs:
+                with torch.no_grad():
+                    columns = rows_of(output).unflatten(1, (sublayer.units, -1))
+                    columns[:, [unit for unit in range(sublayer.units) if unit not in kept]] = 0
     return model

@@ -86,6 +86,18 @@ def test_flops_are_those_of_all_passes_through_shared_layers():
     assert counted_flops(pruned) - forward_flops(heads, sizes) == rest
 
 
+def test_flops_of_a_companion_stream():
+    model = small("lilt", attention="eager")
+    sizes = Folder(Path(), model).sizes
+    full = PruningPlan.full(model_shape(model))
+    others = counted_flops(model) - forward_flops(full, sizes)
+    assert others == 2 * (TOKENS * 48 * 12 + 48 * 48)  # places to the layout; the pooler
+    for components in (("ES", "EF"), ("EL",)):
+        plan = full.replaced_by(plan_of(model, *components)).without_units_of_dropped_layers()
+        pruned = hf_plugin.prune(copy.deepcopy(model), plan)
+        assert counted_flops(pruned) - others == forward_flops(plan, sizes)
+
+
 def test_the_parameters_of_a_group_and_of_a_gated_neuron():
     sizes = Folder(Path(), small("llama")).sizes
     # Two heads of queries of width 2, and one of keys and one of values: 16 x (4 + 2 + 2 + 4).

@@ -73,7 +73,7 @@ GENERATES = (
 )
 
 EXPORTED = (
-    *("vit", "beit", "esm", "mpnet", "albert", "bros", "markuplm"),
+    *("vit", "beit", "esm", "mpnet", "albert", "bros", "markuplm", "lilt"),
     *("deit", "dinov2", "yolos", "clip_vision_model"),
 )
 
@@ -173,13 +173,13 @@ def test_uniform_heads_are_those_whose_queries_are_zero(family, tmp_path):
     reference = copy.deepcopy(model)
     for component, by_layer in attentions(reference).items():
         for attention, kept in zip(by_layer, plan.kept[component], strict=True):
-            (query,) = attention.queries
+            pruned = [head for head in range(attention.units) if head not in kept]
             with torch.no_grad():
-                for part in (rows_of(query), query.bias):
-                    if part is not None:
-                        queries = part.chunk(attention.names.blocks)[0]
-                        rows = queries.unflatten(0, (attention.units, -1))
-                        rows[[head for head in range(attention.units) if head not in kept]] = 0
+                for query in attention.queries:
+                    for part in (rows_of(query), query.bias):
+                        if part is not None:
+                            queries = part.chunk(attention.names.blocks)[0]
+                            queries.unflatten(0, (attention.units, -1))[pruned] = 0
     hf_plugin.prune_heads(model, plan, form="uniform")
     close(output_of(model), output_of(reference))
     model.save_pretrained(tmp_path)
@@ -300,7 +300,9 @@ def classifier(family: str) -> PreTrainedModel:
     return small(family, AutoModelForSequenceClassification)
 
 
-@pytest.mark.parametrize("family", ["xlm", "mpnet", "roformer", "tapas", "t5", "canine", SHARING])
+@pytest.mark.parametrize(
+    "family", ["xlm", "mpnet", "roformer", "tapas", "t5", "canine", "lilt", SHARING]
+)
 def test_ablation_with_shared_work_gives_what_the_plain_loop_gives(family):
     model = classifier(family)
     scored = HuggingFaceModel(model)
@@ -318,7 +320,7 @@ def test_ablation_with_shared_work_gives_what_the_plain_loop_gives(family):
                 close(outcome.losses, HuggingFaceModel(model).outcome(batch).losses)
 
 
-@pytest.mark.parametrize("family", ["canine", SHARING])
+@pytest.mark.parametrize("family", ["canine", "lilt", SHARING])
 def test_gradient_scores_are_gradients_with_respect_to_gates(family):
     model = classifier(family)
     labels = torch.tensor([0, 1])
@@ -383,7 +385,9 @@ def test_what_cannot_be_scored_on_data(family):
         scored.run(inputs_of(model))
 
 
-@pytest.mark.parametrize(("family", "most"), [("t5", 512), ("xmod", 63), ("mpnet", 62)])
+@pytest.mark.parametrize(
+    ("family", "most"), [("t5", 512), ("xmod", 63), ("mpnet", 62), ("lilt", 63)]
+)
 def test_the_longest_text_that_a_family_takes(family, most):
     model, reader = small(family), PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel()))
     reader.model_max_length = 512

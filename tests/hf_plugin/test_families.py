@@ -46,18 +46,6 @@ def refused(model) -> str:
     return line
 
 
-@pytest.mark.parametrize(
-    ("family", "why"),
-    [
-        ("lilt", "two output projections"),
-    ],
-)
-def test_refuses_by_name_what_is_not_supported(family, why):
-    model = build_stock(family)
-    line = refused(model)
-    assert line.startswith(f"{family} is not supported") and why in line
-
-
 SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_landmarks": 2}
 
 

@@ -160,7 +160,7 @@ def truncated(folder):
     ("damage", "message"),
     [
         (without_weights, "cannot read the weights"),
-        (with_config(model_type="lilt"), "lilt is not supported"),
+        (with_config(model_type="convbert"), "convbert is not a known family"),
         (truncated, "cannot read the weights"),
         (with_config(intermediate_size=20), "size|shape|hold"),
         (

@@ -10,28 +10,41 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import AutoModelForSequenceClassification
 from typer.testing import CliRunner, Result
 
 import hf_plugin
 from headprune import DataError, PruningPlan, UsageError, select
 from headprune.cli import app
 from headprune.cost import unit_cost
+from headprune.model import streams_of
 from headprune.recovery.refit import refit
 from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape
+from hf_plugin.random_batches import random_batch
 from hf_plugin.scores.model import HuggingFaceModel
 from tests.hf_plugin.glue.made import write_model, write_task
 from tests.hf_plugin.models import FAMILIES
 from tests.hf_plugin.scores.test_ablation import model_of
 from tests.hf_plugin.scores.test_scores import data
+from tests.hf_plugin.small_models import small
 
 ORDER = ("ES", "EF", "DS", "ED", "DF")
 RIDGE = 1e-2
 
 
+def unpruned_model(family: str) -> Any:
+    """A model of three layers, or of two with a companion stream."""
+    if family == "lilt":
+        return small(family, AutoModelForSequenceClassification)
+    return model_of(family)
+
+
 def batches_of(family: str, seeds: tuple[int, ...] = (1, 2, 3)) -> list[dict[str, Tensor]]:
     """Padded batches of other words than ``data``, with its lengths."""
     batches = []
+    if family == "lilt":
+        return [random_batch(unpruned_model(family), 5, 8, seed=seed) for seed in seeds]
     for seed in seeds:
         batch = data(family)
         generator = torch.Generator().manual_seed(seed)
@@ -74,32 +87,40 @@ def naive(pruned: Any, unpruned: Any, family: str, batches: Any) -> list[float]:
     remaining = []
     for components in (("ES", "EF"), ("DS", "ED", "DF")):
         present = [name for name in components if name in ours]
-        for layer in range(3 if present else 0):
+        for layer in range(len(ours[present[0]]) if present else 0):
             for name in present:
-                output = ours[name][layer].output
-                if len(ours[name][layer].kept) == ours[name][layer].units:
+                sublayer, whole = ours[name][layer], theirs[name][layer]
+                if len(sublayer.kept) == sublayer.units:
                     continue
-                x, given = recorded(pruned, output, family, batches)
-                _, wanted = recorded(unpruned, theirs[name][layer].output, family, batches)
-                inputs = x.size(1)
-                mean = x.square().sum(0).mean() if inputs else torch.tensor(0.0)
-                penalty = (RIDGE * mean).sqrt() * torch.eye(inputs, dtype=x.dtype)
-                if output.bias is not None:
-                    x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
-                    penalty = torch.cat([penalty, penalty.new_zeros(inputs, 1)], dim=1)
-                goal = torch.cat([wanted - given, x.new_zeros(inputs, given.size(1))])
-                solution = torch.linalg.lstsq(torch.cat([x, penalty]), goal).solution
-                with torch.no_grad():
-                    output.weight += solution[:inputs].T.float()
-                    if output.bias is not None:
-                        output.bias += solution[-1].float()
-                remaining.append((wanted - given - x @ solution).square().mean().item())
+                residuals = []
+                for stream, target in zip(streams_of(sublayer), streams_of(whole), strict=True):
+                    x, given = recorded(pruned, stream.output, family, batches)
+                    _, wanted = recorded(unpruned, target.output, family, batches)
+                    residuals.append(naive_stream(stream.output, x, wanted - given))
+                remaining.append(torch.cat(residuals, dim=1).square().mean().item())
     return remaining
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def naive_stream(output: Any, x: Tensor, goal: Tensor) -> Tensor:
+    """Re-fit one output projection in place; the residuals that remain, N x O."""
+    inputs = x.size(1)
+    mean = x.square().sum(0).mean() if inputs else torch.tensor(0.0)
+    penalty = (RIDGE * mean).sqrt() * torch.eye(inputs, dtype=x.dtype)
+    if output.bias is not None:
+        x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
+        penalty = torch.cat([penalty, penalty.new_zeros(inputs, 1)], dim=1)
+    goals = torch.cat([goal, x.new_zeros(inputs, goal.size(1))])
+    solution = torch.linalg.lstsq(torch.cat([x, penalty]), goals).solution
+    with torch.no_grad():
+        output.weight += solution[:inputs].T.float()
+        if output.bias is not None:
+            output.bias += solution[-1].float()
+    return goal - x @ solution
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "lilt"])
 def test_refitting_is_least_squares_layer_by_layer(family: str) -> None:
-    unpruned = model_of(family)
+    unpruned = unpruned_model(family)
     batches = batches_of(family)
     pruned = hf_plugin.prune(copy.deepcopy(unpruned), plan_of(unpruned))
     expected = copy.deepcopy(pruned)

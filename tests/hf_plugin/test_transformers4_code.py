@@ -128,12 +128,12 @@ def test_a_mask_that_cannot_be_honoured_is_refused():
     with pytest.raises(UsageError, match=r"head_mask is \(5,\); give a tensor \(heads,\) or"):
         build("bert")(**batch(), head_mask=torch.ones(HEADS + 1))
     small = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
-    lilt = AutoModel.from_config(
-        AutoConfig.for_model("lilt", vocab_size=40, intermediate_size=8, **small)
+    unknown = AutoModel.from_config(
+        AutoConfig.for_model("convbert", vocab_size=40, intermediate_size=8, **small)
     )
-    with pytest.raises(UsageError, match="lilt is not supported"):
-        lilt(**batch(), head_mask=torch.ones(4))
-    lilt(**batch(), head_mask=None)
+    with pytest.raises(UsageError, match="convbert is not a known family"):
+        unknown(**batch(), head_mask=torch.ones(4))
+    unknown(**batch(), head_mask=None)
 
 
 class Old(BertPreTrainedModel):
