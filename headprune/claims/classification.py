@@ -166,7 +166,7 @@ def _measurement(
 
 def _source(place: str, differences: Iterable[float], *, count: str = "") -> Source:
     values = list(differences)
-    text = f"mean {fmean(values):+.2f} points"
+    text = f"mean {fmean(values):+z.2f} points"
     if count:
         text += f", {count} {sum(value > 0 for value in values)} of {len(values)} cells"
     return Source(paper=SOURCE, place=place, value=text, numbers=[fmean(values)])

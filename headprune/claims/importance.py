@@ -207,7 +207,7 @@ def _paper_pairs() -> Source:
     return Source(
         paper=SOURCE,
         place="table 2",
-        value=f"mean {mean:+.2f}, from {low:+.2f} to {high:+.2f}",
+        value=f"mean {mean:+z.2f}, from {low:+z.2f} to {high:+z.2f}",
         numbers=[mean],
     )
 
@@ -224,6 +224,6 @@ def _paper_triples() -> Source:
     return Source(
         paper=SOURCE,
         place="table 3",
-        value=", ".join(f"{name} {mean:+.2f}" for name, mean in means.items()),
+        value=", ".join(f"{name} {mean:+z.2f}" for name, mean in means.items()),
         numbers=list(means.values()),
     )

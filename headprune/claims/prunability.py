@@ -75,6 +75,6 @@ def _table1(percent: int) -> Source:
     return Source(
         paper=SOURCE,
         place="table 1",
-        value=", ".join(f"{pair} {loss:+.2f}" for pair, loss in losses.items()),
+        value=", ".join(f"{pair} {loss:+z.2f}" for pair, loss in losses.items()),
         numbers=list(losses.values()),
     )

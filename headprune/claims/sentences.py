@@ -12,7 +12,7 @@ def effect(value: float, unit: str) -> str:
     """An effect with its unit: `-0.68 BLEU`; shares have no sign: `1.59%`, `infinite`."""
     if math.isinf(value):
         return "infinite"
-    return f"{value:.2f}%" if unit == "%" else f"{value:+.2f} {unit}"
+    return f"{value:.2f}%" if unit == "%" else f"{value:+z.2f} {unit}"
 
 
 def distance(value: float, unit: str) -> str:

@@ -85,7 +85,7 @@ def against_random(
 
     def with_difference(name: str) -> str:
         moment = " after its own training alone" if name in trained else ""
-        return f"{name}{moment} {test.scores[name].difference:+.2f}"
+        return f"{name}{moment} {test.scores[name].difference:+z.2f}"
 
     different = {name: each for name, each in test.scores.items() if each.significant}
     gains = {name: gain(metric, each.difference) for name, each in different.items()}

@@ -137,7 +137,7 @@ class Tables:
             caption="Rank correlation with the drop that ablation measures:",
             columns=[
                 *(Column("score"), Column("Spearman", signed)),
-                Column("95% interval", "{0[0]:+.2f} to {0[1]:+.2f}".format),
+                Column("95% interval", "{0[0]:+z.2f} to {0[1]:+z.2f}".format),
                 Column(self.comparison.unit_names),
             ],
             rows=[

@@ -34,8 +34,8 @@ class Kept:
 
 
 def signed(value: float) -> str:
-    """A difference, with its sign."""
-    return f"{value:+.2f}"
+    """A difference, with its sign; +0.00 also for what rounds to zero from below."""
+    return f"{value:+z.2f}"
 
 
 def rejections(p_values: Sequence[float]) -> str:

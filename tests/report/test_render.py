@@ -101,3 +101,7 @@ def test_a_new_format_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finally:
         renderers.cache_clear()
     assert (tmp_path / "out" / "table.txt").read_text() == "Made up"
+
+
+def test_a_difference_that_rounds_to_zero_has_one_sign() -> None:
+    assert (signed(-0.001), signed(0.0), signed(-0.01)) == ("+0.00", "+0.00", "-0.01")

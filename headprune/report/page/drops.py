@@ -57,7 +57,7 @@ def drops(studies: Sequence[StudyResult]) -> list[Block]:
     }
     words = "; ".join(
         f"{curve.label}: "
-        + ", ".join(f"{percent:g}% {change:+.2f}" for percent, change, _ in curve.points)
+        + ", ".join(f"{percent:g}% {change:+z.2f}" for percent, change, _ in curve.points)
         for curve in curves
     )
     one_seed = any(sd is None for curve in curves for _, _, sd in curve.points)
