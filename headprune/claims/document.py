@@ -13,8 +13,10 @@ from headprune.claims.runs import Runs
 from headprune.claims.sentences import distance, effect, interval, sentence
 from headprune.report.changes import Changes
 from headprune.report.document import Column, Document, Notes, Table
-from headprune.report.shown import Decimals
+from headprune.report.shown import Decimals, PValue
 from headprune.results.control_tests import Located
+
+_P_VALUE = PValue(3)
 
 
 def claims_document(
@@ -75,15 +77,10 @@ def _outcomes(assessed: Sequence[Assessed], *, several: bool) -> Table:
             *(Column("claim"), Column("source"), Column("paper")),
             *([Column("study")] if several else []),
             *(Column("outcome"), Column("effect here"), Column("95% interval"), Column("n")),
-            *(Column("p (Holm)", p_value), Column("smallest detectable")),
+            *(Column("p (Holm)", _P_VALUE), Column("smallest detectable")),
         ],
         rows=rows,
     )
-
-
-def p_value(value: float) -> str:
-    """A p-value with three decimals."""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _name(each: Assessed) -> str:
@@ -133,7 +130,7 @@ def _parts(assessed: Sequence[Assessed], *, several: bool) -> list[Table]:
                 *(Column("compared"), Column("claim")),
                 *([Column("study")] if several else []),
                 *(Column("role"), Column("effect"), Column("95% interval"), Column("n")),
-                *(Column("p, claim false", p_value), Column("p, claim true", p_value)),
+                *(Column("p, claim false", _P_VALUE), Column("p, claim true", _P_VALUE)),
                 Column("pairs of models that differ"),
             ],
             rows=rows,

@@ -14,7 +14,7 @@ from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.recovery.kinds import BEFORE, Recovery, words_for
 from headprune.report.document import Column, Table
-from headprune.report.shown import Decimals, Marked, millions, signed
+from headprune.report.shown import Decimals, Marked, PValue, millions, signed
 from headprune.report.table import Cell
 from headprune.results.metrics import direction
 from headprune.results.stats import Spread
@@ -59,8 +59,8 @@ class Tables:
             caption=f"Difference to the mean of random plans{direction(self._metric)}:",
             columns=[
                 *(Column("when"), self._amount_column, Column("score")),
-                *(Column("difference", signed), Column("p", Decimals(3))),
-                *(Column("p (Holm)", Decimals(3)), Column("random plans")),
+                *(Column("difference", signed), Column("p", PValue(3))),
+                *(Column("p (Holm)", PValue(3)), Column("random plans")),
             ],
             rows=[
                 [
@@ -78,8 +78,8 @@ class Tables:
             caption="The best method against the others:",
             columns=[
                 *(Column("when"), self._amount_column, Column("best"), Column("other")),
-                *(Column("difference", signed), Column("p", Decimals(4))),
-                *(Column("p (Holm)", Decimals(4)), Column("models of each")),
+                *(Column("difference", signed), Column("p", PValue(4))),
+                *(Column("p (Holm)", PValue(4)), Column("models of each")),
             ],
             rows=[
                 [

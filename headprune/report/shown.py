@@ -75,6 +75,17 @@ class Decimals:
         return f"{value:.{self.digits}f}"
 
 
+@dataclass(frozen=True)
+class PValue:
+    """Shows p-values with a fixed number of decimals, and those that round to zero as a bound."""
+
+    digits: int
+
+    def __call__(self, value: float) -> str:
+        text = f"{value:.{self.digits}f}"
+        return text if float(text) else f"< {10**-self.digits:.{self.digits}f}"
+
+
 def spaced(values: Sequence[object]) -> str:
     """Several values in one cell of a spreadsheet."""
     return " ".join(map(str, values))

@@ -10,14 +10,14 @@ from typing import Any
 from headprune.plan import PruningPlan
 from headprune.report.document import Column, Figure, Table
 from headprune.report.heat_map import Panel, draw
-from headprune.report.shown import Decimals
+from headprune.report.shown import Decimals, PValue
 from headprune.results.significance import holm
 from headprune.results.stats import Spread, spread
 from headprune.subnetworks.elements import kinds_of, of_kind, units_of
 from headprune.subnetworks.overlap import DRAWS, MeanOverlap, mean_overlap, overlap_of
 from headprune.wording import counted
 
-P_VALUE = Decimals(4)
+P_VALUE = PValue(4)
 RATIO = Decimals(3)
 RANDOM_SEED = 1
 """The seed of the random sets of tests."""

@@ -13,6 +13,7 @@ from headprune.report.shown import Decimals
 from headprune.subnetworks.choices import GOOD
 from headprune.subnetworks.elements import elements_of, kinds_of, of_kind
 from headprune.subnetworks.survival import (
+    P_VALUE,
     RATIO,
     Values,
     cross_task_overlaps,
@@ -184,7 +185,7 @@ def _tasks_table(by_task: ByTask) -> Table:
         columns=[
             *(Column("task"), Column("kind"), Column("models")),
             *(Column("mean number of survivors", _TWO), Column("elements")),
-            *(Column("overlap", RATIO), Column("by chance", RATIO), Column("p", Decimals(4))),
+            *(Column("overlap", RATIO), Column("by chance", RATIO), Column("p", P_VALUE)),
         ],
         rows=rows,
     )

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from headprune.report import render
 from headprune.report.document import Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.render import html, json_values, markdown, renderers, save, spreadsheet
-from headprune.report.shown import Decimals, Kept, Marked, rejections, signed
+from headprune.report.shown import Decimals, Kept, Marked, PValue, rejections, signed
 from headprune.results.stats import Spread
 
 DOCUMENT = Document(
@@ -105,3 +105,9 @@ def test_a_new_format_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_difference_that_rounds_to_zero_has_one_sign() -> None:
     assert (signed(-0.001), signed(0.0), signed(-0.01)) == ("+0.00", "+0.00", "-0.01")
+
+
+def test_a_p_value_that_rounds_to_zero_is_shown_as_a_bound() -> None:
+    assert [PValue(4)(p) for p in (0.00004, 0.00005, 0.2, 1.0)] == [
+        *("< 0.0001", "0.0001", "0.2000", "1.0000")
+    ]
