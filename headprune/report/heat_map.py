@@ -84,7 +84,8 @@ def draw(
         axes.set_visible(False)
     for axes, (name, _), grid in zip(places.flat, panels, maps, strict=False):
         image = axes.imshow(grid, cmap=colours, norm=scale, origin="lower", aspect="equal")
-        axes.set_title(name, fontsize=12)
+        is_narrow = grid.shape[1] < _NARROWEST
+        axes.set_title(name, fontsize=12, loc="left" if is_narrow else "center")
         axes.set_xlabel("head")
         axes.set_ylabel("layer")
         axes.grid(False)
@@ -93,7 +94,12 @@ def draw(
         if grid.shape[1] == 1:  # a sub-layer, or a layer, as a whole
             axes.set_xticks([])
             axes.set_xlabel("")
-    figure.colorbar(image, ax=places, label=label, shrink=0.8)
+        if is_narrow:  # cells of the same size as in wider panels
+            axes.set_xlim(-0.5, _NARROWEST - 0.5)
+            axes.spines[:].set_visible(False)
+    are_counts = bool((values == values.round()).all())
+    ticks = MaxNLocator(integer=True) if are_counts else None
+    figure.colorbar(image, ax=places, label=label, shrink=0.8, ticks=ticks)
     figure.suptitle(title)
     return figure
 

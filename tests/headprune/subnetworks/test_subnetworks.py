@@ -274,3 +274,16 @@ def test_heat_maps_of_mlps_have_one_column_without_numbers():
     heads, mlps, *_ = draw(panels, title="T", label="models", limits=(0, 2)).axes
     assert len(heads.get_xticks()) > 1 and len(mlps.get_xticks()) == 0
     assert {axes.get_images()[0].norm.vmax for axes in (heads, mlps)} == {2}
+
+
+def test_cells_of_heads_and_of_mlps_have_one_size_and_counts_whole_ticks():
+    panels = [("ES", [[float(head % 3) for head in range(12)]] * 6), ("EF", [[1.0]] * 6)]
+    figure = draw(panels, title="T", label="models", columns=2, limits=(0.0, 2.0))
+    figure.draw_without_rendering()
+    heads, mlps, scale = figure.axes
+    sizes = [
+        axes.transData.transform((1, 1)) - axes.transData.transform((0, 0))
+        for axes in (heads, mlps)
+    ]
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.05)
+    assert [tick for tick in scale.get_yticks() if 0 <= tick <= 2] == [0, 1, 2]
