@@ -87,8 +87,9 @@ def _name(each: Assessed) -> str:
     return "" if each.runs is None else each.runs.title
 
 
-def _n(part: Part) -> int:
-    return len(part.models) if part.estimate is None else part.estimate.n
+def _n(part: Part) -> int | None:
+    """The number of observations; None where there are neither an interval nor pairs of models."""
+    return (len(part.models) or None) if part.estimate is None else part.estimate.n
 
 
 def _interval(part: Part, unit: str) -> str | None:

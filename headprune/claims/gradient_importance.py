@@ -22,6 +22,12 @@ from headprune.claims.importance import EQUAL
 from headprune.claims.prunability import NO_LOSS
 from headprune.claims.region import Region
 from headprune.claims.runs import Row, Runs
+from headprune.claims.sub_networks import (
+    BAD,
+    good_against_random,
+    overlap_of_survivors,
+    sub_networks,
+)
 from headprune.components import HEADS
 from headprune.report.paper import ACCURACY, SOURCE
 from headprune.results.record import Record
@@ -99,7 +105,8 @@ def claims() -> list[Claim]:
             unit="%",
             effect="value without the heads of highest gradient importance in percent of the "
             "control's, after fine-tuning, mean over percentages and tasks",
-            rows="control, and heads pruned by `gradient` from the highest, with the same seeds",
+            rows="control, and heads pruned by `gradient` from the highest, with the same seeds; "
+            "or the bad sub-networks of `headprune subnetworks`, fine-tuned",
             command="make study STUDY=adversarial SETTING=wmt14.en-ru",
             measure=_worst,
         ),
@@ -116,9 +123,10 @@ def claims() -> list[Claim]:
             region=Region(low=0),
             unit="points",
             effect="value of the model with heads by `gradient` less the mean of models with "
-            "random heads, right after pruning, mean over percentages and tasks",
+            "random heads, right after pruning, mean over percentages and tasks; or of good "
+            "sub-networks less random ones",
             rows="heads pruned by `gradient` and at random, the latter with two seeds or more, "
-            "not fine-tuned",
+            "not fine-tuned; or records of `headprune subnetworks`",
             command=_COMPARE.format(50),
             measure=_better_than_random,
         ),
@@ -134,11 +142,11 @@ def claims() -> list[Claim]:
             ),
             region=Region(high=0.5),
             unit="",
-            effect="intersection over union of the heads that two trainings keep",
-            rows="no records: plans by `gradient` of baselines that were trained with two seeds "
-            "or more",
-            command="headprune scores MODEL --score gradient, once for each baseline",
-            measure=not_in_records,
+            effect="intersection over union of the heads that survive in two trainings, mean over "
+            "pairs and tasks; pairs share models, so that there is no interval",
+            rows="records of `headprune subnetworks` for two models or more",
+            command="headprune subnetworks MODEL MODEL MODEL",
+            measure=overlap_of_survivors,
         ),
     ]
 
@@ -249,8 +257,10 @@ def _worst(runs: Runs) -> Measurement | None:
     contrasts = {}
     for task in runs.tasks():
         control = runs.control(task)
-        rows = rows_by_score(runs, task, GRADIENT + IMPORTANT_FIRST, kind="pruned")
-        for percent, row in rows.items():
+        by_percent = rows_by_score(runs, task, GRADIENT + IMPORTANT_FIRST, kind="pruned")
+        rows = {f"{percent:g}%: highest pruned": row for percent, row in by_percent.items()}
+        rows["bad sub-networks"] = sub_networks(runs, task, BAD, kind="pruned")
+        for name, row in rows.items():
             shares = {
                 seed: 100 * record.value / control[seed][1].value
                 for seed, (_, record) in row.items()
@@ -258,18 +268,18 @@ def _worst(runs: Runs) -> Measurement | None:
             }
             if shares:
                 models = [(control[seed], row[seed]) for seed in shares]
-                contrasts[task, percent] = Contrast(differences=shares, models=models)
+                contrasts[task, name] = Contrast(differences=shares, models=models)
     if not contrasts:
         return None
     return Measurement(
         parts=[part("highest pruned, of the control", list(contrasts.values()))],
         details=[
-            part(f"{percent:g}%: highest pruned, of the control ({task})", [each])
-            for (task, percent), each in contrasts.items()
+            part(f"{name}, of the control ({task})", [each])
+            for (task, name), each in contrasts.items()
         ],
     )
 
 
 def _better_than_random(runs: Runs) -> Measurement | None:
-    compared = against_random(runs, GRADIENT, kind="before-finetune")
+    compared = against_random(runs, GRADIENT, kind="before-finetune") or good_against_random(runs)
     return None if compared is None else Measurement(parts=[compared])

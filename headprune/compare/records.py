@@ -291,6 +291,7 @@ def record_of(
     recovery: str | None = None,
     trainings: int | None = None,
     files: Mapping[str, str] | None = None,
+    study: str = "",
 ) -> Record:
     """The record of one measurement.
 
@@ -300,7 +301,7 @@ def record_of(
         training: facts that are None are left out.
         recovery: the name of what was done besides fine-tuning; see ``signature``.
         trainings: the number of trainings; None: one for the kinds of records that are trained.
-        model, value, ...: see ``Record``.
+        model, value, study, ...: see ``Record``.
     """
     if trainings is None:
         trainings = int(kind in ("control", "pruned", "scratch"))
@@ -311,6 +312,7 @@ def record_of(
     return Record(
         kind=kind,
         row=row,
+        study=study,
         task=task.task,
         metrics={metric: value},
         metric_signatures={} if metric_signature is None else {metric: metric_signature},

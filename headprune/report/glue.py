@@ -221,8 +221,9 @@ def _differences_table(study: GlueStudy) -> Table | None:
 
 
 def _notes(study: GlueStudy) -> list[str]:
+    on = "On" if study.table.model is None else f"{study.table.model}; on"
     notes = [
-        f"{study.table.model}; on each task's development set, times 100; mean ± sample standard "
+        f"{on} each task's development set, times 100; mean ± sample standard "
         "deviation over n seeds. A seed draws the heads, where they are drawn at random, and the "
         "fine-tuning's chances; named layers are the same heads for every seed.",
         *(f"{name}: {settings}." for name, settings in study.settings.items() if settings),

@@ -267,7 +267,8 @@ class _Measuring:
         record = record_of(
             self.model,
             plan,
-            model=str(self.model.model.path),
+            model=None,  # one for each seed; a study's records have one in common
+            study=self.folder.resolve().name,
             value=measured.value,
             kind=kind,
             row=unpruned if is_full else f"{name} sub-network",
@@ -279,6 +280,7 @@ class _Measuring:
             fingerprint=measured.fingerprint,
             files=files_beside(path, measured.files, folder=self._home),
             training={
+                "model": str(self.model.model.path),
                 "parameters": self.model.model.parameters_with(plan),
                 "flops": forward_flops(plan, self.model.model.sizes),
                 RESUMED: measured.resumed,

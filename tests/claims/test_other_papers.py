@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from scipy import stats
@@ -11,6 +12,7 @@ from headprune.claims.catalogue import all_claims
 from headprune.claims.outcome import Assessed, Outcome, assess
 from headprune.claims.runs import grouped
 from headprune.results.control_tests import Located
+from headprune.results.record import Record
 from tests.claims.conftest import Make
 
 
@@ -139,6 +141,33 @@ def test_the_most_important_heads_do_better_than_random_ones(classifications: Ma
     ]
     assessed = outcome(results, "important-heads-better-than-random")
     assert assessed.outcome is Outcome.HOLDS
+
+
+def test_sub_networks_answer_the_claims_on_them(classifications: Make) -> None:
+    before = dict(kind="before-finetune", percent=50)
+    results = [
+        *classifications(80.0, 81.0, 82.0, kind="control"),
+        *classifications(76.0, 77.2, 78.1, method="subnetwork-bad", percent=50),
+        *classifications(70.0, 71.5, 72.0, method="subnetwork-random", **before),
+        *classifications(75.0, 76.0, 77.5, method="subnetwork-good", **before),
+    ]
+    worst = outcome(results, "worst-sub-networks-trainable")
+    assert worst.outcome is Outcome.HOLDS and worst.weakest is not None
+    assert worst.weakest.effect == pytest.approx((95 + 77.2 / 0.81 + 78.1 / 0.82) / 3)
+    better = outcome(results, "important-heads-better-than-random")
+    assert better.outcome is Outcome.HOLDS and better.weakest is not None
+    assert better.weakest.effect == pytest.approx(5.0)
+    # The fixture draws the heads of each seed: half of 144.
+    plans = [set(_heads(record)) for _, record in results[-3:]]
+    overlaps = [len(a & b) / len(a | b) for a, b in combinations(plans, 2)]
+    stable = outcome(results, "sub-networks-unstable")
+    assert stable.outcome is Outcome.UNKNOWN and stable.weakest is not None
+    assert stable.weakest.effect == pytest.approx(sum(overlaps) / 3)
+    assert stable.weakest.estimate is None
+
+
+def _heads(record: Record) -> list[tuple[int, int]]:
+    return [(layer, head) for layer, kept in enumerate(record.plan.kept["ES"]) for head in kept]
 
 
 LOSSES = "index\tloss\ttokens\n0\t20.5\t6\n1\t13.25\t4\n"

@@ -1,0 +1,69 @@
+"""Effects of the sub-networks that `headprune subnetworks` found, by Prasanna et al. 2020."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from statistics import fmean
+
+from headprune.claims.claim import Measurement, Part
+from headprune.claims.contrasts import contrast, part
+from headprune.claims.runs import Row, Runs, method_in
+from headprune.components import HEADS
+from headprune.plan import PruningPlan
+
+GOOD, RANDOM, BAD = "good", "random", "bad"
+"""The survivors of pruning by score; as many random units; as many that did not survive."""
+
+
+def sub_networks(runs: Runs, task: str, name: str, *, kind: str) -> Row:
+    """The sub-networks of one name by model; empty where there are none."""
+    return runs.row(task, lambda record: method_in(record) == f"subnetwork-{name}", kind=kind)
+
+
+def good_against_random(runs: Runs) -> Part | None:
+    """Good sub-networks less random ones of the same model, not fine-tuned, mean over tasks."""
+    strata = []
+    for task in runs.tasks():
+        rows = [sub_networks(runs, task, name, kind="before-finetune") for name in (GOOD, RANDOM)]
+        if all(rows) and (difference := contrast(rows[:1], rows[1:])) is not None:
+            strata.append(difference)
+    return part("good - random sub-networks", strata) if strata else None
+
+
+def overlap_of_survivors(runs: Runs) -> Measurement | None:
+    """The mean overlap of the heads that survive in two models, over pairs and tasks.
+
+    Pairs share models, so that there is no interval.
+    """
+    overlaps: list[float] = []
+    models = 0
+    for task in runs.tasks():
+        row = sub_networks(runs, task, GOOD, kind="before-finetune")
+        plans = [record.plan for _, record in row.values()]
+        models += len(plans)
+        overlaps += [
+            _overlap(_heads(first), _heads(other)) for first, other in combinations(plans, 2)
+        ]
+    if not overlaps:
+        return None
+    effect = Part(
+        name=f"overlap of survivors, {models} models",
+        effect=fmean(overlaps),
+        estimate=None,
+        needed="pairs of models that share none",
+    )
+    return Measurement(parts=[effect])
+
+
+def _heads(plan: PruningPlan) -> set[tuple[str, int, int]]:
+    return {
+        (component, layer, head)
+        for component in HEADS
+        for layer, kept in enumerate(plan.kept.get(component, ()))
+        for head in kept
+    }
+
+
+def _overlap(first: set[tuple[str, int, int]], second: set[tuple[str, int, int]]) -> float:
+    """Intersection over union; 1 for two empty sets."""
+    return len(first & second) / len(first | second) if first | second else 1.0
