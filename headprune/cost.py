@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headprune.components import HEADS, LAYERS, layers_of, side_of
+from headprune.errors import UsageError
 from headprune.plan import PruningPlan, Shape
 
 
@@ -34,7 +35,7 @@ class Sizes:
             fixes it: of an image, its patches and the tokens beside them; None: texts of any
             length.
         encoder_passes: how often a forward pass runs each of the encoder's layers, where layers
-            share weights and are one layer of a plan (ALBERT); None: once.
+            share weights and are one layer of a plan (ALBERT); None: once, as no layers do.
         encoder_companion_width, encoder_companion_head_dim: C and d in a second stream of hidden
             states to which the encoder's heads write too; 0 where there is none.
         encoder_companion_weights: weights of that stream's feed-forward sub-layer in a layer.
@@ -144,7 +145,17 @@ def unit_cost(measure: str, *, sizes: Sizes, shape: Shape) -> Callable[[PruningP
         measure: ``parameters`` or ``flops``, of a forward pass over 30 tokens, or over one image.
         sizes: the sizes of the model.
         shape: the units of the components to prune.
+
+    Raises:
+        UsageError: FLOPs of a model whose layers run unequally often, so that units of one
+            component cost unequally much.
     """
+    passes = sizes.encoder_passes or (1,)
+    if measure == "flops" and len(set(passes)) > 1:
+        raise UsageError(
+            f"budget of FLOPs: layers that share weights run {', '.join(map(str, passes))} times, "
+            "and have to run equally often; give a budget of parameters"
+        )
     count = {"parameters": prunable_parameters, "flops": forward_flops}[measure]
     empty = {name: [()] * len(layers) for name, layers in shape.items()}
     least = count(PruningPlan(kept=empty, units=shape), sizes)
@@ -247,7 +258,7 @@ def _width(component: str, sizes: Sizes) -> int:
 
 
 def _biases(component: str, sizes: Sizes) -> int:
-    """The entries of the biases of a sub-layer's output projections."""
+    """The number of entries of the biases of a sub-layer's output projections."""
     companion = sizes.encoder_companion_width if component == "ES" else 0
     return _width(component, sizes) + companion
 

@@ -82,7 +82,7 @@ class PrunableSublayer(Part, Stream, Protocol):
 def companions_of(sublayer: PrunableSublayer) -> tuple[Stream, ...]:
     """The further streams to which the units of a sub-layer write, such as the layout of LiLT.
 
-    They come after the sub-layer's own in every pass. Empty for most models.
+    In a forward pass their output projections run after the sub-layer's own. Empty for most models.
     """
     companions: tuple[Stream, ...] = getattr(sublayer, "companions", ())
     return companions

@@ -203,10 +203,10 @@ def _image(layers: str, *, bias: str | None = None) -> dict[str, Names]:
 
 
 _LAYOUT = tuple(f"attention.self.layout_{name}" for name in ("query", "key", "value"))
-_BERT = _bert(returns="weights on request")["ES"]
+_LILT_TEXT = _bert(returns="weights on request")["ES"]
 _LILT = replace(
-    _BERT,
-    queries=(*_BERT.queries, _LAYOUT[0]),
+    _LILT_TEXT,
+    queries=(*_LILT_TEXT.queries, _LAYOUT[0]),
     companion=CompanionNames(
         inputs=_LAYOUT,
         output="attention.layout_output.dense",

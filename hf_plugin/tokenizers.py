@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def load_tokenizer(name: str, *, of_words: bool = False) -> PreTrainedTokenizerB
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, trust_remote_code=False, add_prefix_space=True
             )
-    if "bbox" in tokenizer.model_input_names:
+    if "boxes" in signature(type(tokenizer).__call__).parameters:
         raise UsageError(
             f"{name}: its tokenizer takes words with their places on a page (bbox), which texts do "
             "not have; give a folder with a tokenizer of texts of the same vocabulary"

@@ -50,6 +50,10 @@ PAGES: Mapping[str, Page] = {
         title="MiniLM (6 layers) on SST-2 and CoLA, heads pruned at random and by layer",
     ),
     "glue-mean": Page(sources=["glue-mean/table.json"]),
+    "subnetworks": Page(
+        sources=["subnetworks/runs.tar.gz"],
+        title="MiniLM on SST-2 and STS-B: sub-networks that survive",
+    ),
     **{
         f"scores/{name}": Page(sources=[f"scores/{name}/compare.json"])
         for name in ("sst2-tuned", "sst2-right-after", "sst2")

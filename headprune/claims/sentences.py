@@ -9,9 +9,11 @@ from headprune.claims.outcome import Assessed, Outcome
 
 
 def effect(value: float, unit: str) -> str:
-    """An effect with its unit: `-0.68 BLEU`; shares have no sign: `1.59%`, `infinite`."""
+    """An effect with its unit: `-0.68 BLEU`; shares have no sign: `1.59%`, `0.49`, `infinite`."""
     if math.isinf(value):
         return "infinite"
+    if not unit:
+        return f"{value:.2f}"
     return f"{value:.2f}%" if unit == "%" else f"{value:+z.2f} {unit}"
 
 

@@ -68,6 +68,15 @@ def require_speeds(
                 method.at_speed(request)
 
 
+def require_own_layers(model: TaskModel) -> None:
+    """Raise a UsageError if layers share weights, so that they cannot be re-fitted one by one."""
+    if model.model.sizes.encoder_passes is not None:
+        raise UsageError(
+            f"--recovery {Recovery.REFIT}: the layers of {model.model.path} share weights, and "
+            f"cannot be re-fitted one after the other; take --recovery {Recovery.FINETUNE}"
+        )
+
+
 def possible_recoveries(
     model: TaskModel, recoveries: Sequence[Recovery], *, methods: Sequence[Method]
 ) -> list[Recovery]:
@@ -78,11 +87,8 @@ def possible_recoveries(
             of layers that share weights.
     """
     asked = list(dict.fromkeys(recoveries))
-    if Recovery.REFIT in asked and model.model.sizes.encoder_passes is not None:
-        raise UsageError(
-            f"--recovery {Recovery.REFIT}: the layers of {model.model.path} share weights, and "
-            "cannot be re-fitted one after the other"
-        )
+    if Recovery.REFIT in asked:
+        require_own_layers(model)
     trained = [each for each in asked if each.trains]
     if model.can_finetune and not trained and not any(map(is_training, methods)):
         names = ", ".join(asked)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -44,8 +45,12 @@ class Gate:
 
     sublayer: PrunableSublayer
     factors: Factors
-    shared_factors: list[Tensor] = field(default_factory=list, compare=False)
-    """Factors of the running pass that gates of companion streams have not used yet."""
+    shared_factors: dict[int, list[Tensor]] = field(default_factory=dict, compare=False)
+    """Factors that gates of companion streams have not used yet, of the pass in each thread."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The gate without the factors of a running pass, which no copy needs."""
+        return {**self.__dict__, "shared_factors": {}}
 
     def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x: Tensor = inputs[0]  # ... x U'd, the units' outputs side by side
@@ -53,7 +58,8 @@ class Gate:
             xi = self.factors.to(device=x.device, dtype=x.dtype)[list(self.sublayer.present)]
         else:
             xi = self.factors(x)
-        self.shared_factors[:] = [xi] * len(companions_of(self.sublayer))
+        if companions := companions_of(self.sublayer):
+            self.shared_factors[get_ident()] = [xi] * len(companions)
         return (x * xi.repeat_interleave(self.sublayer.unit_size, dim=-1), *inputs[1:])
 
 
@@ -74,7 +80,7 @@ class CompanionGate:
 
     def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x: Tensor = inputs[0]  # ... x U'd, the units' outputs side by side
-        xi = self.gate.shared_factors.pop()
+        xi = self.gate.shared_factors[get_ident()].pop()
         return (x * xi.repeat_interleave(self.stream.unit_size, dim=-1), *inputs[1:])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Counts = npt.NDArray[np.float64]
-"""What each example adds to a metric, of one system: N x K."""
+"""The share of each example in the metric of one system: N x K."""
 
 Metric = Callable[[Counts], npt.NDArray[np.float64]]
 """The metric of each row of sums over the examples, R x K -> R."""

@@ -53,8 +53,8 @@ class Movement:
                 for stream in streams_of(sublayer):
                     weight = stream.output.weight
                     if weight.grad is None:
-                        if stream is not sublayer:  # the top layer's: no output depends on it
-                            continue
+                        if stream is not sublayer and layer == len(layers) - 1:
+                            continue  # no output of the model depends on the top layer's companion
                         raise DataError(
                             f"{name}: layer {layer}: its output projection is not trained"
                         )

@@ -6,6 +6,7 @@ The battery of all families has the rest: ``test_every_family``.
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from transformers import (
     AutoModelForSequenceClassification,
     LayoutLMv3Tokenizer,
+    LayoutXLMTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
@@ -149,12 +151,39 @@ def test_movement_is_minus_the_gradient_of_gates_on_both_streams(model):
     close(torch.tensor(movement.values["ES"], dtype=torch.float32), -xi.grad)
 
 
+def test_passes_in_several_threads_and_copies_after_a_broken_one(model):
+    weights = torch.linspace(0, 1, HEADS, requires_grad=True)
+
+    def factors(_: Tensor) -> Tensor:
+        return weights * 2  # has a history, with which no tensor is copied
+
+    batch = inputs_of(model)
+    with gated((attention, factors) for attention in attentions(model)["ES"]):
+        expected = model(**batch).logits
+
+        def run(_: int) -> Tensor:
+            return model(**batch).logits.detach()
+
+        with ThreadPoolExecutor(4) as threads:
+            for found in threads.map(run, range(40)):
+                close(found, expected.detach())
+
+        layout = attentions(model)["ES"][0].companions[0].output
+        hook = layout.register_forward_pre_hook(lambda *_: 1 / 0, prepend=True)
+        with pytest.raises(ZeroDivisionError):
+            model(**batch)
+        hook.remove()
+        close(copy.deepcopy(model)(**batch).logits.detach(), expected.detach())
+
+
 def test_a_tokenizer_that_needs_the_places_of_words_is_refused(tmp_path: Path) -> None:
     words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a"]
     vocabulary = {word: number for number, word in enumerate(words)}
     LayoutLMv3Tokenizer(vocab=vocabulary, merges=[]).save_pretrained(tmp_path / "boxes")
-    with pytest.raises(UsageError, match=r"boxes: its tokenizer takes words with their places"):
-        load_tokenizer(str(tmp_path / "boxes"))
+    LayoutXLMTokenizer(vocab=[(word, -1.0) for word in words]).save_pretrained(tmp_path / "xlm")
+    for name in ("boxes", "xlm"):
+        with pytest.raises(UsageError, match=f"{name}: its tokenizer takes words with their place"):
+            load_tokenizer(str(tmp_path / name))
     plain = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
     PreTrainedTokenizerFast(tokenizer_object=plain).save_pretrained(tmp_path / "texts")
     assert len(load_tokenizer(str(tmp_path / "texts"))) == len(words)

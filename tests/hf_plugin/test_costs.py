@@ -13,13 +13,14 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrained
 from typer.testing import CliRunner
 
 import hf_plugin
-from headprune import PruningPlan
+from headprune import PruningPlan, UsageError
 from headprune.cli.plan import app as plan_app
 from headprune.cost import (
     forward_flops,
     head_parameters,
     neuron_parameters,
     pruned_parameters,
+    unit_cost,
 )
 from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape, without_units_of_dropped_layers
@@ -73,6 +74,8 @@ def test_flops_are_those_of_all_passes_through_shared_layers():
     model = AutoModel.from_config(config)
     sizes = Folder(Path(), model).sizes
     assert sizes.encoder_passes == (2, 1)
+    with pytest.raises(UsageError, match="layers that share weights run 2, 1 times"):
+        unit_cost("flops", sizes=sizes, shape=model_shape(model))
     full = PruningPlan.full(model_shape(model)).part(["ES", "EF"])
     rest = counted_flops(model) - forward_flops(full, sizes)
     assert 0 < rest < 10_000  # of the embeddings' projection and the pooler

@@ -339,7 +339,11 @@ def test_layers_that_share_weights_are_refused_before_anything_is_computed(tmp_p
     made = subject(sizes=Sizes(encoder_passes=(2,)))
     with pytest.raises(UsageError, match="--recovery refit: the layers of made share weights"):
         compared(made, tmp_path, recoveries=[Recovery.FINETUNE, Recovery.REFIT])
-    assert not made.log
+    untrained = subject(sizes=Sizes(encoder_passes=(2,)), can_finetune=False)
+    with pytest.raises(UsageError, match="--recovery refit: the layers of made share weights"):
+        options = {"score": "gradient", "percent": 50, "steps": 2, "recovery": Recovery.REFIT}
+        iterate(untrained, **options, folder=tmp_path, resume=resumed([]))
+    assert not made.log and not untrained.log
 
 
 def test_several_recoveries_have_rows_and_records_of_their_own(tmp_path):
