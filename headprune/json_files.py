@@ -118,7 +118,10 @@ def known_values(cls: type, values: Mapping[str, Any], *, source: str) -> dict[s
 
 
 def _is(value: object, wanted: Any) -> bool:
-    """Check the type of a value: str, int, float, bool, None, a list or dict of these, or Any."""
+    """Check the type of a value: str, int, float, bool, None, a list or dict of these, or Any.
+
+    A tuple of any length is a list in a file.
+    """
     origin, inner = get_origin(wanted), get_args(wanted)
     if wanted is Any:
         return True
@@ -130,8 +133,8 @@ def _is(value: object, wanted: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if origin is dict:
         return isinstance(value, dict) and all(_is(each, inner[1]) for each in value.values())
-    if origin is list:
-        return isinstance(value, list) and all(_is(each, inner[0]) for each in value)
+    if origin in (list, tuple):
+        return isinstance(value, list | tuple) and all(_is(each, inner[0]) for each in value)
     return isinstance(value, wanted)
 
 

@@ -70,7 +70,7 @@ class Latency:
     fingerprint: str
     library: str
     shape: Shape
-    sizes: Mapping[str, int | None]
+    sizes: Mapping[str, object]
     seconds: float
     saved: Savings
     rounds: int

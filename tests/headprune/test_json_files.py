@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headprune.cost import Sizes
 from headprune.errors import DataError
 from headprune.json_files import json_object, known_values, parse_json
 
@@ -92,3 +93,9 @@ def test_fields_of_later_versions_are_left_out() -> None:
 def test_a_missing_field() -> None:
     with pytest.raises(DataError, match="file: counts is missing"):
         known_values(Example, {"name": "a", "number": 1, "limit": 1}, source="file")
+
+
+def test_a_tuple_is_a_list_in_a_file() -> None:
+    assert known_values(Sizes, {"encoder_passes": [2, 1]}, source="file")
+    with pytest.raises(DataError, match="file: encoder_passes is "):
+        known_values(Sizes, {"encoder_passes": [2, "a"]}, source="file")
