@@ -91,7 +91,7 @@ def is_decoder_alone(model: PreTrainedModel) -> bool:
 
 
 def passes_through_layers(model: PreTrainedModel) -> tuple[int, ...] | None:
-    """How often a forward pass runs each layer with weights of its own; None: once.
+    """The number of times that a forward pass runs each layer with weights of its own; None: one.
 
     ALBERT runs each of its groups as often as layers share it.
     """

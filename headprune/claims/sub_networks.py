@@ -33,7 +33,7 @@ def good_against_random(runs: Runs) -> Part | None:
 def overlap_of_survivors(runs: Runs) -> Measurement | None:
     """The mean overlap of the heads that survive in two models, over pairs and tasks.
 
-    Pairs share models, so that there is no interval.
+    There is no interval, since pairs share models.
     """
     overlaps: list[float] = []
     models = 0
