@@ -22,16 +22,12 @@ from headprune.claims.importance import EQUAL
 from headprune.claims.prunability import NO_LOSS
 from headprune.claims.region import Region
 from headprune.claims.runs import Row, Runs
-from headprune.claims.sub_networks import (
-    BAD,
-    good_against_random,
-    overlap_of_survivors,
-    sub_networks,
-)
+from headprune.claims.sub_networks import good_against_random, overlap_of_survivors, sub_networks
 from headprune.components import HEADS
 from headprune.report.paper import ACCURACY, SOURCE
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
+from headprune.subnetworks.choices import BAD
 
 MICHEL = "Michel et al., NeurIPS 2019"
 PRASANNA = "Prasanna et al., EMNLP 2020"

@@ -8,16 +8,14 @@ from statistics import fmean
 from headprune.claims.claim import Measurement, Part
 from headprune.claims.contrasts import contrast, part
 from headprune.claims.runs import Row, Runs, method_in
-from headprune.components import HEADS
-from headprune.plan import PruningPlan
-
-GOOD, RANDOM, BAD = "good", "random", "bad"
-"""The survivors of pruning by score; as many random units; as many that did not survive."""
+from headprune.subnetworks.choices import GOOD, RANDOM, method_name
+from headprune.subnetworks.elements import of_kind, units_of
+from headprune.subnetworks.overlap import overlap_of
 
 
 def sub_networks(runs: Runs, task: str, name: str, *, kind: str) -> Row:
     """The sub-networks of one name by model; empty where there are none."""
-    return runs.row(task, lambda record: method_in(record) == f"subnetwork-{name}", kind=kind)
+    return runs.row(task, lambda record: method_in(record) == method_name(name), kind=kind)
 
 
 def good_against_random(runs: Runs) -> Part | None:
@@ -39,10 +37,11 @@ def overlap_of_survivors(runs: Runs) -> Measurement | None:
     models = 0
     for task in runs.tasks():
         row = sub_networks(runs, task, GOOD, kind="before-finetune")
-        plans = [record.plan for _, record in row.values()]
-        models += len(plans)
+        heads = [of_kind(record.plan, "heads") for _, record in row.values()]
+        models += len(heads)
         overlaps += [
-            _overlap(_heads(first), _heads(other)) for first, other in combinations(plans, 2)
+            overlap_of(units_of(first), units_of(other), of=first.total).value
+            for first, other in combinations(heads, 2)
         ]
     if not overlaps:
         return None
@@ -53,17 +52,3 @@ def overlap_of_survivors(runs: Runs) -> Measurement | None:
         needed="pairs of models that share none",
     )
     return Measurement(parts=[effect])
-
-
-def _heads(plan: PruningPlan) -> set[tuple[str, int, int]]:
-    return {
-        (component, layer, head)
-        for component in HEADS
-        for layer, kept in enumerate(plan.kept.get(component, ()))
-        for head in kept
-    }
-
-
-def _overlap(first: set[tuple[str, int, int]], second: set[tuple[str, int, int]]) -> float:
-    """Intersection over union; 1 for two empty sets."""
-    return len(first & second) / len(first | second) if first | second else 1.0

@@ -17,6 +17,11 @@ Importance = Mapping[Unit, float]
 """The importance of each element in the unpruned model; elements with high numbers are kept."""
 
 
+def method_name(name: str) -> str:
+    """The method of a sub-network in plans, signatures and records, such as ``subnetwork-good``."""
+    return f"subnetwork-{name}"
+
+
 def budget_keeping(number: int, total: int) -> Budget:
     """The share to prune so that ``number`` of ``total`` units are kept."""
     return Budget(100 * (total - number) / total)

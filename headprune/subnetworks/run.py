@@ -20,7 +20,7 @@ from headprune.plan import PruningPlan, validate_shape
 from headprune.recovery.kinds import Recovery
 from headprune.results.marks import CONSTANT, RESUMED
 from headprune.results.record import Record
-from headprune.subnetworks.choices import subnetworks
+from headprune.subnetworks.choices import method_name, subnetworks
 from headprune.subnetworks.elements import elements_of, plan_of_elements, require_elements
 from headprune.subnetworks.search import Rules, Search, find_survivors
 from headprune.task_model import TaskModel
@@ -235,7 +235,7 @@ class _Measuring:
     def _network(self, name: str, elements: PruningPlan, *, scores: str | None) -> Network:
         plan = self.competition.full
         if name != FULL:
-            origin = Origin(method=f"subnetwork-{name}", seed=self.seed, scores=scores)
+            origin = Origin(method=method_name(name), seed=self.seed, scores=scores)
             part = plan_of_elements(elements, self.competition.pool)
             plan = plan.replaced_by(part).with_origin(origin)
         plan.save(self.folder / "plans" / f"seed{self.seed}" / f"{name}.json")
@@ -272,7 +272,7 @@ class _Measuring:
             value=measured.value,
             kind=kind,
             row=unpruned if is_full else f"{name} sub-network",
-            method="none" if is_full else f"subnetwork-{name}",
+            method="none" if is_full else method_name(name),
             requested_percent=0.0 if is_full else None,
             seed=self.seed,
             environment=measured.environment,
