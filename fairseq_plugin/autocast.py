@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugin.decoding.linear import Bfloat16Weights, linears_in_bfloat16
+from headprune.bfloat16 import warn_if_slow
 from headprune.errors import UsageError
 
 AutocastType = Literal["none", "bf16"]
@@ -25,6 +26,12 @@ def forward_pass(cfg: Any, x: Tensor) -> AbstractContextManager[Any]:
     """Return the context for the forward pass of a model with the options ``cfg`` on ``x``."""
     if not is_on(cfg):
         return nullcontext()
+    if x.device.type == "cpu":
+        warn_if_slow(
+            "--autocast bf16",
+            remedy="leave it out; a model that was trained with it translates without it by "
+            "--model-overrides \"{'autocast': 'none'}\"",
+        )
     return torch.autocast(x.device.type, dtype=torch.bfloat16)
 
 

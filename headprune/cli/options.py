@@ -304,7 +304,11 @@ class TaskModelOptions(LabelledDataOptions):
     hold_out: Annotated[float | None, in_panel(HOLD_OUT, CLASSIFIERS)] = None
     bf16: Annotated[
         bool | None,
-        typer.Option("--bf16", help="Fine-tune in bfloat16.", rich_help_panel=CLASSIFIERS),
+        typer.Option(
+            "--bf16",
+            help="Fine-tune in bfloat16; for GPUs, and for CPUs that have instructions for it.",
+            rich_help_panel=CLASSIFIERS,
+        ),
     ] = None
     data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
     finetune: Annotated[

@@ -84,7 +84,13 @@ def finetune(
     max_train_examples: Annotated[int | None, in_panel(MAX_TRAIN_EXAMPLES, _TRAINING)] = None,
     hold_out: Annotated[float | None, in_panel(HOLD_OUT, _TRAINING)] = None,
     bf16: Annotated[
-        bool, typer.Option("--bf16", help="Compute in bfloat16.", rich_help_panel=_TRAINING)
+        bool,
+        typer.Option(
+            "--bf16",
+            help="Compute in bfloat16 where that is precise enough; for GPUs, and for CPUs that "
+            "have instructions for it.",
+            rich_help_panel=_TRAINING,
+        ),
     ] = False,
     distill_from: Annotated[str | None, DISTILL_FROM] = None,
     gates: Annotated[

@@ -36,6 +36,7 @@ from transformers import (
 )
 from transformers.trainer import TRAINER_STATE_NAME
 
+from headprune.bfloat16 import warn_if_slow
 from headprune.errors import DataError, UsageError
 from headprune.recovery.variant import GateTarget
 from headprune.results.curves import Curve
@@ -348,6 +349,9 @@ def _trainer(
 ) -> Trainer:
     is_of_images = "image" in data.column_names
     by_length = for_training and not is_of_images
+    on_cpu = not torch.accelerator.is_available()
+    if schedule.bf16 and on_cpu:
+        warn_if_slow("--bf16")
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=schedule.epochs,
@@ -365,7 +369,7 @@ def _trainer(
         seed=schedule.seed,
         data_seed=schedule.seed,
         bf16=schedule.bf16,
-        use_cpu=not torch.accelerator.is_available(),
+        use_cpu=on_cpu,
         save_strategy="epoch",
         save_total_limit=1,
         logging_strategy="epoch",

@@ -11,6 +11,7 @@ import torch
 
 from fairseq_plugin.checkpoints import Checkpoint
 from headprune import UsageError
+from headprune.bfloat16 import warn_if_slow
 from tests.fairseq_plugin.conftest import generate, hypotheses, run, train
 from tests.fairseq_plugin.decoding.test_search import translate
 from tests.fairseq_plugin.models import build
@@ -66,6 +67,18 @@ def test_other_half_precision_is_refused(cast: str, flag: str) -> None:
     getattr(exact, cast)()
     with pytest.raises(UsageError, match=f"--autocast bf16 and {flag} exclude each other"):
         getattr(rounded, cast)()
+
+
+def test_a_processor_where_it_is_slow_is_warned_about(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    warn_if_slow.cache_clear()
+    exact, rounded = pair()
+    outputs(exact)
+    assert not capsys.readouterr().err
+    outputs(rounded)
+    assert capsys.readouterr().err.startswith("warning: --autocast bf16: this processor has no")
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trai
 
 import hf_plugin
 from headprune import HeadPlan, UsageError
+from headprune.bfloat16 import warn_if_slow
 from headprune.errors import DataError
 from headprune.results.record import Record
 from headprune.select import at_random
@@ -572,3 +573,15 @@ def test_weight_decay_and_epsilon_are_the_optimizers(model, glue, tmp_path):
     assert torch.allclose(after[f"{norm}.weight"], before[f"{norm}.weight"])
     with pytest.raises(UsageError, match="epsilon 0: give one above 0"):
         replace(still, adam_epsilon=0.0).check()
+
+
+def test_bfloat16_on_a_processor_without_it_is_warned_about(
+    model, glue, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    warn_if_slow.cache_clear()
+    options = settings("sst2", model, glue, plan=SOME, epochs=1.0)
+    run(options, Labels(), tmp_path / "float32")
+    assert "bfloat16" not in capsys.readouterr().err
+    run(replace(options, bf16=True), Labels(), tmp_path / "bfloat16")
+    assert "warning: --bf16: this processor has no instructions" in capsys.readouterr().err
