@@ -322,17 +322,27 @@ def predict(
         for_training=False,
         of_text=type_ is TaskType.language_modelling,
     )
-    output_of_trainer = trainer.predict(data)
+    order = _by_length(data)
+    output_of_trainer = trainer.predict(data.select(order))
     outputs = output_of_trainer.predictions
     # Some models return more than logits; the logits come first.
     output = outputs[0] if isinstance(outputs, tuple) else outputs
-    logits = np.asarray(output, dtype=np.float64)
+    restored = np.argsort(order)
+    logits = np.asarray(output, dtype=np.float64)[restored]
     if not np.isfinite(logits).all():
         raise DataError("the model's outputs are not finite (NaN or infinity)")
     if type_ is TaskType.language_modelling:
         return list(logits.tolist())
-    labels = torch.as_tensor(np.asarray(output_of_trainer.label_ids))
+    labels = torch.as_tensor(np.asarray(output_of_trainer.label_ids)[restored])
     return predicted(torch.from_numpy(logits), type_, labels=labels)
+
+
+def _by_length(data: Dataset) -> list[int]:
+    """The order of examples from long to short, in which batches have the least padding."""
+    if "input_ids" not in data.column_names:
+        return list(range(len(data)))
+    lengths = np.array([len(tokens) for tokens in data["input_ids"]])
+    return list(np.argsort(-lengths, kind="stable").tolist())
 
 
 def _trainer(

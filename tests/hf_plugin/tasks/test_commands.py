@@ -132,7 +132,8 @@ def test_pairs_and_numbers(options, metrics, files, tmp_path):
     columns = (*text2, "--label", label, "--metric", metrics[0], "--max-length", 24)
     measure(tmp_path / "out" / "model", *files[2:], *columns, "-o", tmp_path / "again.json")
     again = Record.load(tmp_path / "again.json")
-    assert again.metrics == pytest.approx(record.metrics)
+    # An untrained model's predictions differ so little that rounding shows in their correlation.
+    assert again.metrics == pytest.approx(record.metrics, rel=1e-3)
 
 
 def test_several_labels_are_trained_scored_and_measured(tmp_path):
