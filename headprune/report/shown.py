@@ -92,5 +92,5 @@ def spaced(values: Sequence[object]) -> str:
 
 
 def spaced_p_values(values: Sequence[float]) -> str:
-    """P-values in one cell of a spreadsheet."""
-    return " ".join(f"{p:.4f}" for p in values)
+    """P-values in one cell of a spreadsheet, with four significant digits."""
+    return " ".join(f"{p:.4g}" for p in values)
