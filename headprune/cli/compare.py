@@ -38,7 +38,7 @@ app = typer.Typer(add_completion=False)
 
 _CHOICE = "What to compare"
 
-_SCORE_FOR_SPEEDS = "taylor-molchanov"
+_SCORE_FOR_SPEEDS = "fisher"
 """The score for speeds: it has heads and neurons on one scale."""
 
 
@@ -167,7 +167,7 @@ def compare(
 
       headprune compare runs/glue/entailment/model --task entailment --data-dir
       runs/glue/entailment/data --components ES,EF,EL --speedup 1.5 --latency latency.json
-      --score taylor-molchanov --score kwon -o comparison-speed
+      --score fisher --score kwon -o comparison-speed
 
       headprune compare runs/demo/baseline/model.pt --score gradient --percent 50
       -o comparison --finetune "--arch transformer_headpruned_small --encoder-layers 3
