@@ -60,7 +60,10 @@ PAGES: Mapping[str, Page] = {
     },
     **{
         name: Page(sources=[f"{name}/compare.json"])
-        for name in ("methods", "methods-speed", "methods-multi30k", "methods-multi30k-speed")
+        for name in (
+            *("methods", "methods-layers", "methods-speed", "attention-guided"),
+            *("methods-multi30k", "methods-multi30k-speed"),
+        )
     },
     **{
         f"scores/multi30k{name}": Page(sources=[f"scores/multi30k{name}/compare.json"])
