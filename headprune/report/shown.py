@@ -92,5 +92,5 @@ def spaced(values: Sequence[object]) -> str:
 
 
 def spaced_p_values(values: Sequence[float]) -> str:
-    """P-values in one cell of a spreadsheet, with four significant digits."""
-    return " ".join(f"{p:.4g}" for p in values)
+    """P-values in one cell of a spreadsheet: four decimals, or four digits if below 0.001."""
+    return " ".join(f"{p:.4f}" if p >= 0.001 else f"{p:.4g}" for p in values)

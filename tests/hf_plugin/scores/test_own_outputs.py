@@ -84,7 +84,8 @@ def test_fisher_without_labels_is_the_curvature_of_the_divergence():
     ids=["classes", "several labels", "a number"],
 )
 def test_ablation_is_the_divergence_from_the_own_outputs(options):
-    model = build("bert", AutoModelForSequenceClassification, **options)
+    # A divergence of about 1e-5 between probabilities of order 1 needs double precision.
+    model = build("bert", AutoModelForSequenceClassification, **options).double()
     scored = HuggingFaceModel(model)
     batches = list(own(model, cut_up(unlabelled(), 2), "ablation"))
     found = ablation(scored, batches, metric="divergence")["ablation"]
