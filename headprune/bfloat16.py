@@ -15,8 +15,8 @@ WITHOUT_BFLOAT16 = ("NO AVX", "AVX2")
 def warn_if_slow(option: str, *, remedy: str = "leave the option out") -> None:
     """Print a warning, once for each option, if bfloat16 is slower than float32 on this processor.
 
-    Processors that have neither AVX-512 nor AMX convert every factor of a matrix product. A
-    fine-tuning of MiniLM took seven times as long there.
+    x86 processors without AVX-512 convert every factor of a matrix product: a fine-tuning of MiniLM
+    took seven times as long there. Other processors are not known to be slow and get no warning.
 
     Args:
         option: the option that asks for bfloat16, as in the command.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from headprune.claims.claim import Claim, Measurement, Part, Source
 from headprune.claims.estimate import relative_deviation
 from headprune.claims.region import Region
-from headprune.claims.rows import RANDOM
-from headprune.claims.runs import Runs, method_in
+from headprune.claims.rows import drawn_heads
+from headprune.claims.runs import Runs
 from headprune.report.paper import ACCURACY, SOURCE
-from headprune.results.record import Record
 
 IN_BLEU, IN_ACCURACY = 0.668, 0.778
 """The paper's standard deviations over three draws, in percent of the mean."""
@@ -24,7 +23,9 @@ def claims() -> list[Claim]:
 
 def _claim(name: str, metric: str, deviation: float, *, study: str) -> Claim:
     def measure(runs: Runs) -> Measurement | None:
-        rows = [row for task in runs.tasks(metric) for row in runs.matching(task, _drawn).values()]
+        rows = [
+            row for task in runs.tasks(metric) for row in runs.matching(task, drawn_heads).values()
+        ]
         values = [{seed: record.value for seed, (_, record) in row.items()} for row in rows]
         estimate = relative_deviation(values)
         if estimate is None:
@@ -53,8 +54,3 @@ def _claim(name: str, metric: str, deviation: float, *, study: str) -> Claim:
         command=f"make study STUDY={study}",
         measure=measure,
     )
-
-
-def _drawn(record: Record) -> bool:
-    """A percentage of the heads, drawn at random."""
-    return record.requested_percent is not None and method_in(record) in RANDOM

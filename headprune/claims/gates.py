@@ -5,6 +5,7 @@ from __future__ import annotations
 from headprune.claims.claim import Claim, Measurement, Source, not_in_records
 from headprune.claims.contrasts import Contrast, contrast, part
 from headprune.claims.region import Region
+from headprune.claims.rows import prunes_heads_alone
 from headprune.claims.runs import Runs, method_in
 from headprune.components import HEADS
 from headprune.recovery.variant import L0_GATES
@@ -117,6 +118,8 @@ def _share_kept(record: Record, component: str) -> float:
 def _by_gates_in_the_encoder(record: Record) -> bool:
     """Check for a plan by learnt gates that prunes 38 of 48 ES heads or more, and no others."""
     if method_in(record) not in _METHODS or "ES" not in record.plan.units:
+        return False
+    if not prunes_heads_alone(record):
         return False
     kept = {name: _share_kept(record, name) for name in record.plan.units}
     return kept["ES"] <= _KEPT and all(kept.get(name, 1) == 1 for name in HEADS if name != "ES")

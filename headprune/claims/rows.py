@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headprune.claims.runs import Matches, method_in
+from headprune.components import HEADS
 from headprune.errors import UsageError
 from headprune.results.record import Record
 from headprune.select import by_location
@@ -11,9 +12,28 @@ RANDOM = ("random", "random-by-component")
 """Heads of all components compete, or the same share of each component is drawn."""
 
 
+def prunes_heads_alone(record: Record) -> bool:
+    """True if all neurons and layers are kept."""
+    plan = record.plan
+    return all(
+        plan.counts[component] == plan.units[component]
+        for component in plan.units
+        if component not in HEADS
+    )
+
+
 def random_percent(percent: float) -> Matches:
     """Heads drawn at random, to a requested percentage of all heads."""
-    return lambda record: record.requested_percent == percent and method_in(record) in RANDOM
+    return lambda record: record.requested_percent == percent and drawn_heads(record)
+
+
+def drawn_heads(record: Record) -> bool:
+    """A percentage of the heads, drawn at random."""
+    return (
+        record.requested_percent is not None
+        and method_in(record) in RANDOM
+        and prunes_heads_alone(record)
+    )
 
 
 def one_head_a_layer(record: Record) -> bool:

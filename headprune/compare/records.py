@@ -125,10 +125,14 @@ class Outcomes:
 
     @cached_property
     def distinct(self) -> list[Outcome]:
-        """The measurements that differ: without fine-tuning, one plan has one for all seeds."""
+        """The measurements that differ: without fine-tuning, one plan has one for all seeds.
+
+        A random plan that was drawn twice counts twice, as the mean over draws needs it.
+        """
         distinct: dict[object, Outcome] = {}
         for each in self.all:
-            by_seed = each.record.seed if each.record.finetune != "none" else None
+            differ = each.score == "random" or each.record.finetune != "none"
+            by_seed = each.record.seed if differ else None
             weights = each.record.fingerprint  # of methods that train, they differ by seed
             key = (each.score, each.percent, each.when, each.record.plan, weights, by_seed)
             distinct.setdefault(key, each)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from headprune import PruningPlan
 from headprune.claims.catalogue import all_claims
 from headprune.claims.document import claims_document
 from headprune.claims.outcome import Assessed, Outcome, assess
@@ -235,6 +237,22 @@ def test_forms_are_decided_apart(classifications: Make) -> None:
         "remove": Outcome.HOLDS,
         "uniform": Outcome.FAILS,
     }
+
+
+def test_claims_on_heads_are_not_on_records_that_drop_layers(classifications: Make) -> None:
+    rows = [(90.0, 90.2, 90.1), (60.0, 75.0, 80.0)]
+    control, half = (
+        classifications(*values, **options)
+        for values, options in zip(rows, ({"kind": "control"}, {"percent": 50}), strict=True)
+    )
+    # Half of the heads, since every second layer is dropped.
+    shape = {"ES": (12,) * 12, "EL": (1,) * 12}
+    kept = {"ES": [range(12), ()] * 6, "EL": [(0,), ()] * 6}
+    dropped = PruningPlan(kept=kept, units=shape)
+    without = [(path, replace(record, plan=dropped)) for path, record in half]
+    for name in ("half-of-bert-under-1-point", "small-deviation-accuracy"):
+        assert outcome([*control, *half], name).outcome is Outcome.FAILS
+        assert outcome([*control, *without], name).outcome is Outcome.NOT_RUN
 
 
 def test_layers_are_found_by_their_plans_in_a_model_of_six(classifications: Make) -> None:

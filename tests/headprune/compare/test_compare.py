@@ -21,7 +21,7 @@ from headprune.compare.correlations import Correlation, correlation
 from headprune.compare.costs import Costs
 from headprune.compare.findings import against_random, findings
 from headprune.compare.iterate import iterate
-from headprune.compare.records import Outcomes
+from headprune.compare.records import BEFORE, Outcomes
 from headprune.compare.report import Report
 from headprune.compare.rows import Row
 from headprune.compare.run import compare
@@ -210,6 +210,17 @@ def test_the_same_plan_is_measured_once_and_a_finished_comparison_never_again(tm
     second = compared(again, tmp_path)
     assert second.rows == first.rows and second.speedups == first.speedups
     assert again.log == ["score random"]
+
+
+def test_a_plan_that_is_drawn_twice_counts_twice(tmp_path):
+    found = compared(
+        *(subject(), tmp_path), scores=["random", "gradient"], percents=[50.0], seeds=range(1, 41)
+    )
+    drawn = [row for row in found.rows if row.score == "random"]
+    assert len({row.head_plan for row in drawn}) < len(drawn) == 40
+    cells = {name: Outcomes.of(found).cell(name, 50.0, BEFORE) for name in ("random", "gradient")}
+    assert {name: cell.value.n for name, cell in cells.items()} == {"random": 40, "gradient": 1}
+    assert cells["random"].value.mean == pytest.approx(np.mean([row.before for row in drawn]))
 
 
 def test_one_that_was_killed_goes_on(tmp_path):
