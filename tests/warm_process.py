@@ -24,7 +24,8 @@ from typing import IO
 
 # Not the plugin: fairseq is to import it itself, where the command line says so.
 # fairseq_cli.train is the first of fairseq's modules, as in its commands: it sets up the logging.
-_PRELOADED = ["torch", "sacrebleu", "fairseq_cli.train"]
+# torch imports _dynamo with the first optimizer of a training, which takes seconds again.
+_PRELOADED = ["torch", "torch._dynamo", "sacrebleu", "fairseq_cli.train", "hydra", "typer"]
 _PROGRAMS = (
     "fairseq-train",
     "fairseq-generate",

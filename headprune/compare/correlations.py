@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from headprune.scores.names import keep_of
 
 SAMPLES = 2000
 LEVEL = 0.95
+
+_AT_ONCE = 2**20
+"""The number of resampled values that are ranked at once: more would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,12 @@ def correlation(one: HeadScores, other: HeadScores, *, seed: int = 1) -> Correla
     y = np.array([b[place] for place in places])
     random = np.random.default_rng(seed)
     drawn = random.integers(0, len(places), (SAMPLES, len(places)))
-    values = np.array([_spearman(x[row], y[row]) for row in drawn])
+    parts = np.array_split(drawn, max(1, math.ceil(drawn.size / _AT_ONCE)))
+    values = np.concatenate([_spearman(x[rows], y[rows]) for rows in parts])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of nothing but NaN, where a score is the same everywhere
         low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Correlation(_spearman(x, y), float(low), float(high), len(places))
+    return Correlation(float(_spearman(x, y)), float(low), float(high), len(places))
 
 
 def matrix(scores: Mapping[str, HeadScores]) -> list[list[float]]:
@@ -60,9 +65,8 @@ def matrix(scores: Mapping[str, HeadScores]) -> list[list[float]]:
         row = []
         for b in tables:
             places = sorted(a.keys() & b.keys())
-            row.append(
-                _spearman(np.array([a[p] for p in places]), np.array([b[p] for p in places]))
-            )
+            x, y = (np.array([table[place] for place in places]) for table in (a, b))
+            row.append(float(_spearman(x, y)))
         values.append(row)
     return values
 
@@ -72,9 +76,16 @@ def _oriented(scores: HeadScores) -> dict[tuple[str, int, int], float]:
     return {place: sign * value for place, value in flat(scores).items()}
 
 
-def _spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's correlation of ranks; equal values get the mean of their ranks."""
-    a, b = rankdata(x), rankdata(y)
-    a, b = a - a.mean(), b - b.mean()
-    norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
-    return float((a * b).sum() / norm) if norm else float("nan")
+def _spearman(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Pearson's correlation of ranks, along the last axis; equal values get their mean rank.
+
+    NaN without values, and where all values of x or of y are equal.
+    """
+    if not x.shape[-1]:
+        return np.full(x.shape[:-1], np.nan)
+    a, b = (rankdata(values, axis=-1) for values in (x, y))
+    a, b = (ranks - ranks.mean(-1, keepdims=True) for ranks in (a, b))
+    norm = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
+    undefined = np.full_like(norm, np.nan)
+    values: np.ndarray = np.divide((a * b).sum(-1), norm, out=undefined, where=norm > 0)
+    return values
