@@ -58,9 +58,9 @@ def measure(
 
     Examples:
 
-      headprune measure runs/reviews/model --dev dev.csv --text review --label category
+      headprune measure runs/reviews/model --dev dev.csv --text review --label mood
 
-      headprune measure runs/reviews/model --dev dev.csv --text review --label category --plan
+      headprune measure runs/reviews/model --dev dev.csv --text review --label mood --plan
       half.json -o half-measured.json
     """
     from headprune.compare.measuring import measured_record

@@ -284,7 +284,7 @@ class TaskModelOptions(LabelledDataOptions):
         typer.Option(
             min=0,
             help="Fine-tuning epochs for each pruned model; 0 disables fine-tuning. Default: 1 in "
-            "`compare`, 0 in `iterate`.",
+            "`compare`, 0 in `iterate` and `subnetworks`.",
             rich_help_panel=CLASSIFIERS,
         ),
     ] = None
