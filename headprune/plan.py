@@ -94,6 +94,16 @@ class PruningPlan:
         return MappingProxyType({name: self.units[name] for name in HEADS if name in self.units})
 
     @property
+    def prunes_heads_alone(self) -> bool:
+        """True if all neurons and layers are kept."""
+        return all(
+            len(kept) == units
+            for name, layers in self.units.items()
+            if name not in HEADS
+            for kept, units in zip(self.kept[name], layers, strict=True)
+        )
+
+    @property
     def counts(self) -> dict[str, tuple[int, ...]]:
         """The number of kept units in each layer of each component."""
         return {name: tuple(len(layer) for layer in layers) for name, layers in self.kept.items()}

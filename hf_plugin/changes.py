@@ -14,6 +14,7 @@ import hf_plugin.modeling  # noqa: F401  (the Auto classes must know the pruned 
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
 from headprune.report.changes import Values
+from hf_plugin.cutting import rows_of
 from hf_plugin.families import attentions, family_of
 from hf_plugin.folder_check import check_config, require_finite
 from hf_plugin.places import place, reporting
@@ -100,5 +101,5 @@ def _weights(attention: Attention, head: int) -> list[Tensor]:
     return [
         block.detach().unflatten(0, (present, -1))[place]
         for linear in attention.inputs[: len(attention.names.inputs)]
-        for block in linear.weight.chunk(attention.names.blocks)
+        for block in rows_of(linear).chunk(attention.names.blocks)
     ]

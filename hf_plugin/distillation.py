@@ -35,7 +35,7 @@ from hf_plugin.glue.models import load_classifier, require_length
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tasks.predictions import IGNORED
 from hf_plugin.tasks.task import Task
-from hf_plugin.tokenizers import Reader, load_reader
+from hf_plugin.tokenizers import Reader, load_reader, set_padding
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ def load_teacher(
     own = load_reader(name, task)
     _require_same(own, reader, name=name)
     require_length(max_length, model, own, name=name)
+    set_padding(model, own)
     return Teacher(model, distillation)
 
 

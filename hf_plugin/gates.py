@@ -211,11 +211,29 @@ class L0Trainer(Trainer):
                 learned.plan, budget, warmup=l0_warmup_updates, sizes=lambda: _sizes(model)
             )
             setattr(model.config, TARGET, l0_target)
-        for parameter in model.parameters():
-            parameter.requires_grad_(not gates_only)
         learned.requires_grad_(True)
+        self.gates_only = gates_only
         self.learned_gates, self.learned_model = learned, model
         super().__init__(model, *arguments, **options)
+
+    def train(self, *arguments: Any, **options: Any) -> Any:
+        """Train. With ``gates_only`` the weights are frozen meanwhile.
+
+        Weights that were frozen before stay frozen in any case.
+        """
+        gates = set(self.learned_gates.parameters())
+        frozen = [
+            weight
+            for weight in self.learned_model.parameters()
+            if self.gates_only and weight.requires_grad and weight not in gates
+        ]
+        for weight in frozen:
+            weight.requires_grad_(False)
+        try:
+            return super().train(*arguments, **options)
+        finally:
+            for weight in frozen:
+                weight.requires_grad_(True)
 
     def create_optimizer(self, *arguments: Any, **options: Any) -> torch.optim.Optimizer:
         """Create the Trainer's optimizer, in which the gates have a learning rate of their own.

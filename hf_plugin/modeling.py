@@ -14,6 +14,7 @@ import copy
 import functools
 import re
 import threading
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, SupportsIndex
 
@@ -269,7 +270,7 @@ def _become(model: PreTrainedModel, pruned: type[PreTrainedModel]) -> None:
     model.__class__ = pruned
     # transformers notes what a class can return besides its output (attention weights, hidden
     # states) when the first model of that class is made.
-    with torch.device("meta"):
+    with torch.device("meta"), suppress(TypeError):  # a class of the user's own may take more
         pruned(model.config)
 
 

@@ -24,7 +24,7 @@ from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.run import batch_size_of, batches_of
 from hf_plugin.tasks.task import LabelledData, cut_name
-from hf_plugin.tokenizers import load_reader
+from hf_plugin.tokenizers import load_reader, set_padding
 
 
 def calibration_of(
@@ -50,6 +50,7 @@ def calibration_of(
     model.to(device())  # type: ignore[arg-type]
     reader = load_reader(model_name, data.task)
     require_length(max_length, model, reader, name=model_name)
+    set_padding(model, reader)
     train = data.load("train")
     divided = held_out(train, model=Path(model_name), parts=parts)
     if divided.trained_on == "yes":

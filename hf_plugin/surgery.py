@@ -40,8 +40,15 @@ def cut_to(model: PreTrainedModel, plan: PruningPlan, *, spare_uniform: bool = F
 
     Raises:
         UsageError: a layer would be dropped, or be left without heads, that is of a class of its
-            own, or neurons would be cut out of projections that are not plain; nothing was cut.
+            own, neurons would be cut out of projections that are not plain, or accelerate has
+            spread the model over devices; nothing was cut.
     """
+    if any(hasattr(module, "_hf_hook") for module in model.modules()):
+        # Their calls go past the changed classes, and offloaded weights come back uncut.
+        raise UsageError(
+            "the model is spread over devices (device_map): prune it on one device, save it, and "
+            "load it again with device_map"
+        )
     heads = attentions(model)
     neurons = {name: parts for name, parts in feed_forwards(model).items() if name in plan.kept}
     layers = {name: parts for name, parts in stacks(model).items() if name in plan.kept}

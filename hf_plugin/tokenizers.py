@@ -8,7 +8,7 @@ from inspect import signature
 from itertools import islice
 from pathlib import Path
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.image_processing_base import ImageProcessingMixin
 
 from headprune.errors import DataError, UsageError
@@ -110,6 +110,19 @@ def padding_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizer
     if padding.pad_token is None:
         padding.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return padding
+
+
+def set_padding(model: PreTrainedModel, reader: Reader) -> None:
+    """Name the token for padding in the config of a classifier that has none.
+
+    Classifiers on language models (GPT-2) read the output at the last token before the padding, and
+    refuse batches where they do not know it.
+    """
+    of_sequences = "SequenceClassification" in type(model).__name__
+    if not of_sequences or not isinstance(reader, PreTrainedTokenizerBase):
+        return
+    if getattr(model.config, "pad_token_id", None) is None:
+        model.config.pad_token_id = padding_tokenizer(reader).pad_token_id
 
 
 def require_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> None:

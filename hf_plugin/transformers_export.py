@@ -8,6 +8,7 @@ some layers, whose kinds of attention by layer only transformers 5 reads from th
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,8 @@ def _stock_model(model: PreTrainedModel, *, where: str) -> _StockModel:
                 weights.update(_with_zeros(sublayer, names))
                 padded = True
     stock.load_state_dict(_renumbered(weights, model, names))
+    if model.can_generate():
+        stock.generation_config = copy.deepcopy(model.generation_config)
     zeros = "zeros in place of the other heads" + (" and neurons" if padded else "")
     sizes = [f"{entry}={getattr(config, entry)}" for entry in (*dropped, *narrow.values())]
     return _StockModel(stock, ", ".join((zeros, *sizes)))

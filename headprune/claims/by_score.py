@@ -7,7 +7,7 @@ from statistics import fmean
 from headprune.claims.claim import Part
 from headprune.claims.contrasts import Contrast, contrast
 from headprune.claims.estimate import balanced, one_more_draw
-from headprune.claims.rows import prunes_heads_alone, random_percent
+from headprune.claims.rows import is_share_of_all_heads, random_percent
 from headprune.claims.runs import Row, Runs, method_in
 from headprune.results.record import Record
 
@@ -19,11 +19,7 @@ def rows_by_score(runs: Runs, task: str, method: str, *, kind: str) -> dict[floa
     """The rows of a method that pruned heads alone, by their requested percentage of the heads."""
 
     def matches(record: Record) -> bool:
-        return (
-            method_in(record) == method
-            and record.requested_percent is not None
-            and prunes_heads_alone(record)
-        )
+        return method_in(record) == method and is_share_of_all_heads(record)
 
     rows: dict[float, Row] = {}
     for row in runs.matching(task, matches, kind=kind).values():

@@ -12,6 +12,7 @@ from typing import Any
 
 from headprune.claims.claim import Claim, Measurement, Source
 from headprune.claims.contrasts import Contrast, contrast, part
+from headprune.claims.estimate import balanced
 from headprune.claims.region import Region
 from headprune.claims.rows import location, random_percent
 from headprune.claims.runs import Runs
@@ -151,10 +152,12 @@ def _measurement(
     cells = {key: each for key, each in strata.items() if each is not None}
     if not cells:
         return None
-    tasks = ", ".join(dict.fromkeys(task for _, task in cells))
+    _, used = balanced([each.differences for each in cells.values()])
+    compared_cells = [list(cells)[number] for number in used] or list(cells)
+    tasks = ", ".join(dict.fromkeys(task for _, task in compared_cells))
     if count:
-        positive = sum(each.mean > 0 for each in cells.values())
-        count = f"{count} {positive} of {len(cells)} cells"
+        positive = sum(cells[key].mean > 0 for key in compared_cells)
+        count = f"{count} {positive} of {len(compared_cells)} cells"
     return Measurement(
         parts=[part(f"{name} ({tasks})", list(cells.values()))],
         details=[part(f"{compared} ({task})", [each]) for (compared, task), each in cells.items()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from headprune.claims.claim import Part
-from headprune.claims.estimate import mean_difference
+from headprune.claims.estimate import balanced, mean_difference
 from headprune.claims.runs import Row
 from headprune.results.control_tests import Located
 
@@ -47,8 +47,15 @@ def contrast(first: Sequence[Row], second: Sequence[Row]) -> Contrast | None:
 
 
 def part(name: str, strata: Sequence[Contrast]) -> Part:
-    """The mean effect of one contrast or more, each with the same weight."""
-    estimate = mean_difference([each.differences for each in strata])
+    """The mean effect of one contrast or more, each with the same weight.
+
+    Contrasts that lack a seed are not in the mean, and the name says so.
+    """
+    differences = [each.differences for each in strata]
+    estimate = mean_difference(differences)
+    _, used = balanced(differences)
+    if used and len(used) < len(strata):
+        name += f"; {len(used)} of {len(strata)}, as the others lack seeds"
     return Part(
         name=name,
         effect=fmean(each.mean for each in strata) if estimate is None else estimate.effect,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headprune.claims.claim import Claim, Measurement, Part, Source
-from headprune.claims.estimate import relative_deviation
+from headprune.claims.estimate import balanced, relative_deviation
 from headprune.claims.region import Region
 from headprune.claims.rows import drawn_heads
 from headprune.claims.runs import Runs
@@ -30,7 +30,7 @@ def _claim(name: str, metric: str, deviation: float, *, study: str) -> Claim:
         estimate = relative_deviation(values)
         if estimate is None:
             return None
-        number = sum(len(row) > 1 for row in rows)
+        number = len(balanced(values)[1])
         rows_in_words = f"{number} rows" if number > 1 else "one row"
         return Measurement(
             parts=[

@@ -5,7 +5,6 @@ from __future__ import annotations
 from headprune.claims.claim import Claim, Measurement, Source, not_in_records
 from headprune.claims.contrasts import Contrast, contrast, part
 from headprune.claims.region import Region
-from headprune.claims.rows import prunes_heads_alone
 from headprune.claims.runs import Runs, method_in
 from headprune.components import HEADS
 from headprune.recovery.variant import L0_GATES
@@ -70,8 +69,17 @@ def claims() -> list[Claim]:
 
 
 def _encoder_heads(runs: Runs) -> Measurement | None:
-    row = runs.row(TRANSLATION, _by_gates_in_the_encoder)
-    difference = contrast([row], [runs.control(TRANSLATION)])
+    control = runs.control(TRANSLATION)
+    # Gates train the model: fine-tuned afterwards, it has been trained for longer than the control.
+    lengths = {record.finetune for _, record in control.values()}
+
+    def is_trained_as_long(record: Record) -> bool:
+        return _by_gates_in_the_encoder(record) and record.finetune in lengths
+
+    row = runs.row(TRANSLATION, is_trained_as_long) or runs.row(
+        TRANSLATION, is_trained_as_long, kind="before-finetune"
+    )
+    difference = contrast([row], [control])
     if difference is None:
         return None
     return Measurement(parts=[part("ES by gates - control", [difference])])
@@ -119,7 +127,7 @@ def _by_gates_in_the_encoder(record: Record) -> bool:
     """Check for a plan by learnt gates that prunes 38 of 48 ES heads or more, and no others."""
     if method_in(record) not in _METHODS or "ES" not in record.plan.units:
         return False
-    if not prunes_heads_alone(record):
+    if not record.plan.prunes_heads_alone:
         return False
     kept = {name: _share_kept(record, name) for name in record.plan.units}
     return kept["ES"] <= _KEPT and all(kept.get(name, 1) == 1 for name in HEADS if name != "ES")

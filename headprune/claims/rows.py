@@ -12,14 +12,17 @@ RANDOM = ("random", "random-by-component")
 """Heads of all components compete, or the same share of each component is drawn."""
 
 
-def prunes_heads_alone(record: Record) -> bool:
-    """True if all neurons and layers are kept."""
-    plan = record.plan
-    return all(
-        plan.counts[component] == plan.units[component]
-        for component in plan.units
-        if component not in HEADS
-    )
+def is_share_of_all_heads(record: Record) -> bool:
+    """True if the requested percentage is that of all heads, and nothing else is pruned.
+
+    It may also be that of one component, of parameters, or of neurons.
+    """
+    asked, heads = record.requested_percent, record.plan.part(HEADS)
+    if asked is None or heads is None or not record.plan.prunes_heads_alone:
+        return False
+    # The number of heads is rounded, in each component where each has the percentage.
+    rounding = 50 * len(heads.units)
+    return abs(heads.percent_pruned - asked) * heads.total <= rounding
 
 
 def random_percent(percent: float) -> Matches:
@@ -29,11 +32,7 @@ def random_percent(percent: float) -> Matches:
 
 def drawn_heads(record: Record) -> bool:
     """A percentage of the heads, drawn at random."""
-    return (
-        record.requested_percent is not None
-        and method_in(record) in RANDOM
-        and prunes_heads_alone(record)
-    )
+    return method_in(record) in RANDOM and is_share_of_all_heads(record)
 
 
 def one_head_a_layer(record: Record) -> bool:

@@ -14,8 +14,10 @@ from headprune.subnetworks.overlap import overlap_of
 
 
 def sub_networks(runs: Runs, task: str, name: str, *, kind: str) -> Row:
-    """The sub-networks of one name by model; empty where there are none."""
-    return runs.row(task, lambda record: method_in(record) == method_name(name), kind=kind)
+    """The sub-networks of one name by model; empty where there are none, or none prunes heads."""
+    row = runs.row(task, lambda record: method_in(record) == method_name(name), kind=kind)
+    kept = (of_kind(record.plan, "heads") for _, record in row.values())
+    return row if any(heads.total_kept < heads.total for heads in kept) else {}
 
 
 def good_against_random(runs: Runs) -> Part | None:

@@ -35,8 +35,12 @@ def overlap(
       headprune overlap --of sst2=subnetworks-sst2 --of rte=subnetworks-rte -o overlap
     """
     from headprune.report.render import renderers, save
-    from headprune.subnetworks.tasks import document_of_tasks, parse_folders, read_tasks
+    from headprune.subnetworks.tasks import document_of_tasks, parse_folders, pool_in, read_tasks
 
-    document = document_of_tasks(read_tasks(parse_folders(of)), title=title)
+    folders = parse_folders(of)
+    by_task = read_tasks(folders)
+    task, folder = next(iter(folders.items()))
+    pool = pool_in(folder, by_task[task][0])
+    document = document_of_tasks(by_task, title=title, pool=pool)
     save(document, output, name="overlap")
     print(renderers()[".md"](document))

@@ -15,6 +15,9 @@ from headprune.results.metrics import gain
 from headprune.results.stats import Spread
 from headprune.wording import listed
 
+_FEWEST = 5
+"""Fewest units for a sentence on a correlation: of four, no order is significant at 5%."""
+
 
 def findings(
     outcomes: Outcomes,
@@ -124,8 +127,9 @@ def _on_correlations(correlations: Mapping[str, Correlation]) -> list[str]:
     known = {name: each for name, each in correlations.items() if not math.isnan(each.value)}
     if not known:
         return []
-    clear = [name for name, each in known.items() if each.low > 0]
-    against = [name for name, each in known.items() if each.high < 0]
+    tested = {name: each for name, each in known.items() if each.heads >= _FEWEST}
+    clear = [name for name, each in tested.items() if each.low > 0]
+    against = [name for name, each in tested.items() if each.high < 0]
     text = (
         f"The drop that ablation measures correlates positively with {listed(clear)}"
         if clear

@@ -127,12 +127,16 @@ class Outcomes:
     def distinct(self) -> list[Outcome]:
         """The measurements that differ: without fine-tuning, one plan has one for all seeds.
 
-        A random plan that was drawn twice counts twice, as the mean over draws needs it.
+        Of methods that draw, a plan that was drawn twice counts twice, as the mean over draws needs
+        it.
         """
+        plans: dict[tuple[str, float], set[PruningPlan]] = {}
+        for each in self.all:
+            plans.setdefault((each.score, each.percent), set()).add(each.record.plan)
         distinct: dict[object, Outcome] = {}
         for each in self.all:
-            differ = each.score == "random" or each.record.finetune != "none"
-            by_seed = each.record.seed if differ else None
+            draws = each.score == "random" or len(plans[each.score, each.percent]) > 1
+            by_seed = each.record.seed if draws or each.record.finetune != "none" else None
             weights = each.record.fingerprint  # of methods that train, they differ by seed
             key = (each.score, each.percent, each.when, each.record.plan, weights, by_seed)
             distinct.setdefault(key, each)

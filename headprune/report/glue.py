@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -120,7 +121,14 @@ def _alt(study: GlueStudy) -> str:
     """The figure in words; the table has all of its values."""
     parts = []
     for name, task in study.table.tasks.items():
-        cells = {row.label: row.cells[name].value for row in study.rows if name in row.cells}
+        labels = Counter(row.label for row in study.rows)
+        cells = {
+            row.label if labels[row.label] == 1 else f"{row.label} {row.form}, {row.kind}": (
+                row.cells[name].value
+            )
+            for row in study.rows
+            if name in row.cells
+        }
         if not cells:
             continue
         gains = {label: gain(task.metric, value.mean) for label, value in cells.items()}
@@ -211,7 +219,7 @@ def _differences_table(study: GlueStudy) -> Table | None:
     if not shown:
         return None
     return Table(
-        caption="Differences to the control:",
+        caption=f"Differences to the {'control' if study.control else 'baseline'}:",
         columns=[Column("model"), Column("form"), *(column for column, _ in shown)],
         rows=[
             [name_of(row), row.form, *(values[number] for _, values in shown)]
@@ -240,6 +248,8 @@ def _notes(study: GlueStudy) -> list[str]:
         notes.append(
             "control: the unpruned model, fine-tuned in the same way. Δ: mean less the control's."
         )
+    elif any(cell.delta is not None for cell in cells):
+        notes.append("Δ: mean less the baseline's, the model that was pruned.")
     if any(cell.p_values for cell in cells):
         notes.append(
             f"p < {SIGNIFICANCE_LEVEL:g}: seeds whose model differs from the control of the same "

@@ -15,6 +15,11 @@ from headprune.results.record import Record
 from headprune.select import by_location
 
 SOURCE = "Budhraja et al., EMNLP 2020"
+
+NEAR = 2.5
+"""Percentage points by which the share pruned may differ from the requested one. Where it differs
+by more, the percentage is that of one component."""
+
 GLUE_TABLES = ("table4", "table5", "table6")
 """On BERT: heads drawn by percentage; all heads of some layers; half of the layers."""
 _TABLES = ("table1", "table2", "table3")
@@ -43,8 +48,14 @@ class PaperTable:
 
     def delta_of(self, records: Sequence[Record]) -> float | None:
         """The difference in BLEU in the paper's row that corresponds to the records."""
+        first = records[0]
+        if not first.plan.prunes_heads_alone:
+            return None
+        asked = first.requested_percent
+        if asked is not None and abs(first.percent - asked) > NEAR:
+            asked = None
         counts = _common_counts([record.plan for record in records])
-        return self.delta(percent=records[0].requested_percent, counts=counts)
+        return self.delta(percent=asked, counts=counts)
 
     def delta(
         self, *, percent: float | None, counts: Mapping[str, tuple[int, ...]]
@@ -104,7 +115,7 @@ class PaperGlueTable:
     def delta_of(self, records: Sequence[Record]) -> float | None:
         """The difference in accuracy in the paper's row that corresponds to the records."""
         first = records[0]
-        if first.metric != ACCURACY:
+        if first.metric != ACCURACY or not first.plan.prunes_heads_alone:
             return None
         return self.delta(first.task, percent=first.requested_percent, plan=first.plan)
 

@@ -10,6 +10,9 @@ from headprune.select.random import at_random
 from headprune.select.ranking import Unit, plan_of
 from headprune.subnetworks.elements import kinds_of, of_kind, units_of
 
+FULL = "full"
+"""The name of the unpruned model among the sub-networks."""
+
 GOOD, RANDOM, BAD = "good", "random", "bad"
 NAMES = (GOOD, RANDOM, BAD)
 

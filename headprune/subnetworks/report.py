@@ -13,9 +13,9 @@ from headprune.results.marks import CONSTANT_MARK
 from headprune.results.metrics import direction, is_low_good
 from headprune.results.record import Record
 from headprune.results.signature import common_part
-from headprune.subnetworks.choices import NAMES
+from headprune.subnetworks.choices import FULL, NAMES
 from headprune.subnetworks.elements import kinds_of, of_kind
-from headprune.subnetworks.run import FULL, Network, Subnetworks
+from headprune.subnetworks.run import Network, Subnetworks
 from headprune.subnetworks.survival import (
     heat_map,
     mean_overlaps,
@@ -31,12 +31,12 @@ _TWO = Decimals(2)
 
 def document_of(found: Subnetworks, *, title: str) -> Document:
     """Sentences, tables, notes and the heat map of survival."""
-    overlaps = mean_overlaps(found.survivors)
+    overlaps = mean_overlaps(found.survivors, pool=found.pool)
     number = len(found.models)
     blocks: list[Block] = [Notes(findings(found)), _metric_table(found), _models_table(found)]
     if overlaps:
         labels = {f"model {place}": each for place, each in enumerate(found.survivors, 1)}
-        blocks.append(pairs_table(labels))
+        blocks.append(pairs_table(labels, pool=found.pool))
     blocks.append(Notes([*_notes(found), *(overlap_notes() if overlaps else [])]))
     blocks.append(Signatures(_signatures(found)))
     counts = survival_counts(found.survivors)
@@ -90,7 +90,7 @@ def findings(found: Subnetworks) -> list[str]:
     """Sentences on the overlap of the models' survivors."""
     return [
         sentence_of(kind, overlap, models="these models")
-        for kind, overlap in mean_overlaps(found.survivors).items()
+        for kind, overlap in mean_overlaps(found.survivors, pool=found.pool).items()
     ] or ["One model: the overlap of survivors needs two or more, and is left out."]
 
 

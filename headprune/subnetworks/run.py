@@ -20,13 +20,10 @@ from headprune.plan import PruningPlan, validate_shape
 from headprune.recovery.kinds import Recovery
 from headprune.results.marks import CONSTANT, RESUMED
 from headprune.results.record import Record
-from headprune.subnetworks.choices import method_name, subnetworks
+from headprune.subnetworks.choices import FULL, method_name, subnetworks
 from headprune.subnetworks.elements import elements_of, plan_of_elements, require_elements
 from headprune.subnetworks.search import Rules, Search, find_survivors
 from headprune.task_model import TaskModel
-
-FULL = "full"
-"""The name of the unpruned model among the sub-networks."""
 
 Say = Callable[[str], None]
 
@@ -70,6 +67,11 @@ class Subnetworks:
     searches: Sequence[Search]
     networks: Sequence[Network]
     restarted_from: str | None = None
+
+    @property
+    def pool(self) -> PruningPlan:
+        """The elements that all models had before the search."""
+        return self.searches[0].attempts[0].elements
 
     @property
     def survivors(self) -> list[PruningPlan]:

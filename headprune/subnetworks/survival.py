@@ -62,26 +62,30 @@ def survival_over_tasks(
     }
 
 
-def mean_overlaps(survivors: Sequence[PruningPlan]) -> dict[str, MeanOverlap]:
-    """The mean overlap of the models' survivors of each kind; empty for one model."""
+def mean_overlaps(survivors: Sequence[PruningPlan], *, pool: PruningPlan) -> dict[str, MeanOverlap]:
+    """The mean overlap of the models' survivors of each kind; empty for one model.
+
+    Args:
+        pool: the elements that the models had before they were pruned, by which chance is computed.
+    """
     if len(survivors) < 2:
         return {}
     return {
         kind: mean_overlap(
             [units_of(of_kind(each, kind)) for each in survivors],
-            of=of_kind(survivors[0], kind).total,
+            of=of_kind(pool, kind).total_kept,
             seed=RANDOM_SEED,
         )
         for kind in kinds_of(survivors[0])
     }
 
 
-def pairs_table(survivors: Survivors) -> Table:
+def pairs_table(survivors: Survivors, *, pool: PruningPlan) -> Table:
     """The overlap of each pair of models; p-values are corrected for the number of pairs."""
     rows: list[list[object]] = []
     for kind in kinds_of(next(iter(survivors.values()))):
         kept = {label: of_kind(each, kind) for label, each in survivors.items()}
-        total = next(iter(kept.values())).total
+        total = of_kind(pool, kind).total_kept
         pairs = [
             (first, second, overlap_of(units_of(kept[first]), units_of(kept[second]), of=total))
             for first, second in combinations(kept, 2)
@@ -110,9 +114,15 @@ def sentence_of(kind: str, overlap: MeanOverlap, *, models: str) -> str:
     return (
         f"The survivors of {models} overlap by {overlap.value:.3f} ({kind}; mean of "
         f"{counted(overlap.pairs, 'pair')} of {overlap.sets} models). "
-        f"By chance it would be {overlap.chance:.3f}: the overlap {above} chance (p = "
-        f"{overlap.p_value:.4f}, n = {overlap.sets} models)."
+        f"By chance it would be {overlap.chance:.3f}: the overlap {above} chance "
+        f"({p_text(overlap.p_value)}, n = {overlap.sets} models)."
     )
+
+
+def p_text(p_value: float) -> str:
+    """``p = 0.0123`` or ``p < 0.0001``."""
+    shown = P_VALUE(p_value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def overlap_notes() -> list[str]:
@@ -129,12 +139,14 @@ def overlap_notes() -> list[str]:
     ]
 
 
-def cross_task_overlaps(by_task: Mapping[str, Sequence[PruningPlan]]) -> Table:
+def cross_task_overlaps(
+    by_task: Mapping[str, Sequence[PruningPlan]], *, pool: PruningPlan
+) -> Table:
     """The mean overlap of models of two tasks, beside chance."""
     first_models = next(iter(by_task.values()))
     rows: list[list[object]] = []
     for kind in kinds_of(first_models[0]):
-        total = of_kind(first_models[0], kind).total
+        total = of_kind(pool, kind).total_kept
         for first, second in combinations(by_task, 2):
             pairs = [
                 overlap_of(units_of(of_kind(a, kind)), units_of(of_kind(b, kind)), of=total)

@@ -10,7 +10,7 @@ from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.report.document import Block, Column, Document, Notes, Table
 from headprune.report.shown import Decimals
-from headprune.subnetworks.choices import GOOD
+from headprune.subnetworks.choices import FULL, GOOD
 from headprune.subnetworks.elements import elements_of, kinds_of, of_kind
 from headprune.subnetworks.survival import (
     P_VALUE,
@@ -92,9 +92,28 @@ def read_tasks(folders: Mapping[str, Path]) -> dict[str, list[PruningPlan]]:
     return by_task
 
 
-def document_of_tasks(by_task: ByTask, *, title: str) -> Document:
-    """The heat map over tasks and seeds, and the overlaps within and between tasks."""
+def pool_in(folder: Path, survivors: PruningPlan) -> PruningPlan:
+    """The elements that the models of a folder had before the search.
+
+    Raises:
+        DataError: the plan of the whole model cannot be read.
+    """
+    path = folder / "plans" / "seed1" / f"{FULL}.json"
+    whole = PruningPlan.load(path).part(survivors.units) if path.exists() else None
+    return PruningPlan.full(survivors.units) if whole is None else elements_of(whole)
+
+
+def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None = None) -> Document:
+    """The heat map over tasks and seeds, and the overlaps within and between tasks.
+
+    Args:
+        by_task: the survivors of each task.
+        title: the title.
+        pool: the elements that the models had before the search; None for all.
+    """
     first = next(iter(by_task.values()))
+    if pool is None:
+        pool = PruningPlan.full(first[0].units)
     spreads = survival_over_tasks(by_task)
     means: Values = {
         name: [[each.mean for each in units] for units in layers]
@@ -103,7 +122,7 @@ def document_of_tasks(by_task: ByTask, *, title: str) -> Document:
     deviations: Values = {
         name: [[each.sd for each in units] for units in layers] for name, layers in spreads.items()
     }
-    within = {task: mean_overlaps(plans) for task, plans in by_task.items()}
+    within = {task: mean_overlaps(plans, pool=pool) for task, plans in by_task.items()}
     sentences = [
         sentence_of(kind, overlap, models=f"{task}'s models")
         for task, overlaps in within.items()
@@ -112,8 +131,8 @@ def document_of_tasks(by_task: ByTask, *, title: str) -> Document:
     survives = " with one seed"
     if len(first) > 1:
         survives = f": the mean over {len(first)} seeds, and the sample standard deviation"
-    blocks: list[Block] = [Notes(sentences), _tasks_table(by_task)]
-    across = cross_task_overlaps(by_task)
+    blocks: list[Block] = [Notes(sentences), _tasks_table(by_task, pool)]
+    across = cross_task_overlaps(by_task, pool=pool)
     if across.rows:
         blocks.append(across)
     blocks.append(
@@ -164,10 +183,10 @@ def document_of_tasks(by_task: ByTask, *, title: str) -> Document:
     )
 
 
-def _tasks_table(by_task: ByTask) -> Table:
+def _tasks_table(by_task: ByTask, pool: PruningPlan) -> Table:
     rows: list[list[object]] = []
     for task, plans in by_task.items():
-        overlaps = mean_overlaps(plans)
+        overlaps = mean_overlaps(plans, pool=pool)
         for kind in kinds_of(plans[0]):
             kept = [of_kind(plan, kind).total_kept for plan in plans]
             overlap = overlaps.get(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +46,9 @@ class Pooling(StrEnum):
 
 _PRUNING, _TRAINING, _DATA = "Pruning", "Fine-tuning", "Data"
 _GRID, _STUDY, _MACHINE = "Grid", "Labels, for a study", "Machine"
+
+_GRID_BATCH_SIZES, _GRID_LEARNING_RATES = "8,16,32,64,128", "2e-5,3e-5,4e-5,5e-5"
+"""The grid of the paper."""
 
 
 @app.command()
@@ -186,11 +190,21 @@ def glue(
         ),
     ] = False,
     grid_batch_sizes: Annotated[
-        str, typer.Option(help="Batch sizes, separated by commas.", rich_help_panel=_GRID)
-    ] = "8,16,32,64,128",
+        str | None,
+        typer.Option(
+            help="Batch sizes, separated by commas.",
+            show_default=_GRID_BATCH_SIZES,
+            rich_help_panel=_GRID,
+        ),
+    ] = None,
     grid_learning_rates: Annotated[
-        str, typer.Option(help="Learning rates, separated by commas.", rich_help_panel=_GRID)
-    ] = "2e-5,3e-5,4e-5,5e-5",
+        str | None,
+        typer.Option(
+            help="Learning rates, separated by commas.",
+            show_default=_GRID_LEARNING_RATES,
+            rich_help_panel=_GRID,
+        ),
+    ] = None,
     study: Annotated[str, typer.Option(help="Name of the study.", rich_help_panel=_STUDY)] = "",
     kind: Annotated[
         str | None,
@@ -247,9 +261,17 @@ def glue(
     """
     from headprune.plan import HeadPlan
 
+    if not grid and (grid_batch_sizes is not None or grid_learning_rates is not None):
+        raise UsageError("--grid-batch-sizes and --grid-learning-rates go with --grid")
+    if grid and (batch_size is not None or learning_rate is not None):
+        print(
+            "warning: --grid takes --grid-batch-sizes and --grid-learning-rates; --batch-size and "
+            "--learning-rate are ignored",
+            file=sys.stderr,
+        )
     cells = (
-        _numbers(grid_batch_sizes, of="--grid-batch-sizes", whole=True),
-        _numbers(grid_learning_rates, of="--grid-learning-rates"),
+        _numbers(grid_batch_sizes, _GRID_BATCH_SIZES, of="--grid-batch-sizes", whole=True),
+        _numbers(grid_learning_rates, _GRID_LEARNING_RATES, of="--grid-learning-rates"),
     )
     if grid and pooling is not Pooling.first:
         raise UsageError("--grid keeps the best model, --pooling mean saves none; leave one out")
@@ -310,7 +332,8 @@ def glue(
     show_result(result, folder)
 
 
-def _numbers(text: str, *, of: str, whole: bool = False) -> list[float]:
+def _numbers(given: str | None, default: str, *, of: str, whole: bool = False) -> list[float]:
+    text = default if given is None else given
     try:
         numbers = [float(number) for number in text.split(",")]
     except ValueError:

@@ -46,7 +46,7 @@ from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.predictions import single, table
 from hf_plugin.tasks.task import LabelledData, Task, dev_splits
-from hf_plugin.tokenizers import load_reader
+from hf_plugin.tokenizers import load_reader, set_padding
 
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
 """Values of settings that are missing from the results of older versions."""
@@ -104,6 +104,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
     reader = load_reader(settings.model, task)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
     require_length(settings.max_length, model, reader, name=settings.model)
+    set_padding(model, reader)
     if settings.variant.from_scratch:
         model = auto_class(task).from_config(model.config)
     if settings.pooling == "mean":

@@ -12,8 +12,10 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +284,8 @@ def fine_tune(
     for callback in callbacks:
         trainer.add_callback(callback)
     checkpoint = _last_checkpoint(folder)
-    output = trainer.train(resume_from_checkpoint=checkpoint)
+    with _own_names_in_checkpoints(model):
+        output = trainer.train(resume_from_checkpoint=checkpoint)
     if not all(is_finite(weight) for weight in model.parameters()):
         raise _diverged("weights are no longer finite", schedule.learning_rate)
     losses = tuple(
@@ -295,6 +298,21 @@ def fine_tune(
         resumed=checkpoint is not None,
         curve=Curve(train=losses),
     )
+
+
+@contextmanager
+def _own_names_in_checkpoints(model: PreTrainedModel) -> Iterator[None]:
+    """Within this context, ``model`` is saved with the names that its weights have in memory.
+
+    By default transformers writes the names of a family's older files (ViT, BEIT, ...). The Trainer
+    does not convert them when it resumes, and leaves such weights as they are.
+    """
+    instance: Any = model
+    instance.save_pretrained = partial(model.save_pretrained, save_original_format=False)
+    try:
+        yield
+    finally:
+        del instance.save_pretrained
 
 
 def predict(
@@ -397,7 +415,7 @@ def _trainer(
         data_collator=collator_for(data, reader),
         processing_class=reader,
         callbacks=[_StopWhereItDiverges()],
-        preprocess_logits_for_metrics=_text_losses if of_text else None,
+        preprocess_logits_for_metrics=_text_losses if of_text else _logits_alone,
     )
     if gates is not None:
         updates = math.ceil(len(data) / schedule.batch_size) * schedule.epochs
@@ -413,6 +431,15 @@ def _trainer(
     return DistillationTrainer(
         model, teacher=teacher.model, distillation=teacher.distillation, **common
     )
+
+
+def _logits_alone(outputs: Any, _: Tensor) -> Tensor:
+    """The logits, without the hidden states that some models (BART) return after them.
+
+    Those of all examples would fill the memory.
+    """
+    first: Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
+    return first
 
 
 def _text_losses(logits: Any, labels: Tensor) -> Tensor:

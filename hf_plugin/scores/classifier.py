@@ -43,7 +43,7 @@ from hf_plugin.scores.run import batch_size_of, batches_of, score_heads
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import labels_of_words, predicted, single, table
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
-from hf_plugin.tokenizers import load_reader
+from hf_plugin.tokenizers import load_reader, set_padding
 
 _TIMED_BATCHES = 4
 _OF_TRAININGS = (
@@ -305,6 +305,7 @@ class Classifier:
         reader = load_reader(str(self.path), self._task)
         length = self.finetuning.max_length
         require_length(length, self._classifier, reader, name=str(self.path))
+        set_padding(self._classifier, reader)
         encoded = encode(examples, reader, max_length=length)
         size = batch_size_of(self._classifier)
         batches = batches_of(encoded, reader, size=size, most=most)

@@ -45,7 +45,13 @@ from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.scores.own_outputs import with_translations
 from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.task import LabelledData, cut_name
-from hf_plugin.tokenizers import Reader, load_reader, load_tokenizer, require_vocabulary
+from hf_plugin.tokenizers import (
+    Reader,
+    load_reader,
+    load_tokenizer,
+    require_vocabulary,
+    set_padding,
+)
 
 _SEEN = {
     "yes": "warning: {model} was fine-tuned on all training examples, so scores and ablation are "
@@ -119,6 +125,7 @@ def score_heads(
     if needed:
         reader = load_reader(model_name, data.task)
         require_length(max_length, model, reader, name=model_name)
+        set_padding(model, reader)
         whole = data.load(split)
         split_in_two = (
             held_out(whole, model=Path(model_name), parts=parts) if split == "train" else None

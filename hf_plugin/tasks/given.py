@@ -57,6 +57,11 @@ def data_given(
     task = task_named(str(given["task"]))
     if metric is not None and metric not in task.metrics:
         raise UsageError(f"--metric {metric}: {task.name} is measured by {', '.join(task.metrics)}")
+    if metric is not None and metric != task.metrics[0]:
+        raise UsageError(
+            f"--metric {metric}: tables of {task.name} have {task.metrics[0]}; its records have "
+            f"{' and '.join(task.metrics)}"
+        )
     data_dir = given.get("data_dir")
     return GlueData(task, None if data_dir is None else Path(data_dir))
 

@@ -84,8 +84,8 @@ def trim(path: Path, numbers: Mapping[int, int]) -> None:
             token: numbers[number] for token, number in model["vocab"].items() if number in numbers
         }
     if "merges" in model:
-        pairs = map(_pair, model["merges"])
-        kept = [pair for pair in pairs if {*pair, "".join(pair)} <= set(model["vocab"])]
+        pairs, known = map(_pair, model["merges"]), set(model["vocab"])
+        kept = [pair for pair in pairs if {*pair, "".join(pair)} <= known]
         model["merges"] = [list(pair) for pair in kept]
     content["added_tokens"] = [
         {**token, "id": numbers[token["id"]]} for token in content["added_tokens"]

@@ -59,7 +59,7 @@ def test_changes_of_heads(translations: Make, tmp_path: Path) -> None:
 
 def test_the_records_of_one_recovery_are_chosen(tmp_path: Path) -> None:
     """In a comparison, pruned models and controls of two trainings have the same rows."""
-    plan = PruningPlan(kept={"ES": [(0,), (1,)]}, units={"ES": (2, 2)})
+    plan = PruningPlan(kept={"ES": [(0, 1), (1,)]}, units={"ES": (2, 2)})
     full = PruningPlan.full({"ES": (2, 2)})
     values = {"finetune": 30.0, "distill[weight=0.5,temperature=2]": 31.0}
     for number, (recovery, value) in enumerate(values.items()):

@@ -255,6 +255,27 @@ def test_claims_on_heads_are_not_on_records_that_drop_layers(classifications: Ma
         assert outcome([*control, *without], name).outcome is Outcome.NOT_RUN
 
 
+def test_a_percentage_of_one_component_is_not_that_of_all_heads(translations: Make) -> None:
+    control = translations(30.0, 30.1, 30.2, kind="control")
+    of_one = translations(30.0, 30.1, 30.3, percent=25, components=["ED"])
+    of_one = [(path, replace(record, requested_percent=25.0)) for path, record in of_one]
+    assert outcome([*control, *of_one], "25-percent-costs-nothing").outcome is Outcome.NOT_RUN
+    assert outcome([*control, *of_one], "small-deviation-bleu").outcome is Outcome.NOT_RUN
+
+
+def test_tasks_that_lack_seeds_are_not_named_as_parts_of_a_mean(classifications: Make) -> None:
+    results = [
+        *classifications(90.0, 90.2, 90.1, kind="control", task="mnli"),
+        *classifications(89.9, 90.1, 90.0, percent=50, task="mnli"),
+        *classifications(90.0, kind="control"),
+        *classifications(70.0, percent=50),
+    ]
+    assessed = outcome(results, "half-of-bert-under-1-point")
+    assert assessed.weakest is not None
+    name = "50% - control (mnli); 1 of 2, as the others lack seeds"
+    assert assessed.weakest.name == name
+
+
 def test_layers_are_found_by_their_plans_in_a_model_of_six(classifications: Make) -> None:
     results = [
         *classifications(80.0, 80.2, 80.1, prune="top 1 + bottom 1", layers=6),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2Model, PreTrainedModel
 
 from headprune import DataError, HeadPlan, UsageError
 from headprune.report.changes import Changes, document, evenness, layer_means
@@ -50,6 +50,16 @@ def fine_tuned(model: PreTrainedModel) -> PreTrainedModel:
 
 def expected(layer: int, head: int) -> float:
     return 2.0 * (10 * layer + head + 1)
+
+
+def test_projections_that_are_stored_by_column() -> None:
+    """GPT-2 has W_q, W_k and W_v in one matrix, C_in x C_out."""
+    before = GPT2Model(GPT2Config(vocab_size=9, n_embd=16, n_layer=1, n_head=4)).eval()
+    after = clone(before)
+    with torch.no_grad():
+        after.h[0].attn.c_attn.weight[:, 4:8] += 3.0  # W_q of head 1
+    (layer,) = head_changes(before, after)["DS"]
+    assert layer == pytest.approx((0, 1, 0, 0), abs=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

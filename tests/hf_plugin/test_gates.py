@@ -50,7 +50,7 @@ def test_closed_gates_are_folded_into_the_pruned_model(family: str, components: 
             assert list(counts) == kept[name]
 
 
-def train(folder: Path, *, resume: str | None = None, **options: Any) -> Any:
+def train(folder: Path, *, resume: str | None = None, model: Any = None, **options: Any) -> Any:
     example = data("bert")
     rows = [{name: tensor[row] for name, tensor in example.items()} for row in range(5)] * 4
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def train(folder: Path, *, resume: str | None = None, **options: Any) -> Any:
         seed=3,
     )
     trainer = L0Trainer(
-        build("bert", AutoModelForSequenceClassification),
+        model or build("bert", AutoModelForSequenceClassification),
         arguments,
         train_dataset=rows,
         gates="ES,EF",
@@ -125,6 +125,18 @@ def test_gates_alone_are_trained_where_asked(tmp_path: Path) -> None:
     gates_group = groups[len(list(trainer.learned_gates.parameters()))]
     assert gates_group["initial_lr"] == pytest.approx(1.0)  # 1000 times that of the weights
     assert float(trainer.learned_gates.log_alpha("EF", 0).detach().std()) > 0
+    assert all(weight.requires_grad for weight in trainer.model.parameters())
+
+
+def test_frozen_weights_stay_frozen(tmp_path: Path) -> None:
+    model = build("bert", AutoModelForSequenceClassification)
+    embeddings = model.bert.embeddings
+    embeddings.requires_grad_(False)
+    start = {name: value.clone() for name, value in embeddings.state_dict().items()}
+    trainer = train(tmp_path, model=model, l0_lambda=0.05)
+    assert all(torch.equal(value, start[name]) for name, value in embeddings.state_dict().items())
+    assert not any(weight.requires_grad for weight in embeddings.parameters())
+    assert trainer.model.classifier.weight.requires_grad
 
 
 def test_mistakes() -> None:

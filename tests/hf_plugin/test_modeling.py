@@ -235,6 +235,25 @@ def test_a_model_class_of_the_users_own(tmp_path):
         torch.testing.assert_close(first(loaded), first(model))
 
 
+def test_a_class_of_the_users_own_that_takes_more_than_a_config():
+    class Scaled(Mine):
+        def __init__(self, config, scale):
+            super().__init__(config)
+            self.scale = scale
+
+        def forward(self, **inputs):
+            return (self.scale * super().forward(**inputs)[0],)
+
+    torch.manual_seed(1)
+    model = Scaled(config_of("bert"), 2.0).eval()
+    expected = clone(model)
+    with hf_plugin.masked(expected, SOME), torch.no_grad():
+        outputs = first(expected)
+    hf_plugin.prune_heads(model, SOME)
+    assert hf_plugin.head_plan(model) == SOME
+    torch.testing.assert_close(first(model), outputs)
+
+
 @pytest.mark.slow
 def test_a_pickled_model_of_the_users_own_class_in_another_process(tmp_path):
     torch.manual_seed(1)

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from accelerate.hooks import ModelHook, add_hook_to_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import (
@@ -457,3 +458,12 @@ def test_distributed_training_waits_for_no_parameter_of_an_empty_layer(family, s
     model.train()(**batch(), labels=torch.tensor([0, 1])).loss.backward()
     for name, parameter in model.named_parameters():
         assert not parameter.requires_grad or parameter.grad is not None, name
+
+
+def test_a_model_that_is_spread_over_devices_is_refused():
+    model = build("bert")
+    add_hook_to_module(model.encoder.layer[1], ModelHook())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(UsageError, match="is spread over devices .device_map.: prune it on one"):
+        hf_plugin.prune_heads(model, SOME)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -76,6 +76,14 @@ def test_a_classifier_with_a_decoder(tmp_path):
     assert AutoConfig.from_pretrained(tmp_path / "out").id2label == {0: "no", 1: "yes"}
 
 
+def test_the_settings_of_generation_stay(tmp_path):
+    model = build("bart", AutoModelForSeq2SeqLM)
+    model.generation_config.num_beams, model.generation_config.bad_words_ids = 5, [[7]]
+    exported(tmp_path, model)
+    generation = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").generation_config
+    assert (generation.num_beams, generation.bad_words_ids) == (5, [[7]])
+
+
 def test_an_unpruned_model_and_a_plan_for_all(tmp_path):
     build("bert").save_pretrained(tmp_path / "in")
     outcome = headprune("export", tmp_path / "in", "--to", "transformers", "-o", tmp_path / "out")

@@ -10,6 +10,7 @@ from headprune.report.page.material import StudyResult
 from headprune.report.paper import (
     ACCURACY,
     GLUE_TABLES,
+    NEAR,
     SOURCE,
     PaperGlueTable,
     PaperTable,
@@ -27,9 +28,6 @@ _TRANSLATION_TABLES: Mapping[str, Sequence[str]] = {
     "Table 2": ("table2",),
     "Table 3": ("table3",),
 }
-_NEAR = 2.5
-"""Percentage points by which the share pruned may differ from the requested one. Where it differs
-by more, the percentage is that of one component."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,14 @@ class _Group:
 
     @property
     def is_like_the_papers(self) -> bool:
-        """True unless the heads were chosen by a score, or are those of one component alone."""
+        """True unless other units are pruned, or the heads were chosen by a score or are those of
+        one component alone."""
         first = self.records[0]
         fields = fields_of(first.signature)
         asked = first.requested_percent
-        near = asked is None or abs(self.row.percent - asked) <= _NEAR
+        near = asked is None or abs(self.row.percent - asked) <= NEAR
+        if not first.plan.prunes_heads_alone:
+            return False
         return near and fields.get("select") in ("random", "location", "layers")
 
 

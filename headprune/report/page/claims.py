@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,7 @@ def claims(material: Material, *, test: bool) -> list[Block]:
         # The tables need no outputs of models without tests; claims read them to leave out models
         # that have learnt nothing.
         print(f"warning: claims are left out: {problem}", file=sys.stderr)
-        return [Notes(["Claims are left out: outputs of models cannot be read."])]
+        return [Notes([f"Claims are left out: {problem}"])]
     assert isinstance(table, Table)
     decided, missing = _by_outcome(table)
     inner: list[Block] = []
@@ -68,16 +69,20 @@ def claims(material: Material, *, test: bool) -> list[Block]:
 def _results(material: Material) -> list[Located]:
     """The records of studies and of comparisons; each comparison is a study of its title."""
     results = [located for study in material.studies for located in study.results]
+    titles: Counter[str] = Counter()
     for comparison in material.comparisons:
+        titles[comparison.title] += 1
+        number = titles[comparison.title]
+        name = comparison.title if number == 1 else f"{comparison.title} ({number})"
         located = [
-            (Path(comparison.title) / outcome.file, replace(outcome.record, study=comparison.title))
+            (Path(name) / outcome.file, replace(outcome.record, study=name))
             for outcome in Outcomes.of(comparison.report.comparison).distinct
         ]
         trained = [each for each in comparison.report.comparison.recoveries if each.trains]
         if len(trained) > 1:
             # Those after fine-tuning, where there are some.
             is_tuned = Recovery.FINETUNE in trained
-            located = after_recovery(located, Recovery.FINETUNE if is_tuned else trained[0])
+            located = after_recovery(located, Recovery.FINETUNE if is_tuned else Recovery.DISTILL)
         results += located
     return results
 

@@ -87,7 +87,8 @@ def _curves(study: StudyResult, *, several: bool, by_length: Collection[str]) ->
         if not _is_drawn(row):
             continue
         for task, cell in row.cells.items():
-            if cell.delta is None:
+            records = study.records_of(row, task)
+            if cell.delta is None or not all(each.plan.prunes_heads_alone for each in records):
                 continue
             components, percent = _share(study, row, task)
             parts = [

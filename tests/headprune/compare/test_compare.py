@@ -212,15 +212,16 @@ def test_the_same_plan_is_measured_once_and_a_finished_comparison_never_again(tm
     assert again.log == ["score random"]
 
 
-def test_a_plan_that_is_drawn_twice_counts_twice(tmp_path):
+@pytest.mark.parametrize("method", ["random", "top"])
+def test_a_plan_that_is_drawn_twice_counts_twice(method, tmp_path):
     found = compared(
-        *(subject(), tmp_path), scores=["random", "gradient"], percents=[50.0], seeds=range(1, 41)
+        *(subject(), tmp_path), scores=[method, "gradient"], percents=[25.0], seeds=range(1, 31)
     )
-    drawn = [row for row in found.rows if row.score == "random"]
-    assert len({row.head_plan for row in drawn}) < len(drawn) == 40
-    cells = {name: Outcomes.of(found).cell(name, 50.0, BEFORE) for name in ("random", "gradient")}
-    assert {name: cell.value.n for name, cell in cells.items()} == {"random": 40, "gradient": 1}
-    assert cells["random"].value.mean == pytest.approx(np.mean([row.before for row in drawn]))
+    drawn = [row for row in found.rows if row.score == method]
+    assert len({row.head_plan for row in drawn}) < len(drawn) == 30
+    cells = {name: Outcomes.of(found).cell(name, 25.0, BEFORE) for name in (method, "gradient")}
+    assert {name: cell.value.n for name, cell in cells.items()} == {method: 30, "gradient": 1}
+    assert cells[method].value.mean == pytest.approx(np.mean([row.before for row in drawn]))
 
 
 def test_one_that_was_killed_goes_on(tmp_path):
@@ -406,6 +407,24 @@ def test_claims_of_a_page_are_on_one_of_several_trainings(tmp_path):
         }
         effect = np.mean(after["gradient"]) - np.mean(after["adversarial"])
         assert f" {effect:+.2f} BLEU |" in outcome
+
+
+def test_a_page_of_two_comparisons_of_one_title(tmp_path):
+    """Their trainings are of two kinds, in an order in which the first prunes no trained model."""
+    options = {"task": "translation", "metric": "BLEU"}
+    for name in ("one", "other"):
+        found = compared(
+            subject(**options),
+            tmp_path / name,
+            scores=["gradient", "adversarial"],
+            recoveries=[Recovery.SCRATCH, Recovery.DISTILL],
+            rounds=0,
+            percents=[50.0],
+        )
+        Report.of(found).save(tmp_path / name, title="T")
+    files = [tmp_path / name / "compare.json" for name in ("one", "other")]
+    page = markdown.render(report_of(files, test=False).page)
+    assert "Claims are left out" not in page and "T (2)" in page
 
 
 def test_trainings_of_three_kinds_stand_beside_each_other(tmp_path):

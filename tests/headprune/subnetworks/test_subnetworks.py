@@ -19,6 +19,7 @@ from headprune.subnetworks.elements import elements_of, plan_of_elements, units_
 from headprune.subnetworks.report import document_of
 from headprune.subnetworks.run import find_subnetworks
 from headprune.subnetworks.search import Rules
+from headprune.subnetworks.survival import mean_overlaps
 from headprune.subnetworks.tasks import document_of_tasks, parse_folders, read_tasks
 from headprune.task_model import Measurement
 from tests.headprune.compare.test_compare import SHAPE, Made
@@ -234,6 +235,18 @@ def test_the_report_of_two_models_and_of_two_tasks(tmp_path):
     (between,) = values["between_tasks"]
     one, two = (units_of(each[0]) for each in read_tasks(folders).values())
     assert between["overlap"] == pytest.approx(len(one & two) / len(one | two))
+
+
+def test_chance_is_that_of_the_elements_that_the_models_had(tmp_path):
+    """Two models of the same 4 of 8 heads, of which 2 and 2 survive: one is expected in both."""
+    pool = PruningPlan(kept={"ES": [(0, 1, 2, 3), ()]}, units={"ES": (4, 4)})
+    survivors = [
+        PruningPlan(kept={"ES": [heads, ()]}, units={"ES": (4, 4)}) for heads in ((0, 1), (1, 2))
+    ]
+    overlap = mean_overlaps(survivors, pool=pool)["heads"]
+    # |A ∩ B| is 0, 1, 2 with probability 1/6, 4/6, 1/6; the overlap 0, 1/3, 1.
+    assert overlap.chance == pytest.approx(4 / 6 / 3 + 1 / 6)
+    assert overlap.p_value == pytest.approx(5 / 6)
 
 
 def test_one_model_has_no_overlap(tmp_path):

@@ -60,13 +60,20 @@ def test_without_options_the_generated_task(tmp_path, monkeypatch):
 
 
 def test_grid(model, glue, tmp_path):
-    glue_command(
+    done = glue_command(
         *("--task", "sst2", "--data-dir", glue, "--model", model, "-o", tmp_path, *SHORT),
         *("--grid", "--grid-batch-sizes", "12", "--grid-learning-rates", "1e-3,1e-2"),
     )
+    assert "warning: --grid takes --grid-batch-sizes and --grid-learning-rates" in done.stderr
     result = Record.load(tmp_path / "result.json")
     assert len(result.training["grid"]) == 2
     assert result.settings["batch_size"] == 12
+
+
+@pytest.mark.parametrize("option", [("--grid-batch-sizes", 8), ("--grid-learning-rates", 1e-3)])
+def test_options_of_a_grid_without_one(option):
+    with pytest.raises(UsageError, match="--grid-batch-sizes and --grid-learning-rates go with"):
+        glue_command(*option)
 
 
 def test_missing_default_model(tmp_path, monkeypatch):

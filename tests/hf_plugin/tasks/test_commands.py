@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoTokenizer, GPT2Config, GPT2Model
 from transformers.modeling_outputs import SequenceClassifierOutput
 from typer.testing import CliRunner, Result
 
@@ -210,6 +210,26 @@ def test_what_is_missing_is_named(trained, files, tmp_path):
     with pytest.raises(HeadpruneError, match="give --task, a task of GLUE, or --train and --dev"):
         measure(trained / "model")
     assert not (tmp_path / "out").exists()
+
+
+def test_tasks_of_glue_are_reported_by_their_first_metric(trained):
+    with pytest.raises(HeadpruneError, match="tables of mrpc have accuracy; its records have acc"):
+        measure(trained / "model", "--task", "mrpc", "--metric", "f1")
+
+
+def test_a_classifier_on_a_language_model_without_padding(trained, files, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "model")
+    tokenizer.eos_token = tokenizer.sep_token
+    tokenizer._special_tokens_map["pad_token"] = None
+    tokenizer.save_pretrained(tmp_path / "gpt2")
+    assert AutoTokenizer.from_pretrained(tmp_path / "gpt2").pad_token is None
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=2, n_head=2, n_positions=32)
+    GPT2Model(config).save_pretrained(tmp_path / "gpt2")
+    options = (*files, *CATEGORY, *QUICK, "--epochs", 1, "-o", tmp_path / "out")
+    finetune(tmp_path / "gpt2", *options)
+    config = AutoConfig.from_pretrained(tmp_path / "out" / "model")
+    assert config.pad_token_id == tokenizer.sep_token_id
+    measure(tmp_path / "out" / "model", *files[2:], *CATEGORY)
 
 
 def test_scores_on_held_out_examples_of_the_training_file(trained, files, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForImageClassification, BitImageProcessor
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
@@ -26,6 +27,7 @@ from headprune.scores.reuse import masked_outcomes
 from hf_plugin.image_processors import ImageCollator
 from hf_plugin.scores.model import HuggingFaceModel
 from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.glue.test_run import killed_after_a_checkpoint
 from tests.hf_plugin.small_models import inputs_of, small
 
 from .test_commands import QUICK, finetune, measure, run
@@ -67,6 +69,23 @@ def trained(files: tuple[object, ...], tmp_path_factory: pytest.TempPathFactory)
     model = write_vit(folder / "model")
     finetune(model, *files, *QUICK, "--epochs", 2, "--hold-out", 25, "-o", folder / "out")
     return folder / "out"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_killed_training_goes_on_from_its_own_weights(family, files, tmp_path, monkeypatch):
+    """The files of these families have older names for the weights."""
+    model = write_vit(tmp_path / "model", family)
+    options = (model, *files, *QUICK, "--epochs", 2, "--hold-out", 25, "-o")
+    finetune(*options, tmp_path / "whole")
+    with killed_after_a_checkpoint(monkeypatch):
+        finetune(*options, tmp_path / "killed")
+    finetune(*options, tmp_path / "killed")
+    assert Record.load(tmp_path / "killed" / "result.json").training["resumed"]
+    whole, killed = (
+        load_file(tmp_path / n / "model/model.safetensors") for n in ("whole", "killed")
+    )
+    assert whole.keys() == killed.keys()
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
 
 
 def test_a_classifier_of_the_sub_folders(trained, files, tmp_path):
