@@ -121,11 +121,9 @@ def _alt(study: GlueStudy) -> str:
     """The figure in words; the table has all of its values."""
     parts = []
     for name, task in study.table.tasks.items():
-        labels = Counter(row.label for row in study.rows)
+        names = Counter(map(name_of, study.rows))
         cells = {
-            row.label if labels[row.label] == 1 else f"{row.label} {row.form}, {row.kind}": (
-                row.cells[name].value
-            )
+            name_of(row) + f", {row.form}" * (names[name_of(row)] > 1): row.cells[name].value
             for row in study.rows
             if name in row.cells
         }
