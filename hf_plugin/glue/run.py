@@ -283,14 +283,18 @@ def _data(settings: Settings, output: Path) -> LabelledData:
 
 
 def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tuple[HeadPlan, str]:
-    """Prune the model, and return its plan and form; masks last until ``stack`` is closed."""
-    plan, form = settings.plan, settings.form
-    if plan is None:
-        plan = hf_plugin.plan(model)
-    elif form != "mask":
-        hf_plugin.prune_heads(model, plan, form=form)
-    elif plan != hf_plugin.plan(model):
-        stack.enter_context(hf_plugin.masked(model, plan))
+    """Prune the model, and return its plan and form; masks last until ``stack`` is closed.
+
+    The plan names the units that were pruned before, too.
+    """
+    given, form, before = settings.plan, settings.form, hf_plugin.plan(model)
+    if given is None:
+        return before, form_of(model)
+    plan = given if before.is_full else before.replaced_by(given)
+    if form != "mask":
+        hf_plugin.prune_heads(model, given, form=form)
+    elif given != before:
+        stack.enter_context(hf_plugin.masked(model, given))
         return plan, form
     return plan, form_of(model)
 

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer
 
 import hf_plugin
-from headprune import HeadPlan, UsageError
+from headprune import HeadPlan, PruningPlan, UsageError
 from headprune.bfloat16 import warn_if_slow
 from headprune.errors import DataError
 from headprune.results.record import Record
@@ -26,9 +26,9 @@ from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels
 from hf_plugin.glue.tasks import TASKS
 from hf_plugin.tasks.task import dev_splits
-from tests.hf_plugin.models import SOME
+from tests.hf_plugin.models import LAYERS, SOME
 
-from .made import settings, write_model
+from .made import SHAPE, settings, write_model
 
 
 def rows(path):
@@ -176,6 +176,19 @@ def test_finetune_prune_finetune(model, glue, tmp_path):
     assert result.training["metrics_before_finetune"] == before.metrics
     assert (before.kind, before.finetune) == ("before-finetune", "none")
     assert "train" not in before.examples
+
+
+def test_records_name_the_units_that_were_pruned_before(model, glue, tmp_path):
+    without_neurons = AutoModelForSequenceClassification.from_pretrained(model)
+    neurons = PruningPlan(kept={"EF": [range(8)] * LAYERS}, units={"EF": (16,) * LAYERS})
+    hf_plugin.prune(without_neurons, neurons)
+    without_neurons.save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
+    for name, heads in (("some", SOME), ("all", HeadPlan.full(SHAPE))):
+        wanted = settings("rte", tmp_path / "model", glue, plan=heads)
+        record = run(wanted, Labels(), tmp_path / name)
+        assert dict(record.plan.kept) == {**heads.kept, **neurons.kept}
+        assert (record.kind, "EF=888" in record.signature) == ("pruned", True)
 
 
 class Killed(BaseException):
