@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune.cli.group import command_named
+from hf_plugin.cli.glue import GRID_BATCH_SIZES, GRID_LEARNING_RATES
 from studies.budget import Cut, cut_to_budget, what_was_cut
 from studies.cost import Calibration, Job, Machine, cost_of
 from studies.glue_study import GlueStudy
@@ -92,7 +93,8 @@ def _epochs(task: str, flags: Sequence[str]) -> float:
 def _grid_cells(flags: Sequence[str]) -> int:
     """The number of fine-tunings of a grid search with these options of `headprune glue`."""
     options = command_named("glue").make_context("headprune glue", list(flags)).params
-    sizes, rates = options["grid_batch_sizes"], options["grid_learning_rates"]
+    sizes = options["grid_batch_sizes"] or GRID_BATCH_SIZES
+    rates = options["grid_learning_rates"] or GRID_LEARNING_RATES
     return len(sizes.split(",")) * len(rates.split(","))
 
 

@@ -47,7 +47,7 @@ class Pooling(StrEnum):
 _PRUNING, _TRAINING, _DATA = "Pruning", "Fine-tuning", "Data"
 _GRID, _STUDY, _MACHINE = "Grid", "Labels, for a study", "Machine"
 
-_GRID_BATCH_SIZES, _GRID_LEARNING_RATES = "8,16,32,64,128", "2e-5,3e-5,4e-5,5e-5"
+GRID_BATCH_SIZES, GRID_LEARNING_RATES = "8,16,32,64,128", "2e-5,3e-5,4e-5,5e-5"
 """The grid of the paper."""
 
 
@@ -193,7 +193,7 @@ def glue(
         str | None,
         typer.Option(
             help="Batch sizes, separated by commas.",
-            show_default=_GRID_BATCH_SIZES,
+            show_default=GRID_BATCH_SIZES,
             rich_help_panel=_GRID,
         ),
     ] = None,
@@ -201,7 +201,7 @@ def glue(
         str | None,
         typer.Option(
             help="Learning rates, separated by commas.",
-            show_default=_GRID_LEARNING_RATES,
+            show_default=GRID_LEARNING_RATES,
             rich_help_panel=_GRID,
         ),
     ] = None,
@@ -270,8 +270,8 @@ def glue(
             file=sys.stderr,
         )
     cells = (
-        _numbers(grid_batch_sizes, _GRID_BATCH_SIZES, of="--grid-batch-sizes", whole=True),
-        _numbers(grid_learning_rates, _GRID_LEARNING_RATES, of="--grid-learning-rates"),
+        _numbers(grid_batch_sizes, GRID_BATCH_SIZES, of="--grid-batch-sizes", whole=True),
+        _numbers(grid_learning_rates, GRID_LEARNING_RATES, of="--grid-learning-rates"),
     )
     if grid and pooling is not Pooling.first:
         raise UsageError("--grid keeps the best model, --pooling mean saves none; leave one out")
