@@ -12,6 +12,7 @@ from headprune.report.document import Block, Column, Document, Notes, Table
 from headprune.report.shown import Decimals
 from headprune.subnetworks.choices import FULL, GOOD
 from headprune.subnetworks.elements import elements_of, kinds_of, of_kind
+from headprune.subnetworks.overlap import MeanOverlap
 from headprune.subnetworks.survival import (
     P_VALUE,
     RATIO,
@@ -131,7 +132,7 @@ def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None =
     survives = " with one seed"
     if len(first) > 1:
         survives = f": the mean over {len(first)} seeds, and the sample standard deviation"
-    blocks: list[Block] = [Notes(sentences), _tasks_table(by_task, pool)]
+    blocks: list[Block] = [Notes(sentences), _tasks_table(by_task, within)]
     across = cross_task_overlaps(by_task, pool=pool)
     if across.rows:
         blocks.append(across)
@@ -183,10 +184,10 @@ def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None =
     )
 
 
-def _tasks_table(by_task: ByTask, pool: PruningPlan) -> Table:
+def _tasks_table(by_task: ByTask, within: Mapping[str, Mapping[str, MeanOverlap]]) -> Table:
     rows: list[list[object]] = []
     for task, plans in by_task.items():
-        overlaps = mean_overlaps(plans, pool=pool)
+        overlaps = within[task]
         for kind in kinds_of(plans[0]):
             kept = [of_kind(plan, kind).total_kept for plan in plans]
             overlap = overlaps.get(kind)

@@ -46,9 +46,8 @@ class _Group:
         fields = fields_of(first.signature)
         asked = first.requested_percent
         near = asked is None or abs(self.row.percent - asked) <= NEAR
-        if not first.plan.prunes_heads_alone:
-            return False
-        return near and fields.get("select") in ("random", "location", "layers")
+        by_the_paper = fields.get("select") in ("random", "location", "layers")
+        return near and by_the_paper and first.plan.prunes_heads_alone
 
 
 def beside_paper(study: StudyResult) -> list[Block]:
