@@ -105,6 +105,29 @@ def train(
         _run(job, "train", [*own, "--", *flags], keep_open=lock)
 
 
+def copy_baseline(
+    job: Job,
+    flags: Sequence[str],
+    *,
+    checkpoint: Path,
+    data: Path,
+    languages: tuple[str, str],
+    model: Path,
+) -> None:
+    """Copy a checkpoint that is trained already to ``model``, after checking that it fits.
+
+    Args:
+        flags: the flags of fairseq-train for the model that is expected.
+        checkpoint: the file.
+        data, languages, model: see ``train``.
+
+    Raises:
+        DataError: it does not fit, or a file cannot be read.
+    """
+    own = ["--checkpoint", str(checkpoint), "--data", str(data), "--model", str(model)]
+    _run(job, "copy", [*own, "--languages", *languages, "--", *flags])
+
+
 def generate(
     job: Job,
     flags: Sequence[str],

@@ -40,7 +40,7 @@ def load_teacher(path: str, task: Any, *, autocast: AutocastType) -> Transformer
         raise UsageError(
             f"{_OPTION} {path}: translates {'-'.join(own)}, the training is for {'-'.join(wanted)}"
         )
-    _require_vocabulary(checkpoint, task, path=path)
+    require_vocabulary(checkpoint, task, name=f"{_OPTION} {path}")
     if checkpoint.form is None:  # stock fairseq's: its layers are then found as those of the model
         checkpoint = checkpoint.prune(HeadPlan.full(checkpoint.shape))
     with torch.random.fork_rng(devices=[]), fairseq_silent():
@@ -50,10 +50,19 @@ def load_teacher(path: str, task: Any, *, autocast: AutocastType) -> Transformer
     return model.requires_grad_(False)
 
 
-def _require_vocabulary(checkpoint: Checkpoint, task: Any, *, path: str) -> None:
-    """Compare the dictionaries of the data that the teacher was trained on, if they are there.
+def require_vocabulary(checkpoint: Checkpoint, task: Any, *, name: str) -> None:
+    """Compare a task's dictionaries with those of the data that the checkpoint was trained on.
 
-    A checkpoint has no dictionary; a vocabulary of another size is found when it is loaded.
+    A checkpoint has no dictionary, and its data may be gone; then nothing is compared. A vocabulary
+    of another size is found when the model is loaded.
+
+    Args:
+        checkpoint: the unpruned model.
+        task: the task that it is used for.
+        name: the option and the file, for the message.
+
+    Raises:
+        UsageError: another vocabulary.
     """
     try:
         folder = trained_on(checkpoint)
@@ -66,6 +75,6 @@ def _require_vocabulary(checkpoint: Checkpoint, task: Any, *, path: str) -> None
         file = folder / f"dict.{language}.txt"
         if file.is_file() and Dictionary.load(str(file)) != dictionary:
             raise UsageError(
-                f"{_OPTION} {path}: was trained with another vocabulary ({file}) than the "
+                f"{name}: was trained with another vocabulary ({file}) than the "
                 f"training's, of {len(dictionary)} entries; give the unpruned model"
             )

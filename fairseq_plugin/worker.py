@@ -1,6 +1,6 @@
 """The process that runs fairseq's program for a job of ``fairseq_plugin.running``.
 
-    python -m fairseq_plugin.worker train|generate OPTIONS -- FLAGS OF FAIRSEQ
+    python -m fairseq_plugin.worker train|copy|generate OPTIONS -- FLAGS OF FAIRSEQ
 
 It knows the machine: the precision on a GPU, the number of threads on a CPU, and torchrun for
 several GPUs. A training resumes from the checkpoints in its folder, or begins anew.
@@ -34,12 +34,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stdout if options.program == "train" else sys.stderr,
+        stream=sys.stderr if options.program == "generate" else sys.stdout,
         force=True,
     )
     try:
         if options.program == "train":
             _train(options, flags)
+        elif options.program == "copy":
+            from fairseq_plugin.baseline_model import copy_baseline
+
+            source, target = options.languages
+            copy_baseline(
+                options.checkpoint,
+                flags,
+                data=options.data,
+                languages=(source, target),
+                model=options.model,
+            )
         else:
             from fairseq_cli.generate import cli_main
 
@@ -173,10 +184,14 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     common.add_argument("--precision", choices=PRECISIONS, default="fp32")
     parser = argparse.ArgumentParser(prog="python -m fairseq_plugin.worker")
     programs = parser.add_subparsers(dest="program", required=True)
-    program = programs.add_parser("train", parents=[common])
-    for name in ("--data", "--save-dir", "--model"):
-        program.add_argument(name, type=Path, required=True)
-    program.add_argument("--languages", nargs=2)
+    model = argparse.ArgumentParser(add_help=False)
+    for name in ("--data", "--model"):
+        model.add_argument(name, type=Path, required=True)
+    model.add_argument("--languages", nargs=2)
+    program = programs.add_parser("copy", parents=[common, model])
+    program.add_argument("--checkpoint", type=Path, required=True)
+    program = programs.add_parser("train", parents=[common, model])
+    program.add_argument("--save-dir", type=Path, required=True)
     program.add_argument("--depends", type=Path, nargs="*", default=[])
     program.add_argument("--processes", type=int, default=1)
     for name in ("--keep-checkpoints", "--adopt"):

@@ -118,32 +118,57 @@ rule prepare:
         'tail -n 20 "$log" >&2; exit 1; fi'
 
 
-rule baseline:
-    input:
-        data=f"{DATA}/prep.json",
-        # The plan prunes nothing; with it, fairseq refuses a shape that is not the architecture's.
-        plan=BASE_PLAN,
-    output:
-        model=f"{BASELINE}/model.pt",
-        facts=f"{BASELINE}/model.json",
-    params:
-        flags=lambda wildcards: [*TRAINING, *STUDY.train.flags, "--seed", STUDY.baseline_seed],
-        precision=STUDY.precision,
-        processes=processes_of,
-        gpus=gpus_of,
-    log:
-        f"{BASE_HOME}/logs/baseline/train.log",
-    threads: threads_of("baseline")
-    retries: RETRIES
-    resources:
-        **resource_of("baseline"),
-    shell:
-        "{params.gpus:q} {JOB:q} train --data {DATA:q} --keep-checkpoints "
-        "--model {output.model:q} --depends {input.plan:q} --log {log:q} "
-        "--label baseline --threads {threads} --processes {params.processes} "
-        "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
-        "--head-plan {input.plan:q} "
-        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+if STUDY.baseline_model is None:
+
+    rule baseline:
+        input:
+            data=f"{DATA}/prep.json",
+            # The plan prunes nothing; with it, fairseq refuses a shape that is not the architecture's.
+            plan=BASE_PLAN,
+        output:
+            model=f"{BASELINE}/model.pt",
+            facts=f"{BASELINE}/model.json",
+        params:
+            flags=lambda wildcards: [*TRAINING, *STUDY.train.flags, "--seed", STUDY.baseline_seed],
+            precision=STUDY.precision,
+            processes=processes_of,
+            gpus=gpus_of,
+        log:
+            f"{BASE_HOME}/logs/baseline/train.log",
+        threads: threads_of("baseline")
+        retries: RETRIES
+        resources:
+            **resource_of("baseline"),
+        shell:
+            "{params.gpus:q} {JOB:q} train --data {DATA:q} --keep-checkpoints "
+            "--model {output.model:q} --depends {input.plan:q} --log {log:q} "
+            "--label baseline --threads {threads} --processes {params.processes} "
+            "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
+            "--head-plan {input.plan:q} "
+            "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+
+else:
+
+    rule baseline:
+        input:
+            data=f"{DATA}/prep.json",
+            checkpoint=str(STUDY.baseline_model),
+        output:
+            model=f"{BASELINE}/model.pt",
+            facts=f"{BASELINE}/model.json",
+        params:
+            flags=lambda wildcards: TRAINING,
+        log:
+            f"{BASE_HOME}/logs/baseline/copy.log",
+        threads: threads_of("generate")
+        retries: RETRIES
+        resources:
+            **{name: value for name, value in resource_of("generate").items() if name != "gpu"},
+        shell:
+            "{JOB:q} copy --data {DATA:q} --checkpoint {input.checkpoint:q} "
+            "--model {output.model:q} --log {log:q} --label baseline --threads {threads} "
+            "-- {params.flags:q} "
+            "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
 rule finetune:

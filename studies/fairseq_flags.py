@@ -25,8 +25,11 @@ def require_good_flags(study: Study, path: Path) -> None:
     """
     common = ["--arch", study.arch, *study.model_flags]
     questions = {
-        "train": {"check": "train", "flags": [*common, *study.train.flags]},
-        "finetune": {"check": "train", "flags": [*common, *study.finetune.flags]},
+        section: {"check": "train", "flags": [*common, *training.flags]}
+        for section, training in (("train", study.train), ("finetune", study.finetune))
+        if training is not None
+    }
+    questions |= {
         "generate": {"check": "generate", "flags": [*study.generate_flags]},
     }
     try:

@@ -1,4 +1,4 @@
-"""Run one fairseq program as a job of a study: `train` or `generate`.
+"""Run one fairseq program as a job of a study: `train` or `generate`; or `copy` a trained model.
 
     python studies/fairseq_job.py train --data DATA --model MODEL --log LOG --label LABEL -- FLAGS
 
@@ -41,6 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 model=options.model,
                 depends=options.depends,
                 keep_checkpoints=options.keep_checkpoints,
+            )
+        elif options.step == "copy":
+            running.copy_baseline(
+                job,
+                flags,
+                checkpoint=options.checkpoint,
+                data=corpus.binarised,
+                languages=corpus.languages,
+                model=options.model,
             )
         else:
             running.generate(
@@ -99,6 +108,11 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     step.add_argument(
         "--processes", type=int, default=1, help="processes of torchrun, one for each GPU"
     )
+    step = steps.add_parser(
+        "copy", parents=[common], help="check and copy a trained model; its flags after --"
+    )
+    step.add_argument("--checkpoint", type=Path, required=True, help="the trained model")
+    step.add_argument("--model", type=Path, required=True, help="file for the copy")
     step = steps.add_parser("generate", parents=[common], help="translate the test set")
     step.add_argument("--model", type=Path, required=True, help="checkpoint to translate with")
     step.add_argument("--output", type=Path, required=True, help="file for fairseq's output")

@@ -32,15 +32,16 @@ def jobs_of(study: AnyStudy, tables: Sequence[str], *, out: Path, base: Path) ->
         return _glue_jobs(study, study.runs_for(tables), out)
     jobs = []
     for model in study.models(chosen_rows(study, tables)):
-        if not model.is_trained:
-            continue
         is_baseline = model.kind == BASELINE
+        if not model.is_trained or (is_baseline and study.baseline_model is not None):
+            continue
         # A model that is trained from scratch takes as long, and as many GPUs, as the baseline.
         is_long = is_baseline or model.row.from_scratch
+        training = study.train if is_long and study.train is not None else study.finetune
         jobs.append(
             Job(
                 file=(base if is_baseline else out) / model.folder / "model.pt",
-                length=(study.train if is_long else study.finetune).length,
+                length=training.length,
                 threads=study.resources["baseline" if is_baseline else "finetune"].threads,
                 gpus=study.resources["baseline" if is_long else "finetune"].gpu,
             )

@@ -114,12 +114,7 @@ def run_folder(name: str, *, root: Path, runner: str, key: str = "out") -> str:
             is the checkout's folder.
     """
     for what, path in ((key, name), ("the checkout's folder", str(root))):
-        bad = next((c for c in path if c in _NOT_IN_PATHS or unicodedata.category(c) == "Cc"), None)
-        if bad is not None:
-            raise UsageError(
-                f"{what}: {path!r} holds {bad!r}, which snakemake or fairseq take for something "
-                "other than a part of a path; choose another folder"
-            )
+        require_plain_path(path, what)
     if runner == "translation" and ":" in name:
         raise UsageError(
             f"{key}: {name!r} holds ':', with which fairseq separates folders; choose another one"
@@ -135,6 +130,24 @@ def run_folder(name: str, *, root: Path, runner: str, key: str = "out") -> str:
     # from one that ends in a dot the names of the folder and of those beside it do not follow.
     ends_in_a_dot = os.path.basename(name) in (".", "..")
     return os.path.abspath(name) if name.startswith("-") or ends_in_a_dot else name
+
+
+def require_plain_path(path: str, what: str) -> None:
+    """Check that snakemake and fairseq take a path for nothing else.
+
+    Args:
+        path: the path.
+        what: the setting, for the message.
+
+    Raises:
+        UsageError: it has a character that they interpret.
+    """
+    bad = next((c for c in path if c in _NOT_IN_PATHS or unicodedata.category(c) == "Cc"), None)
+    if bad is not None:
+        raise UsageError(
+            f"{what}: {path!r} holds {bad!r}, which snakemake or fairseq take for something "
+            "other than a part of a path; choose another name"
+        )
 
 
 def _is_folder(name: str) -> bool:

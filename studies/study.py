@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headprune import DataError, HeadPlan
+from headprune import DataError, HeadPlan, UsageError
 from headprune.report.paper import paper_table
 from studies.extending import find_other_study, read_study
 from studies.fairseq_flags import architecture_shape
 from studies.models import BASELINE, Model
 from studies.plans import CONTROL, Row, parse_rows, parse_shape, shape_text
-from studies.plugin import running
+from studies.plugin import ROOT, running
 from studies.sections import RESERVED_FLAGS, Data, Resources, Training, read_resources
+from studies.settings import require_plain_path
 from studies.tables import Table, as_paper_of, read_tables, rows_of
 from studies.yaml_checks import (
     as_choice,
@@ -52,6 +53,8 @@ DEFAULTS: dict[str, Any] = {
     "generate": {},
     "seeds": [1, 2, 3],
     "baseline_seed": 1,
+    "baseline_model": None,
+    "train": None,
     "control": True,
     "before_finetune": False,
     "paper": [],
@@ -74,7 +77,7 @@ RESOURCE_DEFAULTS: dict[str, Resources] = {
     "report": Resources(threads=1, mem_mb=2000, runtime=30),
 }
 
-REQUIRED = ("name", "data", "arch", "train", "finetune")
+REQUIRED = ("name", "data", "arch", "finetune")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,8 @@ class Study:
     """A validated study; flags are ready to be put on fairseq's command line.
 
     Attributes:
+        baseline_model: the trained checkpoint that is the baseline; None trains one.
+        train: the training of the baseline and of rows from scratch; None without either.
         shape: the heads of each layer of the unpruned model.
         rows: all rows, the control first if there is one.
         whole: the rows of the study's own table.
@@ -97,7 +102,8 @@ class Study:
     form: str
     precision: str
     model_flags: tuple[str, ...]
-    train: Training
+    baseline_model: Path | None
+    train: Training | None
     finetune: Training
     generate_flags: tuple[str, ...]
     shape: Mapping[str, tuple[int, ...]]
@@ -139,6 +145,7 @@ class Study:
 
     def _model(self, row: Row, *, seed: int) -> Model:
         if row.from_scratch:
+            assert self.train is not None  # such a study is refused when it is read
             length = f"scratch-{self.train.length}"
             return Model(kind="scratch", row=row, seed=seed, finetune=length)
         kind = "control" if row is CONTROL else "pruned"
@@ -168,7 +175,8 @@ def _load(path: Path, *, sharers: tuple[Path, ...]) -> Study:
 def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
     values = fill_in(raw, required=REQUIRED, defaults=DEFAULTS)
     data = Data.read(values["data"])
-    train = Training.read(values["train"], "train")
+    baseline_model = _baseline_model(values["baseline_model"])
+    train = None if values["train"] is None else Training.read(values["train"], "train")
     finetune = Training.read(values["finetune"], "finetune")
     arch = _arch(values["arch"])
     model_flags = as_flags(values["model"], "model", reserved=RESERVED_FLAGS)
@@ -190,6 +198,7 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
 
     tables = read_tables(values["tables"], read_rows=read_rows, check_paper=check_paper)
     whole, rows = rows_of(values, tables, read_rows=read_rows)
+    _require_training(train, baseline_model=baseline_model, rows=rows)
     control = as_flag(values["control"], "control")
     name = study_name(values["name"])
     study = Study(
@@ -200,6 +209,7 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
         form=as_choice(values["form"], FORMS, "form"),
         precision=as_choice(values["precision"], running.PRECISIONS, "precision"),
         model_flags=model_flags,
+        baseline_model=baseline_model,
         train=train,
         finetune=finetune,
         generate_flags=as_flags(
@@ -234,7 +244,7 @@ _SHARED: dict[str, tuple[str, ...]] = {
     # The baseline's translation lies in the shared folder too, hence the flags of fairseq-generate.
     "baseline_of": (
         *("data", "arch", "model_flags", "train", "precision", "baseline_seed"),
-        "generate_flags",
+        *("baseline_model", "generate_flags"),
     ),
 }
 """Attributes that must be equal for two studies to share data, or data and baseline."""
@@ -267,6 +277,49 @@ def _with_gpus(resources: Mapping[str, Resources], gpus: object) -> dict[str, Re
         for rule in ("generate", "scores"):
             result[rule] = replace(result[rule], gpu=max(result[rule].gpu, 1))
     return result
+
+
+def _baseline_model(value: object) -> Path | None:
+    """The checkpoint that the study names: a path from here, or from the checkout.
+
+    Raises:
+        DataError: there is no such file, or snakemake would not read its path as one.
+    """
+    if value is None:
+        return None
+    name = as_text(value, "baseline_model")
+    for path in (Path(name), ROOT / name):
+        if path.is_file():
+            return _plain(path.resolve())
+    raise DataError(f"baseline_model: there is no file {name}")
+
+
+def _plain(path: Path) -> Path:
+    try:
+        require_plain_path(str(path), "baseline_model")
+    except UsageError as problem:
+        raise DataError(str(problem)) from None
+    return path
+
+
+def _require_training(
+    train: Training | None, *, baseline_model: Path | None, rows: Sequence[Row]
+) -> None:
+    """Check that the flags of a training are there for all models that need them.
+
+    Raises:
+        DataError: they are missing.
+    """
+    if train is not None:
+        return
+    if baseline_model is None:
+        raise DataError(
+            "missing key: train, the training of the baseline; or give baseline_model, the "
+            "checkpoint of one that is trained"
+        )
+    for row in rows:
+        if row.from_scratch:
+            raise DataError(f"missing key: train, for {row.label}, trained from random weights")
 
 
 def _arch(value: Any) -> str:

@@ -34,7 +34,7 @@ def main() -> None:
     elif arguments[0] == "train" and value("--label").name == os.environ.get("FAIL"):
         value("--log").write_text("epoch 6\nloss became NaN in epoch 7\n", encoding="utf-8")
         sys.exit(1)
-    elif arguments[0] == "train":
+    elif arguments[0] in ("train", "copy"):
         written = [value("--model"), value("--model").with_suffix(".json")]
     elif arguments[0] in ("generate", "bleu", "calibrate"):
         written = [value("--output")]

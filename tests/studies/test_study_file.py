@@ -11,6 +11,7 @@ import yaml
 from headprune import DataError
 from headprune.select import at_random
 from studies.find import find_study, load_any
+from studies.jobs import jobs_of
 from studies.plans import CONTROL
 from studies.plugin import schedule
 from studies.study import load_study
@@ -212,7 +213,7 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
     ("changes", "message"),
     [
         ({"bogus": 1}, "unknown key: bogus"),
-        ({"train": ..., "arch": ...}, "missing key: arch, train"),
+        ({"train": ..., "arch": ...}, "missing key: arch"),
         (
             {"arch": "transformer_iwslt_de_en"},
             "arch: transformer_iwslt_de_en is none of the plugin's",
@@ -387,3 +388,23 @@ def test_rows_of_methods_and_of_single_components(tmp_path: Path) -> None:
     assert (of_ed.select, top.select) == ("random", "top")
     assert (of_ed.requested_percent, top.requested_percent) == (None, 50)
     assert anywhere.plan(shape, seed=3) == at_random(shape, seed=3, percent=50)
+
+
+def test_a_trained_baseline_takes_the_place_of_its_training(tmp_path: Path) -> None:
+    model = tmp_path / "model.pt"
+    model.touch()
+    study = load(tmp_path, baseline_model=str(model), train=...)
+    assert (study.baseline_model, study.train) == (model, None)
+    files = [job.file for job in jobs_of(study, [], out=tmp_path, base=tmp_path)]
+    assert tmp_path / "baseline" / "model.pt" not in files and len(files) == 6
+
+    with pytest.raises(DataError, match="missing key: train, for 50% from scratch, trained"):
+        scratch = [{"percent": 50, "recovery": "scratch"}]
+        load(tmp_path, baseline_model=str(model), train=..., plans=scratch)
+    with pytest.raises(DataError, match="baseline_model: there is no file nowhere.pt"):
+        load(tmp_path, baseline_model="nowhere.pt")
+    (tmp_path / "{x}.pt").touch()
+    with pytest.raises(DataError, match="study.yaml: baseline_model: '.*{x}.pt' holds '{'"):
+        load(tmp_path, baseline_model=str(tmp_path / "{x}.pt"))
+    with pytest.raises(DataError, match="missing key: train, .* or give baseline_model"):
+        load(tmp_path, train=...)

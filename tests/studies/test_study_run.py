@@ -65,7 +65,7 @@ def copied_checkout(folder: Path) -> Path:
     return folder / "studies"
 
 
-@pytest.mark.parametrize("kind", ["tiny", "glue"])
+@pytest.mark.parametrize("kind", ["tiny", "tiny, trained", "glue"])
 def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> None:
     studies = copied_checkout(tmp_path / HOSTILE)
     checkout = studies.parent
@@ -76,14 +76,18 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
         shutil.copy(ROOT / "tests" / "studies" / "stub.py", program)
     script = checkout / "data_prep" / "numbers.sh"
     script.write_text(f"#!{sys.executable}\n" + (ROOT / "tests/studies/stub.py").read_text())
-    study = yaml.safe_load((STUDIES / f"{kind}.yaml").read_text())
+    study = yaml.safe_load((STUDIES / f"{kind.split(',')[0]}.yaml").read_text())
     study["description"] = f"{HOSTILE} {{row}}"
     study["plans"] = [{"percent": 50, "label": f"50% {HOSTILE} {{x}}"}]
     study["seeds"] = [1]
-    if kind == "tiny":
+    trained = tmp_path / f"{HOSTILE}.pt"
+    if kind.startswith("tiny"):
         study["data"]["name"] = HOSTILE
         study["data"]["args"]["pair"] = HOSTILE
-        study["train"]["tensorboard-logdir"] = HOSTILE
+        study["finetune"]["tensorboard-logdir"] = HOSTILE
+        if kind != "tiny":
+            trained.touch()
+            study |= {"train": None, "baseline_model": str(trained)}
     else:
         study["tasks"] = {"sst2": {"max-train-examples": 5}}
         study["changes"] = {"task": "sst2", "rows": [f"50% {HOSTILE} {{x}}"]}
@@ -101,13 +105,17 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
     (report,) = [call for call in calls if call[0] == "report"]
     assert report[report.index("--title") + 1] == f"{HOSTILE} {{row}}"
     assert report[report.index("--output-dir") + 1] == HOSTILE
-    if kind == "tiny":
+    if kind.startswith("tiny"):
         assert "note: waiting for another preparation" in done.stderr
         (prepare,) = [call for call in calls if "--out" in call]
         assert prepare[prepare.index("--out") + 1] == str(work / HOSTILE / "data")
         assert prepare[prepare.index("--from-dir") + 1] == str(data)
         assert prepare[prepare.index("--pair") + 1] == HOSTILE
-        train = next(call for call in calls if call[0] == "train")
+        (train,) = [call for call in calls if "control seed 1" in call and call[0] == "train"]
+        start = next(call for call in calls if "baseline" in call)
+        assert start[0] == ("train" if kind == "tiny" else "copy")
+        if kind != "tiny":
+            assert start[start.index("--checkpoint") + 1] == str(trained)
         assert train[train.index("--user-dir") + 1] == str(checkout / "fairseq_plugin")
         assert train[train.index("--tensorboard-logdir") + 1] == HOSTILE
         assert {call[call.index("--label") + 1] for call in calls if "--label" in call} >= {

@@ -1,0 +1,77 @@
+"""Write a trained baseline in half precision, to pass it on: half the size, and no paths in it.
+
+    python -m studies.half_precision runs/multi30k/baseline/model.pt -o multi30k.pt
+
+The optimizer's state is left out too. A study takes the file by its key `baseline_model`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fairseq_plugin.checkpoints import Checkpoint
+from headprune.errors import HeadpruneError
+
+_KEPT_FACTS = ("train_iterator", "val_loss", "best")
+"""Entries of a checkpoint's `extra_state` that fairseq reads, or that say how good the model is."""
+_PATHS = {"data": "data/bin", "save_dir": "training", "user_dir": None}
+"""Options that hold paths of the machine that trained the model, and what stands in for them."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the checkpoint.
+
+    Raises:
+        DataError: the file is no whole checkpoint of a Transformer.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.half_precision",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", type=Path, help="the checkpoint, of float32 weights")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
+    given = parser.parse_args(arguments)
+    checkpoint = Checkpoint.load(given.model)
+    state = checkpoint.state
+    state["model"] = halved(state["model"])
+    state["last_optimizer_state"] = None
+    extra = state["extra_state"]
+    state["extra_state"] = {name: extra[name] for name in _KEPT_FACTS if name in extra}
+    for options in sections(state["cfg"]):
+        options |= {name: path for name, path in _PATHS.items() if name in options}
+    checkpoint.save(given.output)
+
+
+def sections(options: object) -> Iterator[dict[str, Any]]:
+    """A checkpoint's options and all groups of options in them, as dictionaries."""
+    values = vars(options) if isinstance(options, argparse.Namespace) else options
+    if isinstance(values, dict):
+        yield values
+        for value in values.values():
+            yield from sections(value)
+
+
+def halved(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights rounded to float16; tied ones, which share their memory, stay tied."""
+    rounded: dict[int, Tensor] = {}
+    return {
+        name: rounded.setdefault(tensor.data_ptr(), tensor.half())
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in weights.items()
+    }
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except HeadpruneError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(problem.exit_status)

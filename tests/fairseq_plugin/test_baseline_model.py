@@ -1,0 +1,123 @@
+"""A trained checkpoint as the baseline of a study: copied, halved, or refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_plugin.baseline_model import copy_baseline
+from fairseq_plugin.checkpoints import Checkpoint
+from headprune import DataError, HeadPlan, UsageError
+from studies import half_precision
+from tests.fairseq_plugin import checkpoints
+from tests.fairseq_plugin.conftest import assert_same, generate
+from tests.fairseq_plugin.models import SIZES, dictionary
+
+FLAGS = [
+    "--arch=transformer_headpruned",
+    *(f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()),
+]
+TINY = ["--arch=transformer_headpruned_tiny", "--share-all-embeddings"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder with the dictionaries of the tiny models."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for language in ("en", "de"):
+        dictionary().save(str(folder / f"dict.{language}.txt"))
+    return folder
+
+
+def written(path: Path, **options: Any) -> Path:
+    state = checkpoints.content()
+    vars(state["args"]).update({"source_lang": "en", "target_lang": "de", **options})
+    torch.save(state, path)
+    return path
+
+
+def copied(path: Path, data: Path, *, flags: list[str] = FLAGS) -> Path:
+    model = path.with_name("model.pt")
+    copy_baseline(path, flags, data=data, languages=("en", "de"), model=model)
+    return model
+
+
+def test_a_copy_translates_as_the_checkpoint_and_can_be_pruned(
+    full: Path, corpus: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.pt"
+    copy_baseline(full, TINY, data=corpus, languages=("en", "de"), model=model)
+    copy, original = Checkpoint.load(model), Checkpoint.load(full)
+    assert copy.state["last_optimizer_state"] is None
+    assert copy.fingerprint == original.fingerprint
+    facts = json.loads(model.with_suffix(".json").read_text())
+    assert facts == {"parameters": original.parameters, "fingerprint": original.fingerprint}
+    assert_same(generate(corpus, f"--path={full}"), generate(corpus, f"--path={model}"))
+
+
+def test_a_checkpoint_of_stock_fairseq_gets_the_options_of_the_plugin(
+    data: Path, tmp_path: Path
+) -> None:
+    copy = Checkpoint.load(copied(written(tmp_path / "stock.pt"), data))
+    assert copy.form == "remove" and copy.plan.is_full
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "message"),
+    [
+        ({}, [*FLAGS, "--activation-fn=gelu"], "--activation-fn relu in the checkpoint, gelu here"),
+        ({}, [*FLAGS, "--share-all-embeddings"], "separate embeddings in the checkpoint"),
+        ({"source_lang": "de", "target_lang": "en"}, FLAGS, "translates de-en, the data are en-de"),
+    ],
+)
+def test_another_model_is_refused(
+    options: dict[str, str], flags: list[str], message: str, data: Path, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "other.pt", **options)
+    with pytest.raises(UsageError, match=f"baseline_model: {re.escape(str(path))}.*{message}"):
+        copied(path, data, flags=flags)
+    assert not path.with_name("model.pt").exists()
+
+
+def test_a_pruned_model_and_another_vocabulary_are_refused(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pruned.pt"
+    Checkpoint.load(written(path)).prune(checkpoints.PLAN).save(path)
+    with pytest.raises(UsageError, match="pruned.pt is pruned already; give the unpruned model"):
+        copied(path, data)
+
+    path = written(tmp_path / "other.pt", data=str(tmp_path))
+    words = dictionary()
+    words.symbols[-1], words.symbols[-2] = words.symbols[-2], words.symbols[-1]
+    for language in ("en", "de"):
+        words.save(str(tmp_path / f"dict.{language}.txt"))
+    with pytest.raises(UsageError, match="was trained with another vocabulary"):
+        copied(path, data)
+    for language in ("en", "de"):
+        dictionary(5).save(str(data / f"dict.{language}.txt"))
+    with pytest.raises(DataError, match=r"dictionary and width are \(24, 32\)"):
+        copied(written(tmp_path / "large.pt"), data)
+
+
+def test_half_precision_keeps_the_model_and_names_no_folder(
+    full: Path, corpus: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "half.pt"
+    half_precision.main([str(full), "-o", str(path)])
+    whole, half = Checkpoint.load(full), Checkpoint.load(path)
+    assert half.parameters == whole.parameters  # tied weights are still tied
+    for name, weight in half.state["model"].items():
+        torch.testing.assert_close(weight.float(), whole.state["model"][name].half().float())
+    content = path.read_bytes()
+    for folder in (full.parent, corpus, Path(__file__).parents[2]):
+        assert str(folder).encode() not in content
+    model = tmp_path / "model.pt"
+    copy_baseline(path, TINY, data=corpus, languages=("en", "de"), model=model)
+    assert_same(generate(corpus, f"--path={path}"), generate(corpus, f"--path={model}"))
+    pruned = Checkpoint.load(model).prune(HeadPlan.full(whole.shape))
+    assert pruned.parameters == whole.parameters
