@@ -358,9 +358,22 @@ def _read_pruned_folders() -> None:
         **options: Any,
     ) -> Any:
         place = pretrained_model_name_or_path
-        if _is_of_pruned(cls, place if config is None else config, options):
+
+        def is_of_pruned() -> bool:
+            return _is_of_pruned(cls, place if config is None else config, options)
+
+        def load_pruned() -> Any:
             return pruned_class(cls).from_pretrained(place, *inputs, config=config, **options)
-        loaded = stock_from_pretrained(cls, place, *inputs, config=config, **options)
+
+        if is_of_pruned():
+            return load_pruned()
+        try:
+            loaded = stock_from_pretrained(cls, place, *inputs, config=config, **options)
+        except Exception:
+            # The attempt has put the config of a model on the hub into the cache.
+            if is_of_pruned():
+                return load_pruned()
+            raise
         _refuse_gates(loaded[0] if isinstance(loaded, tuple) else loaded, place)
         return loaded
 

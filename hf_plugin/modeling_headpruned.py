@@ -47,6 +47,7 @@ class HeadPrunedModel(PrunedFiles):
     def __init__(self, config: Any, *inputs: Any, **options: Any) -> None:
         if getattr(config, "quantization_config", None) is not None and config.uniform_heads:
             raise ValueError("a model with uniform heads cannot be quantised while it is loaded")
+        _name_inner_model(config)
         super().__init__(config, *inputs, **options)  # type: ignore[call-arg]
         family = config.model_type.removeprefix(PREFIX)
         base: nn.Module = self.base_model  # type: ignore[attr-defined]
@@ -66,6 +67,18 @@ class HeadPrunedModel(PrunedFiles):
                 for number, layer in enumerate(_layers(base, name)):
                     if number not in config.kept_layers[component]:
                         make_dropped(layer)
+
+
+def _name_inner_model(config: Any) -> None:
+    """Let AutoModel build the stock model for a pruned config.
+
+    Classifiers of Llama's kind build the model inside them with AutoModel, which knows stock
+    configs alone; its units are cut afterwards, with those of the whole model.
+    """
+    mapping = transformers.AutoModel._model_mapping
+    known = next((base for base in type(config).__mro__ if base in mapping), None)
+    if known not in (None, type(config)):
+        mapping.register(type(config), mapping[known])
 
 
 def _layers(base: nn.Module, name: str) -> list[nn.Module]:

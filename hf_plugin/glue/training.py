@@ -342,11 +342,8 @@ def predict(
     )
     order = _by_length(data)
     output_of_trainer = trainer.predict(data.select(order))
-    outputs = output_of_trainer.predictions
-    # Some models return more than logits; the logits come first.
-    output = outputs[0] if isinstance(outputs, tuple) else outputs
     restored = np.argsort(order)
-    logits = np.asarray(output, dtype=np.float64)[restored]
+    logits = np.asarray(output_of_trainer.predictions, dtype=np.float64)[restored]
     if not np.isfinite(logits).all():
         raise DataError("the model's outputs are not finite (NaN or infinity)")
     if type_ is TaskType.language_modelling:

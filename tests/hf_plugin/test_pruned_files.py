@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import subprocess
 import sys
+import threading
+from http import HTTPStatus
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -119,7 +124,9 @@ def test_the_code_in_the_folder_computes_the_same(family, form, tmp_path):
         close(first(type(model).from_pretrained(tmp_path / "again")), first(model))
 
 
-def run(code: str, folder: Path, *, blocked: bool) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, folder: Path, *, blocked: bool, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run code in an interpreter that finds headprune only where it is not blocked."""
     block = "sys.modules.update(headprune=None, hf_plugin=None)" if blocked else ""
     return subprocess.run(
@@ -127,7 +134,7 @@ def run(code: str, folder: Path, *, blocked: bool) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         input="",
-        env={**os.environ, "HF_MODULES_CACHE": str(folder.parent / "modules")},
+        env={**os.environ, "HF_MODULES_CACHE": str(folder.parent / "modules"), **environment},
     )
 
 
@@ -278,3 +285,60 @@ def test_quantising_a_uniform_model_while_it_is_loaded_is_refused(tmp_path):
         config.quantization_config = {"quant_method": "torchao"}
         with pytest.raises((UsageError, ValueError), match="cannot be quantised while it is"):
             kind(config)
+
+
+class _Hub(SimpleHTTPRequestHandler):
+    """A hub with one model, whose files lie in the server's folder."""
+
+    def translate_path(self, path: str) -> str:
+        prefix = "/some/model/resolve/main/"
+        name = path.removeprefix(prefix) if path.startswith(prefix) else "not on this hub"
+        return super().translate_path(f"/{name}")
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        super().send_response(code, message)
+        if code != HTTPStatus.OK:
+            missing = "Entry" if self.path.startswith("/some/model") else "Repo"
+            self.send_header("X-Error-Code", f"{missing}NotFound")
+
+    def end_headers(self) -> None:
+        self.send_header("ETag", f'"{Path(self.path).name}"')  # the file's name in the cache
+        self.send_header("X-Repo-Commit", "1" * 40)
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_stock_classes_read_pruned_models_of_the_hub_the_first_time(tmp_path):
+    model = saved(tmp_path / "model")
+    torch.save(first(model).detach(), tmp_path / "expected.pt")
+    torch.save(batch(), tmp_path / "batch.pt")
+    code = """
+import torch, hf_plugin
+from transformers import BertModel
+model = BertModel.from_pretrained("some/model")
+expected = torch.load(folder + "/expected.pt")
+torch.testing.assert_close(model(**torch.load(folder + "/batch.pt"))[0], expected)
+try:
+    BertModel.from_pretrained("no/model")
+except OSError as problem:
+    assert "no/model" in str(problem)
+    print("the same")
+"""
+    hub = ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(_Hub, directory=tmp_path / "model")
+    )
+    threading.Thread(target=hub.serve_forever, daemon=True).start()
+    with contextlib.closing(hub.socket):
+        done = run(
+            code,
+            tmp_path,
+            blocked=False,
+            HF_ENDPOINT=f"http://127.0.0.1:{hub.server_port}",
+            HF_HOME=str(tmp_path / "home"),
+            HF_HUB_OFFLINE="0",
+        )
+        hub.shutdown()
+    assert done.stdout == "the same\n", done.stderr

@@ -33,6 +33,7 @@ from hf_plugin.folders import Folder
 from hf_plugin.plans import full_plan
 from hf_plugin.transformers_export import export_to_transformers
 from tests.hf_plugin.models import FAMILIES, HEADS, LAYERS, batch, build, clone, first, shape_of
+from tests.hf_plugin.small_models import small
 from tests.hf_plugin.test_surgery import assert_generates_the_same_with_a_cache
 
 NEURONS = 16
@@ -324,8 +325,8 @@ _ALONE = """
 import sys
 sys.modules["headprune"] = sys.modules["hf_plugin"] = None
 import torch
-from transformers import AutoModel, AutoModelForSeq2SeqLM, BertModel
-from transformers import logging
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import BertModel, logging
 logging.set_verbosity_error()
 """
 
@@ -339,12 +340,20 @@ def test_transformers_alone_reads_them_with_the_code_beside_them(tmp_path):
         model: PreTrainedModel = hf_plugin.prune(build(family, auto_of(family)), plan_of(family))
         model.save_pretrained(tmp_path / family)
         torch.save(first(clone(model)), tmp_path / f"{family}.pt")
+    # It builds the model inside it by the config's class.
+    classifier = small("llama", AutoModelForSequenceClassification)
+    plan = hf_plugin.plan(classifier)
+    first_heads = {name: [heads[:1] for heads in layers] for name, layers in plan.kept.items()}
+    model = hf_plugin.prune(classifier, PruningPlan(kept=first_heads, units=plan.units))
+    model.save_pretrained(tmp_path / "classifier")
+    torch.save(first(clone(model)), tmp_path / "classifier.pt")
     code += f"""
 from pathlib import Path
 folder = Path({str(tmp_path)!r})
 batch = torch.load(folder / "inputs.pt")
-for family in {FAMILIES!r}:
+for family in {[*FAMILIES, "classifier"]!r}:
     auto = AutoModelForSeq2SeqLM if family in ("bart", "marian") else AutoModel
+    auto = AutoModelForSequenceClassification if family == "classifier" else auto
     model = auto.from_pretrained(folder / family, trust_remote_code=True)
     more = {{"decoder_input_ids": batch["input_ids"][:, :4]}} if family == "marian" else {{}}
     with torch.no_grad():
