@@ -137,6 +137,15 @@ class Checkpoint:
             name: self.options.get(name) or default for name, default in _MEANING.items()
         }
 
+    def training_flags(self) -> tuple[str, dict[str, Any], float | None]:
+        """The architecture, the model's other options and the highest learning rate.
+
+        See ``fairseq_plugin.training_flags``.
+        """
+        from fairseq_plugin.training_flags import learning_rate, training_flags
+
+        return *training_flags(self.options.values), learning_rate(self.state)
+
     @property
     def parameters(self) -> int:
         """Parameters in the file; tensors that are tied to one another count once."""

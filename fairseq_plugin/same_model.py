@@ -20,7 +20,7 @@ _SIDE_OPTIONS = (
     *("normalize_before", "learned_pos"),
 )
 
-_OPTIONS = (
+OPTIONS = (
     *(f"{side}_{name}" for side in ("encoder", "decoder") for name in _SIDE_OPTIONS),
     *("activation_fn", "no_token_positional_embeddings", "no_scale_embedding"),
     *("layernorm_embedding", "no_decoder_final_norm", "merge_src_tgt_embed"),
@@ -58,10 +58,10 @@ def _differences(args: Any, stored: Namespace) -> Iterator[str]:
     tied, stored_tied = _tied_embeddings(ours), _tied_embeddings(theirs)
     if tied != stored_tied:
         yield f"{stored_tied} in the checkpoint, {tied} here"
-    for name in _OPTIONS:
+    for name in OPTIONS:
         if name.endswith("_layers") and getattr(args, f"{name}_to_keep", None):
             continue  # checkpoints of version 0.1.0 have the number of the remaining layers
-        value, stored_value = _shown(getattr(ours, name)), _shown(getattr(theirs, name))
+        value, stored_value = shown(getattr(ours, name)), shown(getattr(theirs, name))
         if value != stored_value:
             yield f"--{name.replace('_', '-')} {stored_value} in the checkpoint, {value} here"
 
@@ -75,7 +75,7 @@ def _tied_embeddings(config: HeadPrunedTransformerConfig) -> str:
     return "separate embeddings"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value in one form: options come from the command line, from YAML and from checkpoints."""
     if value is None or value is False or value == "":
         return "off"

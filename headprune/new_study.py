@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _EPOCHS = (3, 40)
 """The least and the largest number of epochs of a training."""
+_FINETUNE_RATE = 1e-4
+"""The learning rate of a fine-tuning where that of the training is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +33,23 @@ class Corpus:
     pairs: int
     tokens: int
     joined_dictionary: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedBaseline:
+    """A model that is trained already.
+
+    Attributes:
+        file: the checkpoint.
+        arch: the architecture that is most like it.
+        options: the model's options that are not the architecture's, by their names in fairseq.
+        lr: the highest learning rate of its training; None if that is not known.
+    """
+
+    file: Path
+    arch: str
+    options: Mapping[str, Any]
+    lr: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +94,14 @@ _ON_A_GPU = (
 """On CPU cores the small model is trained whatever the corpus."""
 
 
-def study_text(corpus: Corpus, *, path: Path, cores: int, gpu: bool) -> str:
+def study_text(
+    corpus: Corpus,
+    *,
+    path: Path,
+    cores: int,
+    gpu: bool,
+    baseline: TrainedBaseline | None = None,
+) -> str:
     """Write a study of random pruning with a comment on each line.
 
     Args:
@@ -81,6 +109,7 @@ def study_text(corpus: Corpus, *, path: Path, cores: int, gpu: bool) -> str:
         path: the file of the study; its name without ending names the run folder.
         cores: the number of CPU cores of the machine.
         gpu: True if the machine has a GPU.
+        baseline: the unpruned model; None trains one.
     """
     size = next(each for each in _ON_A_GPU if corpus.pairs <= each.pairs) if gpu else _SMALL
     batch = 4096 if gpu else 2048
@@ -89,7 +118,7 @@ def study_text(corpus: Corpus, *, path: Path, cores: int, gpu: bool) -> str:
     tuning = max(1, epochs // 10)
     share = "share-all-embeddings: true, " if corpus.joined_dictionary else ""
     name = path.stem
-    folder = json.dumps(str(corpus.folder), ensure_ascii=False)
+    folder = _quoted(corpus.folder)
     machine = "a GPU" if gpu else f"{cores} CPU core{'s' * (cores > 1)}"
     training = f"""\
   max-tokens: {batch}  # sub-words of a batch
@@ -102,6 +131,23 @@ def study_text(corpus: Corpus, *, path: Path, cores: int, gpu: bool) -> str:
   clip-norm: 1.0  # limit of the gradient's norm
   criterion: label_smoothed_cross_entropy
   label-smoothing: 0.1"""
+    if baseline is None:
+        model = f"""\
+arch: {size.arch}  # {size.sizes}
+model: {{{share}dropout: {size.dropout}}}  # options of the model
+train:  # the unpruned baseline
+  max-epoch: {epochs}  # about {epochs * updates:,} updates
+{training}
+  lr: {size.lr}  # the highest learning rate
+{schedule}"""
+    else:
+        model = f"""\
+baseline_model: {_quoted(baseline.file)}  # the unpruned model, trained already
+arch: {baseline.arch}  # the architecture that is most like it
+model: {json.dumps(dict(baseline.options), ensure_ascii=False)}  # its other options"""
+    rate = float(size.lr) if baseline is None else baseline.lr
+    lr = _FINETUNE_RATE if rate is None else rate / 4
+    meaning = "a low one" if rate is None else "a quarter of the training's"
     lines = f"""\
 # Run it with: snakemake -s studies/Snakefile --config study={path} --cores {cores}
 # Written for {corpus.pairs:,} training pairs and {machine}.
@@ -112,17 +158,11 @@ data:
   pair: {corpus.pair}  # source and target language
   script: data_prep/prepared.sh  # takes data that are prepared already
   args: {{from-dir: {folder}}}  # the folder with prep.json
-arch: {size.arch}  # {size.sizes}
-model: {{{share}dropout: {size.dropout}}}  # options of the model
-train:  # the unpruned baseline
-  max-epoch: {epochs}  # about {epochs * updates:,} updates
-{training}
-  lr: {size.lr}  # the highest learning rate
-{schedule}
+{model}
 finetune:  # each pruned model, and the unpruned control
   max-epoch: {tuning}  # about {tuning * updates:,} updates
 {training}
-  lr: 1e-3  # lower than that of the training
+  lr: {lr:g}  # the highest learning rate, {meaning}
 {schedule}
 generate: {{beam: 5, max-tokens: 4000}}  # beam search on the test set
 seeds: [1, 2, 3]  # each draws other heads
@@ -136,3 +176,7 @@ plans:  # the rows of the table
     return f"""{lines}precision: fp16  # on a GPU
 resources: {{baseline: {{gpu: 1}}, finetune: {{gpu: 1}}}}  # one GPU for each training
 """
+
+
+def _quoted(path: Path) -> str:
+    return json.dumps(str(path), ensure_ascii=False)

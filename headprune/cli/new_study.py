@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from headprune.new_study import Corpus
+    from headprune.new_study import Corpus, TrainedBaseline
 
 app = typer.Typer(add_completion=False)
 
@@ -20,6 +20,15 @@ def new_study(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The study to write, such as mine.yaml.")
     ],
+    baseline_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A checkpoint that is trained already, of stock fairseq or of the plugin, and "
+            "unpruned: the study prunes it, in place of training a baseline first.",
+            show_default="a baseline is trained",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Write a study for prepared data, sized to the data and this machine.
@@ -43,9 +52,25 @@ def new_study(
         path=output,
         cores=available_cores(),
         gpu=shutil.which("nvidia-smi") is not None,
+        baseline=None if baseline_model is None else _trained(baseline_model),
     )
     write_text_atomically(output, text)
     print(f"{output}: snakemake -s studies/Snakefile --config study={output} --cores all")
+
+
+def _trained(path: Path) -> TrainedBaseline:
+    """The facts about a trained model that a study depends on."""
+    from headprune.backends import open_model
+    from headprune.errors import UsageError
+    from headprune.new_study import TrainedBaseline
+
+    describe = getattr(open_model(path), "training_flags", None)
+    if describe is None:
+        raise UsageError(
+            f"--baseline-model {path}: a study of translations takes a fairseq checkpoint"
+        )
+    arch, options, lr = describe()
+    return TrainedBaseline(file=path.absolute(), arch=arch, options=options, lr=lr)
 
 
 def _corpus(data: Path) -> Corpus:

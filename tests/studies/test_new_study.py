@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -68,6 +69,24 @@ def test_the_model_grows_with_the_data_where_there_is_a_gpu(pairs: int, tmp_path
     assert study.resources["baseline"].gpu == 1
     on_cores = study_text(corpus, path=path, cores=2, gpu=False)
     assert "arch: transformer_headpruned_small" in on_cores
+
+
+def test_a_model_that_is_trained_already_is_described(tmp_path: Path) -> None:
+    pytest.importorskip("fairseq", reason="the model is fairseq's")
+    from tests.fairseq_plugin import checkpoints
+    from tests.fairseq_plugin.models import SIZES
+
+    data, model = prepared(tmp_path / "data"), checkpoints.write(tmp_path / "it's mine.pt")
+    assert new_study(data, "-o", tmp_path / "mine.yaml", "--baseline-model", model) is None
+    study = load_study(tmp_path / "mine.yaml")
+    assert (study.baseline_model, study.train) == (model, None)
+    # The sizes, whatever architecture is named.
+    assert study.arch == "transformer_headpruned_tiny"
+    ends = ("encoder-ffn-embed-dim", str(SIZES["encoder_ffn_embed_dim"]))
+    assert ends in itertools.pairwise(flag.removeprefix("--") for flag in study.model_flags)
+    assert study.finetune.flags[study.finetune.flags.index("--lr") + 1] == "0.0001"
+    error = new_study(data, "-o", tmp_path / "no.yaml", "--baseline-model", tmp_path / "no.pt")
+    assert isinstance(error, HeadpruneError) and "no.pt" in str(error)
 
 
 def test_what_is_no_preparation_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""The flags of fairseq-train that describe the model in a checkpoint."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from fairseq.models import ARCH_MODEL_INV_REGISTRY
+
+from fairseq_plugin.flags import check_flags
+from fairseq_plugin.same_model import OPTIONS, shown
+
+_ARCH = "transformer_headpruned"
+_TYING = ("share_all_embeddings", "share_decoder_input_output_embed")
+_RATES = ("dropout", "attention_dropout", "activation_dropout")
+
+
+def training_flags(options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The architecture that is most like a checkpoint's model, and the options that differ.
+
+    Args:
+        options: the model's options in the checkpoint.
+
+    Returns:
+        The name of one of the plugin's architectures, and other options of the model, by their
+        names on the command line without dashes; ``True`` for a flag without a value.
+    """
+    found = {}
+    for arch in ARCH_MODEL_INV_REGISTRY[_ARCH]:
+        defaults = check_flags("train", ["--arch", arch])
+        found[arch] = dict(_differences(Namespace(**options), defaults))
+    arch = min(found, key=lambda name: len(found[name]))
+    return arch, found[arch]
+
+
+def learning_rate(state: Mapping[str, Any]) -> float | None:
+    """The highest learning rate of the training of a checkpoint; None if it does not say."""
+    cfg, args = state.get("cfg"), state.get("args")
+    section = cfg.get("optimization") if isinstance(cfg, dict) else None
+    options = section if isinstance(section, dict) else vars(args) if args is not None else {}
+    rates = options.get("lr")
+    return max(map(float, rates)) if isinstance(rates, (list, tuple)) and rates else None
+
+
+def _differences(stored: Namespace, defaults: Namespace) -> list[tuple[str, Any]]:
+    """The options that are set in one model, and are not so in another."""
+    differences = []
+    for name in (*OPTIONS, *_TYING, *_RATES):
+        value = getattr(stored, name, None)
+        if value is None or value is False or value == "":
+            continue  # no flag says so; where it matters, the checkpoint is refused later
+        if shown(value) != shown(getattr(defaults, name, None)):
+            differences.append((name.replace("_", "-"), value))
+    return differences
