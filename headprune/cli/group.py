@@ -6,6 +6,7 @@ when the subcommand runs.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -75,7 +76,32 @@ def command_named(name: str) -> Any:
         return None
     command = typer.main.get_command(app)
     command.name = name
+    command.help = flowing(command.help or "")
     return command
+
+
+def flowing(text: str) -> str:
+    """A help text whose paragraphs have no line breaks, as a terminal has lines of its own width.
+
+    Indented lines, which are commands, stay as they are.
+
+    >>> print(flowing("One\nline.\n\n  a command\n  another\n\nThe\nend."))
+    One line.
+    <BLANKLINE>
+      a command
+      another
+    <BLANKLINE>
+    The end.
+    """
+    lines: list[str] = []
+    for line in inspect.cleandoc(text).splitlines():
+        previous = lines[-1] if lines else ""
+        is_text = bool(line) and not line.startswith(" ")
+        if is_text and previous and not previous.startswith(" "):
+            lines[-1] = f"{previous} {line}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 class _Unloaded(TyperCommand):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,13 @@ from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
 
 app = typer.Typer(add_completion=False)
+
+
+class WithoutTraining(StrEnum):
+    """The recoveries that train nothing."""
+
+    NONE = Recovery.NONE.value
+    REFIT = Recovery.REFIT.value
 
 
 _CALIBRATION = "Calibration (--recovery refit)"
@@ -39,13 +47,15 @@ def prune(
         ),
     ] = Form.remove,
     recovery: Annotated[
-        Recovery,
+        WithoutTraining,
         typer.Option(
             help="refit: the output projections of pruned sub-layers are re-fitted by least "
             "squares, without training, so that they reproduce the outputs of MODEL (form remove). "
-            "It needs calibration examples, which are training examples. none: the weights stay.",
+            "It needs calibration examples, which are training examples. none: the remaining "
+            "weights stay as they are. To train after pruning: `headprune finetune`, or "
+            "fairseq-train --plan.",
         ),
-    ] = Recovery.NONE,
+    ] = WithoutTraining.NONE,
     max_examples: Annotated[
         int | None,
         typer.Option(
@@ -60,15 +70,13 @@ def prune(
 ) -> None:
     """Prune heads, neurons and layers of a trained model, without training."""
     given = options.given()
-    if recovery.trains:
-        raise UsageError(f"--recovery {recovery}: prune trains nothing; see `headprune compare`")
-    if recovery == Recovery.NONE and (given or max_examples is not None):
+    if recovery == WithoutTraining.NONE and (given or max_examples is not None):
         raise UsageError("options for calibration data go with --recovery refit")
-    if recovery == Recovery.REFIT and form != Form.remove:
+    if recovery == WithoutTraining.REFIT and form != Form.remove:
         raise UsageError(f"--recovery refit: for form remove, not {form.value}")
     opened = open_model(model)
     wanted = PruningPlan.load(plan)
-    if recovery == Recovery.REFIT:
+    if recovery == WithoutTraining.REFIT:
         task_model = backend_of(model).task_model(
             model,
             output=output,

@@ -49,9 +49,9 @@ class PaperTable:
     def delta_of(self, records: Sequence[Record]) -> float | None:
         """The difference in BLEU in the paper's row that corresponds to the records."""
         first = records[0]
-        if not first.plan.prunes_heads_alone:
+        if not first.plan.prunes_heads_alone or first.kind == "scratch":
             return None
-        asked = first.requested_percent
+        asked = _percent_drawn(first)
         if asked is not None and abs(first.percent - asked) > NEAR:
             asked = None
         counts = _common_counts([record.plan for record in records])
@@ -73,6 +73,13 @@ class PaperTable:
             if same:
                 return float(row[self._bleu]) - self.unpruned
         return None
+
+
+def _percent_drawn(record: Record) -> float | None:
+    """The percentage that was asked for, where the units were drawn at random as in the paper."""
+    origin = record.plan.origin
+    is_random = origin is None or origin.method == "random"
+    return record.requested_percent if is_random else None
 
 
 def paper_table(name: str) -> PaperTable:
@@ -117,7 +124,7 @@ class PaperGlueTable:
         first = records[0]
         if first.metric != ACCURACY or not first.plan.prunes_heads_alone:
             return None
-        return self.delta(first.task, percent=first.requested_percent, plan=first.plan)
+        return self.delta(first.task, percent=_percent_drawn(first), plan=first.plan)
 
     def delta(self, task: str, *, percent: float | None, plan: PruningPlan) -> float | None:
         """The accuracy in the corresponding row of the paper, minus that of its unpruned model.

@@ -276,7 +276,6 @@ def test_refitting_from_the_command_line(tmp_path: Path) -> None:
         ),
         (("--recovery", "refit"), "give --task"),
         (("--recovery", "refit", "--form", "uniform", *data), "for form remove, not uniform"),
-        (("--recovery", "finetune", *data), "prune trains nothing"),
         (data, "go with --recovery refit"),
     ):
         with pytest.raises((DataError, UsageError), match=message):

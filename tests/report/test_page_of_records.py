@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scipy.stats import ttest_1samp
 
 from headprune.cli.report import _command as command_of_page
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
-from headprune.report.document import HeadGrid, Notes, Section, Table, with_inner
+from headprune.report.document import Figure, HeadGrid, Notes, Section, Table, with_inner
 from headprune.report.make import Report, make_report, report_of
 from headprune.report.render import html, markdown
 from headprune.results.record import Record
@@ -94,6 +95,22 @@ def test_rows_of_one_component_are_not_beside_the_paper(make: Make, tmp_path: Pa
     content["plan"] = json.loads(PruningPlan(kept=kept, units=plan.units).to_json())
     path.write_text(json.dumps(content))
     assert "Beside the paper" not in titles(report_of([tmp_path], test=False))
+
+
+@pytest.mark.parametrize("method", ["random", "gradient"])
+def test_the_papers_difference_is_that_of_heads_drawn_at_random(
+    method: str, make: Make, tmp_path: Path
+) -> None:
+    make("control", row="control", percent=0)
+    path, record = make()
+    content = json.loads(path.read_text())
+    content["plan"]["origin"] = {"method": method, "seed": 1, "budget": "50% of heads"}
+    path.write_text(json.dumps(content))
+    (row,) = (
+        report_of([tmp_path], paper=["table1:en-ru"], test=False).material.studies[0].table.rows
+    )
+    expected = {"random": pytest.approx(29.38 - 29.09), "gradient": None}[method]
+    assert row.cells[record.task].paper_delta == expected
 
 
 def test_rows_by_a_score_are_not_beside_the_paper(study: Path) -> None:
@@ -216,11 +233,50 @@ def test_findings_of_several_comparisons_stand_below_their_titles() -> None:
         assert section.blocks == [Notes(comparison.report.findings)]
 
 
-def test_the_figure_of_one_seed_has_no_bars(make: Make, tmp_path: Path) -> None:
+def figure_1(folder: Path) -> Figure:
+    blocks = with_inner(report_of([folder], test=False).page.blocks)
+    return next(each for each in blocks if isinstance(each, Figure) and each.name == "drops")
+
+
+def test_bars_of_figure_1_are_intervals_of_paired_differences(make: Make, tmp_path: Path) -> None:
     make("control", row="control", percent=0)
     make()
-    one = markdown.render(report_of([tmp_path], test=False).page)
-    assert "bars: standard deviation over seeds, none where there is one." in one
+    figure = figure_1(tmp_path)
+    assert "hollow: one seed." in figure.caption
+    axes = figure.draw().axes[0]
+    assert axes.get_ylabel() == "change in BLEU" and not axes.collections
+    single = axes.lines[-1]
+    assert single.get_fillstyle() == "none" and len(single.get_xdata()) == 1
+
+    differences = []
+    for seed, of_control, of_pruned in ((2, 1, 7), (3, 2, 12)):
+        control = make("control", row="control", percent=0, seed=seed, wrong=of_control)[1]
+        differences.append(make(seed=seed, wrong=of_pruned)[1].value - control.value)
+    first = [
+        Record.load(tmp_path / name / "seed1" / "result.json").value
+        for name in ("pruned/50%", "control/control")
+    ]
+    differences.append(first[0] - first[1])
+    figure = figure_1(tmp_path)
+    assert "hollow" not in figure.caption
+    (bar,) = figure.draw().axes[0].collections[0].get_segments()
+    low, high = (float(y) for _, y in bar)
+    expected = ttest_1samp(differences, 0).confidence_interval()
+    assert (low, high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+
+def test_figure_1_has_a_panel_for_each_metric(tmp_path: Path) -> None:
+    make_glue = maker(tmp_path)
+    for task in ("sst2", "cola"):
+        make_glue("control", task=task)
+        make_glue(task=task)
+    axes = figure_1(tmp_path).draw().axes
+    names = {each.get_ylabel() for each in axes}
+    assert names == {"change in accuracy (points)", "change in matthews (x 100)"}
+    for each in axes:  # the paper reports accuracy
+        labels = each.get_legend_handles_labels()[1]
+        is_beside = any(label.startswith("paper: ") for label in labels)
+        assert is_beside == ("accuracy" in each.get_ylabel())
 
 
 def test_curves_of_other_lengths_of_fine_tuning_name_them(make: Make, tmp_path: Path) -> None:
@@ -238,12 +294,15 @@ def test_curves_of_other_lengths_of_fine_tuning_name_them(make: Make, tmp_path: 
             )
             changed.save(source.with_name(f"{study}.json"))
     text = markdown.render(report_of([tmp_path], test=False).page)
-    for name, length in (
-        ("made-up", "30 epochs"),
-        ("short", "1 epoch"),
-        ("updates", "127 updates"),
-    ):
-        assert f"{name}, fine-tuned for {length}: 50% " in text
+    for length in ("30 epochs", "1 epoch", "127 updates"):
+        assert f"fine-tuned for {length}: 50% " in text
+    # Where the lengths are alike, studies are told apart by their names.
+    for name in ("long", "longer"):
+        for source in (path, tmp_path / "control/control/seed1/result.json"):
+            replace(Record.load(source), study=name).save(source.with_name(f"{name}.json"))
+    text = markdown.render(report_of([tmp_path], test=False).page)
+    assert "long, fine-tuned for 30 epochs: 50% " in text
+    assert "longer, fine-tuned for 30 epochs: 50% " in text
 
 
 def test_a_saved_table_keeps_the_name_of_its_units(make: Make, tmp_path: Path) -> None:
@@ -321,6 +380,7 @@ except UsageError as error:
     )
     assert done.returncode == 0, done.stderr
     assert "Claims are left out: they need scipy" in done.stdout
+    assert "Figure 1 is left out: it needs scipy" in done.stdout
     *_, last = done.stdout.splitlines()
     assert last.startswith("comparisons need scipy (") and last.endswith("; pip install scipy")
 

@@ -4,50 +4,78 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import stdev
 from typing import TYPE_CHECKING
 
 from headprune.components import HEADS
-from headprune.report.document import Block, Figure, Section
+from headprune.report.document import Block, Figure, Notes, Section
 from headprune.report.drawing import AMBER, BLUE, DARK, GREEN, GREY, MARKERS, ORANGE, PURPLE, SKY
 from headprune.report.page.material import StudyResult
-from headprune.report.paper import SOURCE, figure_1
+from headprune.report.paper import ACCURACY, SOURCE, figure_1
 from headprune.report.table import Cell, Row
+from headprune.results.metrics import direction, is_low_good
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION
 from headprune.wording import counted
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, DARK)
 _PAPER_MARKERS = "osD^v<"
+_OF_THE_PAPER = ("bleu", ACCURACY)
+"""The metrics of the paper's tables 1 and 4."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Point:
+    """One row.
+
+    Attributes:
+        percent: the share of the heads that is pruned.
+        change: the mean less that of the control.
+        error: half of the 95% interval of the difference to the control of the same seed; None
+            with one seed.
+    """
+
+    percent: float
+    change: float
+    error: float | None
 
 
 @dataclass
 class _Curve:
-    """One setting: for each percentage, the change and its deviation, None with one seed."""
+    """The rows of one setting, and the name of its metric."""
 
+    title: str
     label: str
-    points: list[tuple[float, float, float | None]] = field(default_factory=list)
+    metric: str
+    points: list[_Point] = field(default_factory=list)
 
 
 def drops(studies: Sequence[StudyResult]) -> list[Block]:
-    """A section with figure 1; empty where no heads were drawn by percentage."""
+    """A section with figure 1; empty where no heads were drawn by percentage.
+
+    Without scipy, which the intervals need, a note says that it is left out.
+    """
+    try:
+        import scipy.special  # noqa: F401
+    except ImportError:
+        return [Notes(["Figure 1 is left out: it needs scipy (`pip install scipy`)."])]
     lengths: dict[str, set[str]] = {}
     for study in studies:
         for row in filter(_is_drawn, study.table.rows):
             for task, cell in row.cells.items():
                 lengths.setdefault(task, set()).add(_length(cell))
     by_length = {task for task, names in lengths.items() if len(names) > 1}
-    curves = [
-        curve
-        for study in studies
-        for curve in _curves(study, several=len(studies) > 1, by_length=by_length)
-    ]
+    curves = [curve for study in studies for curve in _curves(study, by_length=by_length)]
     if not curves:
         return []
+    _name_alike(curves)
     translation = any(TRANSLATION in study.table.tasks for study in studies)
     glue = any(task != TRANSLATION for study in studies for task in study.table.tasks)
     papers = {
@@ -57,11 +85,13 @@ def drops(studies: Sequence[StudyResult]) -> list[Block]:
     }
     words = "; ".join(
         f"{curve.label}: "
-        + ", ".join(f"{percent:g}% {change:+z.2f}" for percent, change, _ in curve.points)
+        + ", ".join(f"{point.percent:g}% {point.change:+z.2f}" for point in curve.points)
         for curve in curves
     )
-    one_seed = any(sd is None for curve in curves for _, _, sd in curve.points)
-    bars = "bars: standard deviation over seeds" + (", none where there is one" if one_seed else "")
+    one_seed = any(point.error is None for curve in curves for point in curve.points)
+    bars = "bars: 95% interval over seeds of the difference to the control of the same seed" + (
+        "; hollow: one seed" if one_seed else ""
+    )
     figure = Figure(
         name="drops",
         draw=lambda: _draw(curves, papers),
@@ -74,11 +104,10 @@ def drops(studies: Sequence[StudyResult]) -> list[Block]:
     return [Section(title="Change against the share pruned (figure 1)", blocks=[figure])]
 
 
-def _curves(study: StudyResult, *, several: bool, by_length: Collection[str]) -> list[_Curve]:
+def _curves(study: StudyResult, *, by_length: Collection[str]) -> list[_Curve]:
     """The curves of a study.
 
     Args:
-        several: name the study, since the figure has several.
         by_length: tasks of which models were fine-tuned for different lengths, which are named.
     """
     curves: dict[tuple[str, ...], _Curve] = {}
@@ -92,18 +121,51 @@ def _curves(study: StudyResult, *, several: bool, by_length: Collection[str]) ->
                 continue
             components, percent = _share(study, row, task)
             parts = [
-                *([study.title] if several else []),
-                *([] if task == TRANSLATION and several else [_name(task)]),
+                *([] if task == TRANSLATION else [task]),
                 *([row.form] if len(forms) > 1 else []),
                 *([components] if components else []),
                 *([f"fine-tuned for {_length(cell)}"] if task in by_length else []),
             ]
             key = (task, row.form, components, _length(cell))
-            curve = curves.setdefault(key, _Curve(", ".join(parts)))
-            curve.points.append((percent, cell.delta, cell.value.sd))
+            metric = study.table.tasks[task].metric
+            curve = _Curve(title=study.title, label=", ".join(parts), metric=metric)
+            error = _error(cell, _control_of(study, task))
+            point = _Point(percent=percent, change=cell.delta, error=error)
+            curves.setdefault(key, curve).points.append(point)
     for curve in curves.values():
-        curve.points.sort(key=lambda point: point[:2])
+        curve.points.sort(key=lambda point: (point.percent, point.change))
     return list(curves.values())
+
+
+def _control_of(study: StudyResult, task: str) -> Cell | None:
+    control = study.table.control
+    return None if control is None else control.cells.get(task)
+
+
+def _error(cell: Cell, control: Cell | None) -> float | None:
+    """Half of the t-interval of the differences between models of the same seed."""
+    if control is None:
+        return None
+    of_control = dict(zip(control.seeds, control.values, strict=True))
+    differences = [
+        value - of_control[seed]
+        for seed, value in zip(cell.seeds, cell.values, strict=True)
+        if seed in of_control
+    ]
+    n = len(differences)
+    if n < 2:
+        return None
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n - 1, 0.975)) * stdev(differences) / math.sqrt(n)
+
+
+def _name_alike(curves: Sequence[_Curve]) -> None:
+    """Add the title of the study to labels that several curves have."""
+    times = Counter(curve.label for curve in curves)
+    for curve in curves:
+        if times[curve.label] > 1 or not curve.label:
+            curve.label = ", ".join(filter(None, (curve.title, curve.label)))
 
 
 def _is_drawn(row: Row) -> bool:
@@ -144,15 +206,38 @@ def _share(study: StudyResult, row: Row, task: str) -> tuple[str, float]:
     return f"{' and '.join(pruned)} alone", 100 * (total - kept) / total
 
 
-def _name(task: str) -> str:
-    return "BLEU" if task == TRANSLATION else task
-
-
 def _draw(curves: Sequence[_Curve], papers: Mapping[str, Sequence[tuple[float, float]]]) -> Drawing:
+    """One panel for each metric, with the paper's curves in that of their metric."""
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6.5, 6.5), layout="constrained")
-    axes.axhline(0, color=DARK, linewidth=1)
+    metrics = list(dict.fromkeys(curve.metric for curve in curves))
+    figure, panels = pyplot.subplots(
+        nrows=len(metrics), figsize=(6.5, 1.5 + 4.5 * len(metrics)), layout="constrained"
+    )
+    for metric, axes in zip(metrics, [panels] if len(metrics) == 1 else panels, strict=True):
+        axes.axhline(0, color=DARK, linewidth=1)
+        if metric in _OF_THE_PAPER:
+            _draw_papers(axes, papers)
+        for number, curve in enumerate(curves):
+            if curve.metric == metric:
+                _draw_curve(axes, curve, number=number)
+        axes.set_ylabel(f"change in {_words(metric)}")
+        axes.set_xlim(-3, 103)
+    axes.set_xlabel("attention heads pruned (%)")
+    figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=11)
+    return figure
+
+
+def _words(metric: str) -> str:
+    """The name of a metric and its unit."""
+    if metric == "bleu":
+        return "BLEU"
+    if is_low_good(metric):
+        return f"{metric}{direction(metric)}"
+    return f"{metric.replace('_', ' ')} ({'points' if metric == ACCURACY else 'x 100'})"
+
+
+def _draw_papers(axes: Axes, papers: Mapping[str, Sequence[tuple[float, float]]]) -> None:
     for number, (label, points) in enumerate(papers.items()):
         axes.plot(
             [percent for percent, _ in points],
@@ -165,19 +250,31 @@ def _draw(curves: Sequence[_Curve], papers: Mapping[str, Sequence[tuple[float, f
             fillstyle="none",
             label=f"paper: {label}",
         )
-    for number, curve in enumerate(curves):
+
+
+def _draw_curve(axes: Axes, curve: _Curve, *, number: int) -> None:
+    """Draw a curve through the points of several seeds; those of one seed are hollow."""
+    colour, marker = _COLOURS[number % len(_COLOURS)], MARKERS[number % len(MARKERS)]
+    several = [(point, point.error) for point in curve.points if point.error is not None]
+    if several:
         axes.errorbar(
-            [percent for percent, _, _ in curve.points],
-            [change for _, change, _ in curve.points],
-            yerr=[math.nan if sd is None else sd for _, _, sd in curve.points],
-            color=_COLOURS[number % len(_COLOURS)],
-            marker=MARKERS[number % len(MARKERS)],
+            [point.percent for point, _ in several],
+            [point.change for point, _ in several],
+            yerr=[error for _, error in several],
+            color=colour,
+            marker=marker,
             linestyle="-" if number < len(_COLOURS) else "-.",
             capsize=3,
             label=curve.label,
         )
-    axes.set_xlabel("attention heads pruned (%)")
-    axes.set_ylabel("change (points)")
-    axes.set_xlim(-3, 103)
-    figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=11)
-    return figure
+    single = [point for point in curve.points if point.error is None]
+    if single:
+        axes.plot(
+            [point.percent for point in single],
+            [point.change for point in single],
+            color=colour,
+            marker=marker,
+            fillstyle="none",
+            linestyle="none",
+            label=None if several else curve.label,
+        )

@@ -50,12 +50,13 @@ _OF_THE_RUN = ("task", "model", "plan", "data_dir", "form", "seed")
 
 def provenance(study: StudyResult) -> list[Block]:
     """Commands, versions and signatures of a study."""
+    commands = _commands(study.results)
     blocks = [
-        *_commands(study.results),
+        *commands,
         *_versions([record for _, record in study.results]),
         *(block for block in study.document.blocks if isinstance(block, Signatures)),
     ]
-    return [Section(title=_TITLE, blocks=blocks)] if blocks else []
+    return [Section(title=_TITLE if commands else "Signatures", blocks=blocks)] if blocks else []
 
 
 def provenance_of_comparison(comparison: ComparisonResult, document: Document) -> list[Block]:
@@ -127,11 +128,12 @@ def _commands(results: Sequence[Located]) -> list[Block]:
         return [
             Commands(
                 [command],
-                f"In a checkout of headprune, this command makes all numbers of the study{where}:",
+                f"In a checkout of headprune, this command makes the study's own table{where}; add "
+                "table=NAME after --config for another of its tables:",
             ),
             Commands(
                 [f"{command} -- runs/{shlex.quote(f'{study}/{target}')}" for target in targets],
-                "One number alone, for each row that of its first seed:",
+                "One number alone, whatever table it is in; for each row that of its first seed:",
             ),
         ]
     lines: list[str] = []
@@ -167,6 +169,8 @@ def _own_commands(record: Record) -> tuple[list[str], list[str]]:
         lines.append(shlex.join(["headprune", "plan", *shape, *choice, "-o", "plan.json"]))
     if record.task == TRANSLATION:
         return lines, []
+    if not record.settings:  # such as those of sub-networks, which no single command trains
+        return [], []
     settings = {name: value for name, value in record.settings.items() if name not in _OF_THE_RUN}
     model, meanings = _without_places({"model": record.model} if record.model else {})
     lines.append(
