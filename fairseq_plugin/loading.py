@@ -111,9 +111,10 @@ def trained_on(checkpoint: Checkpoint) -> Path:
     return data
 
 
-def set_data(checkpoint: Checkpoint, folder: Path) -> None:
-    """Name another folder as the data that the checkpoint was trained on, in place."""
-    _task_options(checkpoint)["data"] = str(folder)
+def set_data(checkpoint: Checkpoint, folder: Path, *, languages: tuple[str, str]) -> None:
+    """Name another folder and its languages as the checkpoint's data, in place."""
+    source, target = languages
+    _task_options(checkpoint).update(data=str(folder), source_lang=source, target_lang=target)
 
 
 def languages_of(checkpoint: Checkpoint, data: Path) -> tuple[str, str]:

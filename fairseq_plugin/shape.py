@@ -69,5 +69,8 @@ def sizes_of(args: Any, *, vocabulary: int = 0) -> Sizes:
         decoder_feed_forward=args.decoder_ffn_embed_dim,
         encoder_head_dim=sizes["ES"],
         decoder_head_dim=sizes["DS"],
+        cross_heads=None
+        if getattr(args, "no_cross_attention", False)
+        else args.decoder_attention_heads,
         vocabulary=vocabulary,
     )

@@ -50,7 +50,8 @@ def trim_vocabulary(
 
     Args:
         path: the checkpoint.
-        output: the new folder, for model.pt and the dictionaries.
+        output: the new folder, for model.pt, the dictionaries and, where the data have a prep.json,
+            what of it says how text is split.
         text: lines of both languages; raw where a prep.json beside the data says how text is split,
             else words or sub-words with spaces between them.
         held_out: lines to count words of, as source and as target text; may be empty.
@@ -78,7 +79,8 @@ def trim_vocabulary(
         with new_folder(output) as temporary:
             for language, dictionary in zip(languages, smaller, strict=True):
                 dictionary.save(str(temporary / f"dict.{language}.txt"))
-            set_data(trimmed, output.absolute())
+            TextProcessing.copy_preparation(folder, temporary)
+            set_data(trimmed, output.absolute(), languages=languages)
             trimmed.save(temporary / MODEL)
             renewed, _ = load_model(trimmed, temporary)
             for line in lines[:: max(1, len(lines) // _COMPARED)]:

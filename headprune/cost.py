@@ -171,8 +171,8 @@ def forward_flops(
     weighted sums of attention, feed-forward layers and the output projection. Embeddings,
     softmax and normalisation are left out, as is usual. The ratio of two plans is thus what the
     products saved give alone: softmax and masks, over B x H x T x T, shrink with the heads as well,
-    so that measured speed can lie a little above it. All neurons count of components that the plan
-    does not name.
+    so that measured speed can lie a little above it. Of components that the plan does not name,
+    all neurons count, and in a plan that decides on layers all heads.
 
     Args:
         source, target: lengths in tokens. A plan without decoder components uses ``source`` only,
@@ -187,7 +187,7 @@ def forward_flops(
         "ED": (written, source, source),
         "DS": (written, written, target),
     }
-    plan = plan.without_units_of_dropped_layers()
+    plan = _completed(plan, sizes).without_units_of_dropped_layers()
     total = 0
     for component, counts in plan.counts.items():
         if component in HEADS:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -10,10 +12,23 @@ from pathlib import Path
 
 from data_prep.lib.corpus import read
 from headprune.errors import DataError
+from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 
 _MANIFEST = "prep.json"
 _FILES = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}
+_PROCESSING = (
+    *("corpus", "pair", "source_lang", "target_lang", "tokenizer", "bpe", "truecasers"),
+    *_FILES.values(),
+)
+"""The entries of prep.json that say how text is turned into sub-words, and back."""
+
+
+def _manifest_of(data: Path) -> Path | None:
+    """The prep.json of a binarised data folder: in it, as in trimmed vocabularies, or beside it."""
+    folder = data.absolute()
+    paths = (folder / _MANIFEST, folder.parent / _MANIFEST)
+    return next((path for path in paths if path.is_file()), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +66,15 @@ class TextProcessing:
     def of_preparation(
         cls, data: Path, *, source_lang: str, target_lang: str
     ) -> TextProcessing | None:
-        """Read prep.json beside a binarised data folder; None if there is no such file.
+        """Read prep.json in or beside a binarised data folder; None if there is no such file.
 
         The languages are those of the model, because one preparation serves both directions.
 
         Raises:
             DataError: prep.json is damaged, or names a file that does not exist.
         """
-        path = data.absolute().parent / _MANIFEST
-        if not path.is_file():
+        path = _manifest_of(data)
+        if path is None:
             return None
         facts = json_object(path)
         try:
@@ -74,6 +89,31 @@ class TextProcessing:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not as data_prep writes it ({error!r})") from None
+
+    @staticmethod
+    def copy_preparation(data: Path, folder: Path) -> None:
+        """Copy what prep.json says of the text's processing, and the files of it, if it is there.
+
+        ``of_preparation`` reads the copy in ``folder``, as it does that beside ``data``.
+
+        Raises:
+            DataError: prep.json is damaged, or a file cannot be read.
+        """
+        path = _manifest_of(data)
+        if path is None:
+            return
+        facts = json_object(path)
+        kept = {name: facts[name] for name in _PROCESSING if name in facts}
+        try:
+            truecasers = (kept.get("truecasers") or {}).values()
+            files = [*(kept[name] for name in _FILES.values() if kept.get(name)), *truecasers]
+            for file in files:
+                target = folder / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path.parent / file, target)
+        except (OSError, TypeError, AttributeError) as problem:
+            raise DataError(f"{path}: a file that it names cannot be copied: {problem}") from None
+        write_text_atomically(folder / _MANIFEST, json.dumps(kept, indent=1) + "\n")
 
     def splitter(self) -> Callable[[str], list[str]]:
         """Create a function that turns a raw sentence into sub-words.

@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.plan_transport import take_plan
 from headprune import DataError, PruningPlan, UsageError
+from headprune.cost import unit_cost
 from tests.command import headprune
 from tests.fairseq_plugin.checkpoints import write
 from tests.fairseq_plugin.models import SIZES, batch, build
@@ -176,3 +177,13 @@ def test_the_commands(tmp_path: Path, full: Checkpoint):
 
 def test_a_checkpoint_is_a_prunable_model(tmp_path: Path):
     check_prunable_model(write(tmp_path / "full.pt"), tmp_path)
+
+
+@pytest.mark.parametrize("component", ["EL", "DL"])
+def test_a_budget_counts_all_parameters_of_a_dropped_layer(
+    full: Checkpoint, component: str
+) -> None:
+    plan = plan_of(**{component: [(0,), ()]})
+    cost = unit_cost("parameters", sizes=full.sizes, shape=plan.units)
+    lost = full.parameters - full.prune(plan).parameters
+    assert cost(PruningPlan.full(plan.units)) - cost(plan) == lost

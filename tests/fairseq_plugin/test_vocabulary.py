@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from data_prep.lib.text import TextProcessing
 from fairseq_plugin.checkpoints import Checkpoint
-from fairseq_plugin.loading import load_model
+from fairseq_plugin.loading import languages_of, load_model
 from fairseq_plugin.vocabulary import trim_vocabulary
 from headprune import HeadPlan
 from headprune.cli import app
@@ -63,6 +65,46 @@ def test_kept_words_have_the_same_outputs(tied, plan, tmp_path):
         tokens = torch.tensor(KEPT)[tokens]
         expected = old(tokens, torch.tensor([4, 4]), tokens.roll(1, 1))[0][..., KEPT]
     torch.testing.assert_close(found, expected)
+
+
+CODES = """#version: 0.2
+w 1
+w 1</w>
+w1 9</w>
+w1 1</w>
+w 2</w>
+w 3</w>
+w 4</w>
+w 5</w>
+w 7</w>
+"""
+
+
+def test_a_trimmed_model_splits_text_as_before_and_can_be_trimmed_again(tmp_path):
+    path = write(tmp_path / "prepared", share_all_embeddings=True)
+    (tmp_path / "prepared" / "codes").write_text(CODES)
+    facts = {"tokenizer": "moses", "bpe": "subword_nmt", "bpe_codes": "codes", "corpus": "made-up"}
+    (tmp_path / "prepared" / "prep.json").write_text(json.dumps(facts))
+    text = [line.replace(" ", "  ") for line in TEXT]
+    for source, output in ((path, "once"), (tmp_path / "once" / "model.pt", "twice")):
+        result = trim_vocabulary(source, tmp_path / output, text=text, held_out=[])
+        assert set(result.sizes.values()) == {(24 if output == "once" else 12, 12)}
+    processing = TextProcessing.of_preparation(
+        tmp_path / "twice", source_lang="de", target_lang="en"
+    )
+    assert processing.file == tmp_path / "twice" / "codes"
+    assert processing.splitter()("w19  w6") == ["w19", "w@@", "6"]
+
+
+def test_languages_that_the_names_of_the_data_tell_are_written_down(tmp_path):
+    path = write(tmp_path, share_all_embeddings=True)
+    state = torch.load(path, weights_only=False)
+    del state["args"].source_lang, state["args"].target_lang
+    torch.save(state, path)
+    (tmp_path / "data" / "train.de-en.de.idx").touch()
+    trim_vocabulary(path, tmp_path / "smaller", text=TEXT, held_out=[])
+    trimmed = Checkpoint.load(tmp_path / "smaller" / "model.pt")
+    assert languages_of(trimmed, tmp_path / "smaller") == ("de", "en")
 
 
 def test_held_out_words_are_counted_with_the_splitter_and_dictionary_of_each_side(

@@ -55,6 +55,20 @@ def test_flops_are_those_that_torch_counts(family):
         assert counted_flops(pruned) - rotations == forward_flops(plan, sizes, target=TOKENS)
 
 
+@pytest.mark.parametrize("family", ["ernie", "llama", "mbart"])
+def test_a_dropped_layer_takes_all_of_its_operations_with_it(family):
+    """Also where the plan decides on layers and names not all of the sub-layers in them."""
+    model = small(family, attention="eager")
+    sizes, shape = Folder(Path(), model).sizes, model_shape(model)
+    for components in (("EL",), ("DL",), ("ES", "EL"), ("EF", "DL"), ("ES", "EL", "DL")):
+        named = [name for name in components if name in shape]
+        if named:
+            plan = plan_of(model, *named)
+            lost = counted_flops(model) - counted_flops(hf_plugin.prune(copy.deepcopy(model), plan))
+            cost = unit_cost("flops", sizes=sizes, shape=plan.units)
+            assert cost(PruningPlan.full(plan.units)) - cost(plan) == lost
+
+
 @pytest.mark.parametrize("family", ["vit", "dinov2", "yolos", "audio-spectrogram-transformer"])
 def test_flops_are_those_of_all_patches(family):
     model = small(family, attention="eager")
