@@ -109,7 +109,9 @@ for option in ${held_out[@]+"${held_out[@]}"}; do
 done
 check_options() {
     if [ ${#added[@]} -gt 0 ]; then
-        [ -z "$pair" ] && [ ${#train[@]} -eq 0 ] || usage_error "--add-test goes with --out alone"
+        [ -z "$pair$valid" ] && [ ${#train[@]} -eq 0 ] && [ ${#test_sources[@]} -eq 0 ] \
+            && [ ${#held_out[@]} -eq 0 ] && [ ${#keeping[@]} -eq 0 ] \
+            || usage_error "--add-test goes with --out alone"
         [ -d "$out" ] || data_error "$out: no such folder; prepare the corpus first"
         return
     fi
@@ -135,9 +137,12 @@ fi
 languages=(--source-lang "$source_lang" --target-lang "$target_lang")
 
 # in_place SOURCE: tells if a calling script has put a source where it belongs. Sets prefix.
+# Without a calling script, such a source is the user's, and would be overwritten.
 in_place() {
     prefix=${1#"$PWD/"}
-    [[ $prefix != "$1" && $prefix =~ ^(corpora/)?raw/[^/]+$ ]]
+    [[ $prefix != "$1" && $prefix =~ ^(corpora/)?raw/[^/]+$ ]] || return 1
+    [ -n "$handed_over" ] \
+        || usage_error "$1: lies where this script writes; move your files to a folder outside of $PWD/raw and $PWD/corpora"
 }
 
 # read_step NAME PREFIX SOURCES...: reads pairs into PREFIX.LANG.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.flags import check_flags
-from fairseq_plugin.loading import fairseq_silent, languages_of, load_model
+from fairseq_plugin.loading import fairseq_silent, languages_of, load_model, set_data
 from fairseq_plugin.same_model import require_same_model
 from fairseq_plugin.teacher import require_vocabulary
 from headprune.errors import UsageError
@@ -54,6 +54,7 @@ def copy_baseline(
     with fairseq_silent():
         _, task = load_model(checkpoint, data)
     require_vocabulary(checkpoint, task, name=f"{KEY}: {path}")
+    set_data(checkpoint, data, languages=own)
     facts = {"parameters": checkpoint.parameters, "fingerprint": checkpoint.fingerprint}
     checkpoint.state["last_optimizer_state"] = None
     checkpoint.save(model)

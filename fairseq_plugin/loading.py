@@ -102,7 +102,13 @@ def trained_on(checkpoint: Checkpoint) -> Path:
     Raises:
         UsageError: it is not there.
     """
-    data = Path(str(_task_options(checkpoint).get("data")).split(":")[0])
+    named = _task_options(checkpoint).get("data")
+    if not named:
+        raise UsageError(
+            f"{checkpoint.path}: does not name the data that it was trained on; give --data, the "
+            "folder with the dictionaries"
+        )
+    data = Path(str(named).split(":")[0])
     if not os.path.isdir(data):  # a name that is too long is no error here
         raise UsageError(
             f"{checkpoint.path}: trained on {data}, which is not there; give --data, the folder "

@@ -58,12 +58,20 @@ def _differences(args: Any, stored: Namespace) -> Iterator[str]:
     tied, stored_tied = _tied_embeddings(ours), _tied_embeddings(theirs)
     if tied != stored_tied:
         yield f"{stored_tied} in the checkpoint, {tied} here"
-    for name in OPTIONS:
+    for name in _names(theirs):
         if name.endswith("_layers") and getattr(args, f"{name}_to_keep", None):
             continue  # checkpoints of version 0.1.0 have the number of the remaining layers
         value, stored_value = shown(getattr(ours, name)), shown(getattr(theirs, name))
         if value != stored_value:
             yield f"--{name.replace('_', '-')} {stored_value} in the checkpoint, {value} here"
+
+
+def _names(config: HeadPrunedTransformerConfig) -> Iterator[str]:
+    """The options to compare; a table of positions that is learned has a length."""
+    yield from OPTIONS
+    for side, text in (("encoder", "source"), ("decoder", "target")):
+        if getattr(config, f"{side}_learned_pos"):
+            yield f"max_{text}_positions"
 
 
 def _tied_embeddings(config: HeadPrunedTransformerConfig) -> str:

@@ -50,11 +50,16 @@ class Calibration:
                 f"{path}: not there; a budget needs a calibration, so run the same command without "
                 f"the budget and with `-- {path}` at the end first (with make: FLAGS={path})"
             )
-        values = json_object(path)
+        mistake = DataError(f"{path}: no calibration; delete it and calibrate again")
         try:
-            return cls(**values)
+            found = cls(**json_object(path))
         except TypeError:
-            raise DataError(f"{path}: no calibration; delete it and calibrate again") from None
+            raise mistake from None
+        if not all(
+            isinstance(each, dict) for each in (found.seconds_per_update, found.updates_per_epoch)
+        ):
+            raise mistake
+        return found
 
     def hours(self, length: str, *, task: str = "translation") -> float:
         """The hours of a training of a length such as ``10ep`` (epochs) or ``200up`` (updates)."""
@@ -160,6 +165,8 @@ def estimate(jobs: Sequence[Job], calibration: Path, *, machine: Machine) -> lis
     total = sum(job.trainings for job in jobs)
     done = total - sum(job.trainings for job in remaining)
     counted = f"trainings: {total}, of which {done} are done"
+    if done:
+        counted += "; those whose flags, data or plans have changed are repeated (jobs below)"
     if not calibration.is_file():
         return [
             counted,

@@ -12,6 +12,12 @@ BASE_HOME = home_of(STUDY.baseline_home)
 HOMES = [OUT, DATA_HOME, BASE_HOME]
 DATA = f"{DATA_HOME}/data"
 BASELINE = f"{BASE_HOME}/baseline"
+if STUDY.baseline_model is not None:
+    TRAINED = str(STUDY.baseline_model)
+    try:
+        require_outside(STUDY.baseline_model, HOMES, key="baseline_model")
+    except HeadpruneError as problem:
+        raise WorkflowError(f"{STUDY_FILE}: {problem}") from None
 BASE_PLAN = f"{BASE_HOME}/plans/{CONTROL.key}/seed{STUDY.baseline_seed}.json"
 REFERENCE = f"{DATA}/raw/test.{STUDY.data.pair[1]}"
 JOB = [PYTHON, f"{ROOT}/studies/fairseq_job.py"]
@@ -50,6 +56,13 @@ SHARED = [f"{DATA}/prep.json"]
 if BASE_HOME != OUT:
     SHARED += [BASE_PLAN, f"{BASELINE}/model.pt", f"{BASELINE}/generation.txt"]
     SHARED += [scores_of(row) for row in chosen_rows(STUDY, TABLES) if row.score]
+
+
+@cache
+def digest_of(path):
+    """A digest of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def processes_of(wildcards, resources):
@@ -152,12 +165,13 @@ else:
     rule baseline:
         input:
             data=f"{DATA}/prep.json",
-            checkpoint=str(STUDY.baseline_model),
         output:
             model=f"{BASELINE}/model.pt",
             facts=f"{BASELINE}/model.json",
         params:
             flags=lambda wildcards: TRAINING,
+            # Its content, and neither its place nor its time: a moved checkout repeats nothing.
+            digest=lambda wildcards: digest_of(TRAINED),
         log:
             f"{BASE_HOME}/logs/baseline/copy.log",
         threads: threads_of("generate")
@@ -165,7 +179,7 @@ else:
         resources:
             **{name: value for name, value in resource_of("generate").items() if name != "gpu"},
         shell:
-            "{JOB:q} copy --data {DATA:q} --checkpoint {input.checkpoint:q} "
+            "{JOB:q} copy --data {DATA:q} --checkpoint {TRAINED:q} "
             "--model {output.model:q} --log {log:q} --label baseline --threads {threads} "
             "-- {params.flags:q} "
             "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"

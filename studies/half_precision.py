@@ -16,11 +16,16 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_plugin.checkpoints import Checkpoint
-from headprune.errors import HeadpruneError
+from headprune.errors import HeadpruneError, UsageError
 
-_KEPT_FACTS = ("train_iterator", "val_loss", "best")
+_KEPT_FACTS = ("train_iterator", "epoch", "val_loss", "best")
 """Entries of a checkpoint's `extra_state` that fairseq reads, or that say how good the model is."""
-_PATHS = {"data": "data/bin", "save_dir": "training", "user_dir": None}
+
+_PATHS = {
+    **dict.fromkeys(("data", "save_dir"), ""),
+    **dict.fromkeys(("user_dir", "finetune_from_model", "distill_from", "tensorboard_logdir")),
+    "restore_file": "checkpoint_last.pt",
+}
 """Options that hold paths of the machine that trained the model, and what stands in for them."""
 
 
@@ -29,6 +34,7 @@ def main(arguments: Sequence[str]) -> None:
 
     Raises:
         DataError: the file is no whole checkpoint of a Transformer.
+        UsageError: the model is pruned.
     """
     parser = argparse.ArgumentParser(
         prog="python -m studies.half_precision",
@@ -39,13 +45,16 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
     given = parser.parse_args(arguments)
     checkpoint = Checkpoint.load(given.model)
+    if not checkpoint.plan.is_full:
+        raise UsageError(f"{given.model}: is pruned; give the unpruned baseline")
     state = checkpoint.state
     state["model"] = halved(state["model"])
     state["last_optimizer_state"] = None
-    extra = state["extra_state"]
+    extra = state.get("extra_state") or {}
     state["extra_state"] = {name: extra[name] for name in _KEPT_FACTS if name in extra}
-    for options in sections(state["cfg"]):
-        options |= {name: path for name, path in _PATHS.items() if name in options}
+    for holder in ("cfg", "args"):
+        for options in sections(state.get(holder)):
+            options |= {name: path for name, path in _PATHS.items() if name in options}
     checkpoint.save(given.output)
 
 

@@ -52,6 +52,8 @@ RESERVED_FLAGS = {
     "target-lang": "the data's prep.json",
 }
 _ALL_RULES = "all"
+_LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
+"""A language code as the scripts of data_prep take them, such as ``de`` or ``pt_BR``."""
 _RESERVED_ARGS = {"out": "the run folder", "workers": "`resources`"}
 
 
@@ -79,10 +81,16 @@ class Data:
         for key in ("name", "pair", "script"):
             if key not in values:
                 raise DataError(f"missing key: data.{key}")
-        pair = re.fullmatch(r"([a-z]{2,3})-([a-z]{2,3})", str(values["pair"]))
+        pair = re.fullmatch(rf"({_LANGUAGE})-({_LANGUAGE})", str(values["pair"]))
         if not pair:
             raise DataError(
                 f"data.pair: {shown(values['pair'])} is not source-target, such as en-de"
+            )
+        prepared = as_mapping(values.get("args", {}), "data.args").get("pair")
+        if prepared is not None and prepared != pair[0]:
+            raise DataError(
+                f"data.args.pair: {shown(prepared)}, but data.pair is {pair[0]}; the references "
+                "would be of another language than the translations"
             )
         return cls(
             name=as_text(values["name"], "data.name"),
@@ -113,6 +121,11 @@ class Training:
         values = {**TRAIN_DEFAULTS, **as_mapping(raw, key)}
         distilled = _takes_teacher(values, key)
         flags = as_flags(values, key, reserved=RESERVED_FLAGS)
+        if "max-epoch" in values and "max-update" in values:
+            raise DataError(
+                f"{key}: max-epoch and max-update are both given, and signatures name one length; "
+                "remove one (in a study that extends another by a key without a value)"
+            )
         if "max-epoch" in values:
             as_whole(values["max-epoch"], f"{key}.max-epoch", least=1)
         elif "max-update" not in values:

@@ -150,6 +150,20 @@ def require_plain_path(path: str, what: str) -> None:
         )
 
 
+def require_outside(file: Path, folders: Sequence[str], *, key: str) -> None:
+    """Check that a file of the user's is in none of the folders that a run writes to.
+
+    Raises:
+        UsageError: the run would replace it.
+    """
+    for folder in folders:
+        if file.resolve().is_relative_to(Path(folder).resolve()):
+            raise UsageError(
+                f"{key}: {file} is in the run folder {folder}, whose files the study replaces; "
+                "copy it to another place"
+            )
+
+
 def _is_folder(name: str) -> bool:
     try:
         return Path(name).is_dir()

@@ -193,7 +193,9 @@ print(*(name for name in sys.argv[1:] if not i.find_spec(name)))' $needed)
     cd "$out" 2>/dev/null || data_error "$out: cannot go into this folder"
     { : >>.lock; } 2>/dev/null || data_error "$out: cannot write here"
     # A script that goes on as bitext.sh has the lock already, and hands the open file over.
+    handed_over=yes
     if ! [ /dev/fd/9 -ef .lock ]; then
+        handed_over=""
         exec 9>>.lock
         "$python" -m data_prep.lib.lock 9 || exit
     fi

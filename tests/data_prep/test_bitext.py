@@ -333,6 +333,25 @@ def test_a_language_decides_the_tools() -> None:
         subwords_for(("en", "ja"), given="subword-nmt")
 
 
+def test_files_of_the_user_in_the_folders_of_the_script_are_refused(
+    script: Script, tmp_path: Path, python: str
+) -> None:
+    """It would take them for those of a calling script, and clean nothing."""
+    raw = tmp_path / "out" / "raw"
+    raw.mkdir(parents=True)
+    for name in ("train", "valid", "test"):
+        write_sides(raw / name, NEW)
+    common = ("bitext.sh", "--out", "out", "--python", python)
+    for options in (("--from-dir", raw), ("--train", raw / "mine")):
+        done = script(*common, "--pair", "en-de", *options)
+        assert done.returncode == 2
+        assert "lies where this script writes; move your files" in done.stderr
+        assert not (tmp_path / "out" / "prep.json").exists()
+    for option in (("--test", "more"), ("--valid", "more"), ("--test-lines", 5), ("--keep-all",)):
+        done = script(*common, "--add-test", "more", *option)
+        assert done.returncode == 2 and "--add-test goes with --out alone" in done.stderr
+
+
 @pytest.mark.slow
 def test_chinese_from_a_table_all_the_way(script: Script, tmp_path: Path, python: str) -> None:
     numbers = random.Random(1)

@@ -12,6 +12,7 @@ import torch
 
 from fairseq_plugin.baseline_model import copy_baseline
 from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.loading import trained_on
 from headprune import DataError, HeadPlan, UsageError
 from studies import half_precision
 from tests.fairseq_plugin import checkpoints
@@ -73,6 +74,11 @@ def test_a_checkpoint_of_stock_fairseq_gets_the_options_of_the_plugin(
     [
         ({}, [*FLAGS, "--activation-fn=gelu"], "--activation-fn relu in the checkpoint, gelu here"),
         ({}, [*FLAGS, "--share-all-embeddings"], "separate embeddings in the checkpoint"),
+        (
+            {"encoder_learned_pos": True, "max_source_positions": 64},
+            [*FLAGS, "--encoder-learned-pos", "--max-source-positions=32"],
+            "--max-source-positions 64 in the checkpoint, 32 here",
+        ),
         ({"source_lang": "de", "target_lang": "en"}, FLAGS, "translates de-en, the data are en-de"),
     ],
 )
@@ -104,6 +110,23 @@ def test_a_pruned_model_and_another_vocabulary_are_refused(data: Path, tmp_path:
         copied(written(tmp_path / "large.pt"), data)
 
 
+@pytest.mark.parametrize("holder", ["args", "cfg"])
+def test_old_and_small_checkpoints_are_halved_too(holder: str, tmp_path: Path) -> None:
+    state = checkpoints.content()
+    options = state.pop("args")
+    options.data, options.finetune_from_model = "/home/me/bin", "/home/me/start.pt"
+    if holder == "cfg":
+        state |= {"args": None, "cfg": {"model": options, "task": vars(options)}}
+    else:
+        state |= {"args": options, "cfg": None, "extra_state": None}
+    torch.save(state, tmp_path / "model.pt")
+    half_precision.main([str(tmp_path / "model.pt"), "-o", str(tmp_path / "half.pt")])
+    assert b"/home/me" not in (tmp_path / "half.pt").read_bytes()
+    Checkpoint.load(tmp_path / "model.pt").prune(checkpoints.PLAN).save(tmp_path / "pruned.pt")
+    with pytest.raises(UsageError, match="is pruned; give the unpruned baseline"):
+        half_precision.main([str(tmp_path / "pruned.pt"), "-o", str(tmp_path / "no.pt")])
+
+
 def test_half_precision_keeps_the_model_and_names_no_folder(
     full: Path, corpus: Path, tmp_path: Path
 ) -> None:
@@ -119,5 +142,9 @@ def test_half_precision_keeps_the_model_and_names_no_folder(
     model = tmp_path / "model.pt"
     copy_baseline(path, TINY, data=corpus, languages=("en", "de"), model=model)
     assert_same(generate(corpus, f"--path={path}"), generate(corpus, f"--path={model}"))
+    # Data of others lie in the current folder; the file names none, the copy its own.
+    assert trained_on(Checkpoint.load(model)) == corpus
+    with pytest.raises(UsageError, match="does not name the data that it was trained on"):
+        trained_on(half)
     pruned = Checkpoint.load(model).prune(HeadPlan.full(whole.shape))
     assert pruned.parameters == whole.parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ HOUR = Calibration(
 )
 """An epoch of translation takes an hour; one of SST-2 too, and one of CoLA two hours."""
 ONE_CORE = Machine(cores=1)
+
+
+REPEATED = "; those whose flags, data or plans have changed are repeated (jobs below)"
 
 
 def test_a_length_is_epochs_or_updates() -> None:
@@ -99,7 +103,7 @@ def test_a_grid_search_is_counted_once_a_task(tmp_path: Path) -> None:
     searches[0].file.parent.mkdir(parents=True)
     searches[0].file.write_text("")
     lines = estimate(jobs, tmp_path / "none.json", machine=Machine(cores=2))
-    assert lines[0] == "trainings: 20, of which 8 are done"
+    assert lines[0] == f"trainings: 20, of which 8 are done{REPEATED}"
 
 
 def test_a_task_that_was_not_calibrated_is_named() -> None:
@@ -111,9 +115,11 @@ def test_a_calibration_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
     HOUR.save(path)
     assert Calibration.load(path) == HOUR
-    path.write_text("{}")
-    with pytest.raises(DataError, match="no calibration; delete it"):
-        Calibration.load(path)
+    numbers = {"seconds_per_update": 3, "updates_per_epoch": 3, "model_bytes": 3}
+    for content in ({}, numbers):
+        path.write_text(json.dumps(content))
+        with pytest.raises(DataError, match="no calibration; delete it"):
+            Calibration.load(path)
 
 
 def test_a_budget_asks_for_a_calibration(tmp_path: Path) -> None:
@@ -129,7 +135,7 @@ def test_a_dry_run_says_what_is_left_to_do(tmp_path: Path) -> None:
     (tmp_path / "baseline" / "model.pt").write_text("")
     calibration = tmp_path / "calibration.json"
     lines = estimate(jobs, calibration, machine=Machine(cores=2))
-    assert lines[0] == "trainings: 40, of which 1 are done"
+    assert lines[0] == f"trainings: 40, of which 1 are done{REPEATED}"
     assert "not known before a calibration" in lines[1] and str(calibration) in lines[1]
     HOUR.save(calibration)
     assert estimate(jobs, calibration, machine=Machine(cores=2))[1] == (

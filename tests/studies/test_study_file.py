@@ -221,6 +221,11 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"data": {"name": "d", "script": "s"}}, "missing key: data.pair"),
         ({"data": {**MINIMAL["data"], "extra": 1}}, "unknown key: data.extra"),
         ({"data": {**MINIMAL["data"], "pair": "english"}}, "data.pair: 'english'"),
+        (
+            {"data": {**MINIMAL["data"], "args": {"pair": "de-en"}}},
+            "data.args.pair: 'de-en', but data.pair is en-de",
+        ),
+        ({"finetune": {"max-epoch": 1, "max-update": 5}}, "finetune: max-epoch and max-update are"),
         ({"data": {**MINIMAL["data"], "args": {"out": "x"}}}, "data.args.out: not to be set here"),
         ({"plans": []}, "plans: at least one"),
         ({"plans": [{"percent": 50, "keep": {"ES": "44"}}]}, "got percent and keep"),

@@ -83,7 +83,7 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
     trained = tmp_path / f"{HOSTILE}.pt"
     if kind.startswith("tiny"):
         study["data"]["name"] = HOSTILE
-        study["data"]["args"]["pair"] = HOSTILE
+        study["data"]["args"]["note"] = HOSTILE
         study["finetune"]["tensorboard-logdir"] = HOSTILE
         if kind != "tiny":
             trained.touch()
@@ -110,12 +110,24 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
         (prepare,) = [call for call in calls if "--out" in call]
         assert prepare[prepare.index("--out") + 1] == str(work / HOSTILE / "data")
         assert prepare[prepare.index("--from-dir") + 1] == str(data)
-        assert prepare[prepare.index("--pair") + 1] == HOSTILE
+        assert prepare[prepare.index("--note") + 1] == HOSTILE
         (train,) = [call for call in calls if "control seed 1" in call and call[0] == "train"]
         start = next(call for call in calls if "baseline" in call)
         assert start[0] == ("train" if kind == "tiny" else "copy")
         if kind != "tiny":
             assert start[start.index("--checkpoint") + 1] == str(trained)
+            # The same file with another time, as after a checkout, repeats nothing.
+            os.utime(trained, (time.time() + 60, time.time() + 60))
+            again = run(path, HOSTILE, f"data_dir={data}", "-n", studies=studies, cwd=work)
+            assert "Nothing to be done" in again.stdout + again.stderr
+            trained.write_bytes(b"another model")
+            again = run(path, HOSTILE, f"data_dir={data}", "-n", studies=studies, cwd=work)
+            assert re.search(r"^finetune +2$", again.stdout + again.stderr, re.MULTILINE)
+            study["baseline_model"] = str(work / HOSTILE / "baseline" / "model.pt")
+            path.write_text(yaml.safe_dump(study))
+            inside = run(path, HOSTILE, studies=studies, cwd=work)
+            assert inside.returncode != 0 and (work / HOSTILE / "baseline" / "model.pt").exists()
+            assert "whose files the study replaces; copy it" in inside.stdout + inside.stderr
         assert train[train.index("--user-dir") + 1] == str(checkout / "fairseq_plugin")
         assert train[train.index("--tensorboard-logdir") + 1] == HOSTILE
         assert {call[call.index("--label") + 1] for call in calls if "--label" in call} >= {
