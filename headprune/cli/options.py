@@ -20,7 +20,7 @@ from headprune.recovery.distillation import Distillation
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 CLASSIFIERS, CHECKPOINTS = "Classifiers", "fairseq checkpoints"
-OWN_DATA = "Classifiers of your own data"
+OWN_DATA = "Data of your own: text, words or images"
 """Panels of the help for options of one kind of model."""
 
 

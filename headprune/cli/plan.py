@@ -57,8 +57,8 @@ def plan(
         float | None,
         typer.Option(
             help="Instead of --percent: how many times as fast as the unpruned model, such as 1.5. "
-            "Heads, neurons and layers are chosen for the least sum of lost --scores, by the times "
-            "in --latency; goes with --model.",
+            "The heads, neurons and layers whose --scores add up to least are pruned until the "
+            "times in --latency predict this speed. Needs --model, --latency and --scores.",
         ),
     ] = None,
     latency: Annotated[
@@ -230,6 +230,12 @@ def plan(
     opened = open_model(model) if model else None
     within = opened.plan.part(HEADS) if opened else None
     shape_given: Shape = _parse_shape(shape) if shape else BASE_SHAPE
+    if not (shape or model or scores):
+        print(
+            "note: without --model or --shape the plan is for Transformer-Base, 6 + 6 layers of 8 "
+            "heads",
+            file=sys.stderr,
+        )
     if components is not None:
         names = parse_components(components)
         if opened is not None:

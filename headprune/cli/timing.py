@@ -32,7 +32,7 @@ LENGTH = typer.Option(
     "that the model takes.",
 )
 THREADS = typer.Option(min=1, help="Number of CPU threads.", show_default="torch's")
-DEVICE = typer.Option(help="The processor.")
+DEVICE = typer.Option(help="The processor; a GPU is used with `cuda` alone.")
 JOB = typer.Option(
     help="The work that is timed: "
     + "; ".join(f"{job}, {what}" for job, what in JOBS.items())

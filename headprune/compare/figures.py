@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARKERS = "osD^vPX<>*"
+_IN_A_ROW = 3
+"""The largest number of panels in a row; more would be too small to read on a page."""
 
 
 def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Figure:
@@ -27,17 +29,25 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     from matplotlib import pyplot
 
     panels = [*outcomes.recoveries, BEFORE]
+    columns = len(panels) if len(panels) <= _IN_A_ROW else 2
+    rows = -(-len(panels) // columns)
     figure, places = pyplot.subplots(
-        1, len(panels), figsize=(1.5 + 5.5 * len(panels), 6), squeeze=False, layout="constrained"
+        *(rows, columns),
+        figsize=(1.5 + 5.5 * columns, 6 if rows == 1 else 1 + 4.5 * rows),
+        squeeze=False,
+        layout="constrained",
     )
-    for axes, when in zip(places.flat, panels, strict=True):
+    for axes in places.flat[len(panels) :]:
+        axes.axis("off")
+    for axes, when in zip(places.flat, panels, strict=False):
         _panel(axes, comparison, outcomes, when)
         if comparison.metric in RATIOS:
             scale_logarithmically(axes)
         axes.set_title(words_for(when))
         axes.set_xlabel(_amount(comparison))
-    places.flat[0].set_ylabel(f"{comparison.metric}{direction(comparison.metric)}")
-    handles, labels = places.flat[-1].get_legend_handles_labels()
+    for axes in places[:, 0]:
+        axes.set_ylabel(f"{comparison.metric}{direction(comparison.metric)}")
+    handles, labels = places.flat[len(panels) - 1].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4, fontsize=11)
     figure.suptitle(title)
     return figure

@@ -121,14 +121,14 @@ def glue(
         typer.Option(
             min=0,
             help="Number of fine-tuning epochs; 0 measures a fine-tuned model without training, "
-            "right after pruning where there is a plan. Default: 10, fewer for entailment.",
+            "right after pruning where there is a plan. Default: 10 (2 for entailment).",
             rich_help_panel=_TRAINING,
         ),
     ] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Batch size. Default: 128, less for entailment.", rich_help_panel=_TRAINING
+            min=1, help="Batch size. Default: 128 (8 for entailment).", rich_help_panel=_TRAINING
         ),
     ] = None,
     learning_rate: Annotated[
