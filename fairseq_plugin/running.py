@@ -233,7 +233,7 @@ def _run(
             env=environment,
             text=True,
             errors="replace",
-            pass_fds=() if keep_open is None else (keep_open,),
+            pass_fds=(*([] if keep_open is None else [keep_open]), *inherited_locks()),
         )
         stack.enter_context(ended_with_us(process))
         if process.stdout is not None:
@@ -245,6 +245,23 @@ def _run(
             f"(all of it in {job.log})"
         )
     _say(f"{job.label}: done in {time.monotonic() - started:.0f} s")
+
+
+LOCKS = "HEADPRUNE_LOCKS"
+"""The environment variable with the numbers of open files that hold locks, as of GPUs."""
+
+
+def inherited_locks() -> list[int]:
+    """The open files of locks that the program in a separate process holds, too.
+
+    If this process is killed and the program goes on, its GPUs stay taken.
+    """
+    found = []
+    for word in os.environ.get(LOCKS, "").split(","):
+        with contextlib.suppress(ValueError, OSError):
+            os.fstat(int(word))
+            found.append(int(word))
+    return found
 
 
 def _last_line(log: Path) -> str:

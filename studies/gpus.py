@@ -22,6 +22,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from headprune.errors import HeadpruneError, UsageError
+from studies.plugin import running
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -78,8 +79,11 @@ def take(number: int, *, of: Sequence[str], locks: Path) -> dict[str, int] | Non
     return None
 
 
-def wait_for(number: int, *, of: Sequence[str], locks: Path) -> list[str]:
-    """Lock GPUs, after a wait for other jobs if necessary; returns their names.
+def wait_for(number: int, *, of: Sequence[str], locks: Path) -> dict[str, int]:
+    """Lock GPUs, after a wait for other jobs if necessary.
+
+    Returns:
+        The open lock file of each GPU.
 
     Raises:
         UsageError: the machine has fewer GPUs.
@@ -96,7 +100,7 @@ def wait_for(number: int, *, of: Sequence[str], locks: Path) -> list[str]:
             has_notice = True
         # Of two jobs that each have a part of the GPUs, one is the first to try again.
         time.sleep(random.uniform(0.5, 2))
-    return list(taken)
+    return taken
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -105,6 +109,7 @@ def main(arguments: Sequence[str]) -> None:
     if available := devices():
         taken = wait_for(int(number), of=available, locks=lock_folder())
         os.environ[_VARIABLE] = ",".join(taken)
+        os.environ[running.LOCKS] = ",".join(map(str, taken.values()))
     os.execvp(command[0], command)
 
 

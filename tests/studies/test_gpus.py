@@ -37,7 +37,7 @@ def test_a_job_waits_until_a_gpu_is_free(
     assert taken is not None
     began = time.monotonic()
     threading.Timer(0.2, os.close, taken.values()).start()
-    assert gpus.wait_for(1, of=["GPU-a/b"], locks=tmp_path) == ["GPU-a/b"]
+    assert list(gpus.wait_for(1, of=["GPU-a/b"], locks=tmp_path)) == ["GPU-a/b"]
     assert time.monotonic() - began > 0.2
     assert capsys.readouterr().err == "note: waits for 1 of 1 GPUs\n"
     with pytest.raises(UsageError, match="asks for 3 GPUs, and there are 2"):
@@ -70,6 +70,41 @@ def test_the_command_sees_its_gpu_and_holds_it(tmp_path: Path) -> None:
     assert free is not None and list(free) == ["3"]
     os.close(free["3"])
     jobs[1].communicate("")
+
+
+def test_a_program_of_a_job_that_was_killed_holds_the_gpu(tmp_path: Path) -> None:
+    job = """
+import subprocess, sys
+from studies.plugin import running
+program = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+started = subprocess.Popen(program, pass_fds=running.inherited_locks(), stdin=0)
+print(started.pid, flush=True)
+started.wait()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-P", str(ROOT / "studies" / "gpus.py"), "1", sys.executable, "-c", job],
+        env={
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": "3",
+            "TMPDIR": str(tmp_path),
+            "PYTHONPATH": str(ROOT),
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline()
+    process.kill()
+    process.wait()
+    locks = next(tmp_path.glob("headprune-gpus-*"))
+    assert gpus.take(1, of=["3"], locks=locks) is None
+    process.stdin.close()  # the program ends
+    for _ in range(200):
+        if gpus.take(1, of=["3"], locks=locks) is not None:
+            return
+        time.sleep(0.05)
+    pytest.fail("the GPU stays taken after its program has ended")
 
 
 def test_a_machine_without_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
