@@ -230,12 +230,6 @@ def plan(
     opened = open_model(model) if model else None
     within = opened.plan.part(HEADS) if opened else None
     shape_given: Shape = _parse_shape(shape) if shape else BASE_SHAPE
-    if not (shape or model or scores):
-        print(
-            "note: without --model or --shape the plan is for Transformer-Base, 6 + 6 layers of 8 "
-            "heads",
-            file=sys.stderr,
-        )
     if components is not None:
         names = parse_components(components)
         if opened is not None:
