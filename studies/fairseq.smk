@@ -13,7 +13,10 @@ HOMES = [OUT, DATA_HOME, BASE_HOME]
 DATA = f"{DATA_HOME}/data"
 BASELINE = f"{BASE_HOME}/baseline"
 if STUDY.baseline_model is not None:
+    from data_prep.lib.download import digest
+
     TRAINED = str(STUDY.baseline_model)
+    digest_of = cache(digest)  # a rule asks for it several times
     try:
         require_outside(STUDY.baseline_model, HOMES, key="baseline_model")
     except HeadpruneError as problem:
@@ -56,13 +59,6 @@ SHARED = [f"{DATA}/prep.json"]
 if BASE_HOME != OUT:
     SHARED += [BASE_PLAN, f"{BASELINE}/model.pt", f"{BASELINE}/generation.txt"]
     SHARED += [scores_of(row) for row in chosen_rows(STUDY, TABLES) if row.score]
-
-
-@cache
-def digest_of(path):
-    """A digest of a file's content."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def processes_of(wildcards, resources):

@@ -155,9 +155,11 @@ def _error(cell: Cell, control: Cell | None) -> float | None:
     n = len(differences)
     if n < 2:
         return None
-    from scipy.special import stdtrit
+    from headprune.claims.estimate import MeanDifference
 
-    return float(stdtrit(n - 1, 0.975)) * stdev(differences) / math.sqrt(n)
+    error = stdev(differences) / math.sqrt(n)
+    low, high = MeanDifference(effect=0.0, error=error, freedom=n - 1, n=n).interval()
+    return (high - low) / 2
 
 
 def _name_alike(curves: Sequence[_Curve]) -> None:
