@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,13 +149,22 @@ class Checkpoint:
     @property
     def parameters(self) -> int:
         """Parameters in the file; tensors that are tied to one another count once."""
-        unique: dict[int, int] = {}
+        return sum(tensor.numel() for tensor in self._weights())
+
+    @property
+    def weight_bytes(self) -> int:
+        """The size of the parameters in the file, without the state of the training."""
+        return sum(tensor.nbytes for tensor in self._weights())
+
+    def _weights(self) -> Iterable[Tensor]:
+        """The model's weights; of tensors that are tied to one another, one."""
+        unique: dict[int, Tensor] = {}
         for name, tensor in self.state["model"].items():
             if name.startswith(PREFIX):
                 continue
             if tensor.is_floating_point() and not name.endswith(NO_WEIGHTS):
-                unique[tensor.data_ptr() or -len(unique) - 1] = tensor.numel()
-        return sum(unique.values())
+                unique[tensor.data_ptr() or -len(unique) - 1] = tensor
+        return unique.values()
 
     @property
     def unpruned_parameters(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -10,8 +12,9 @@ from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor
 
 from fairseq_plugin.checkpoints import Checkpoint
-from fairseq_plugin.loading import fairseq_silent, load_model, trained_on
+from fairseq_plugin.loading import fairseq_silent, load_model, trained_on, write_dictionaries
 from headprune.cost import forward_flops
+from headprune.errors import UsageError
 from headprune.speed.forward_pass import (
     DECODER,
     ENCODER,
@@ -19,7 +22,6 @@ from headprune.speed.forward_pass import (
     SEARCH,
     Conditions,
     ForwardPass,
-    bytes_of,
     drawn_hypotheses,
 )
 
@@ -27,12 +29,19 @@ from headprune.speed.forward_pass import (
 def fairseq_forward_pass(checkpoint: Checkpoint, conditions: Conditions) -> ForwardPass:
     """Load a checkpoint, with the dictionaries of the data that it was trained on.
 
+    Where these are not there, made-up words stand in for them: the time does not depend on which
+    words they are.
+
     Raises:
-        UsageError: these data are not there.
         DataError: the checkpoint or the dictionaries cannot be read.
     """
-    with fairseq_silent():
-        model, task = load_model(checkpoint, trained_on(checkpoint))
+    with fairseq_silent(), TemporaryDirectory() as folder:
+        try:
+            data = trained_on(checkpoint)
+        except UsageError:
+            data = Path(folder)
+            write_dictionaries(checkpoint, data)
+        model, task = load_model(checkpoint, data)
     model.eval()
     model.to(conditions.device)
     batch = _batch(task, conditions)
@@ -50,7 +59,7 @@ def fairseq_forward_pass(checkpoint: Checkpoint, conditions: Conditions) -> Forw
         library="fairseq",
         parameters=checkpoint.parameters,
         flops=conditions.batch * flops if is_whole else None,
-        file_bytes=bytes_of(checkpoint.path),
+        file_bytes=checkpoint.weight_bytes,
         dtype="float32",
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models.transformer import TransformerModel
@@ -115,6 +116,19 @@ def trained_on(checkpoint: Checkpoint) -> Path:
             "with the dictionaries"
         )
     return data
+
+
+def write_dictionaries(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write dictionaries of made-up words, as many as the checkpoint's model has, to a folder."""
+    options = _task_options(checkpoint)
+    for name, language in (("source_lang", "source"), ("target_lang", "target")):
+        options[name] = options.get(name) or language
+    languages = options["source_lang"], options["target_lang"]
+    for side, language in zip(("encoder", "decoder"), languages, strict=True):
+        rows = len(checkpoint.state["model"][f"{side}.embed_tokens.weight"])
+        words = rows - Dictionary().nspecial
+        lines = "".join(f"{number} 1\n" for number in range(words))
+        (folder / f"dict.{language}.txt").write_text(lines)
 
 
 def set_data(checkpoint: Checkpoint, folder: Path, *, languages: tuple[str, str]) -> None:

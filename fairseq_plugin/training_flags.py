@@ -26,12 +26,16 @@ def training_flags(options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         The name of one of the plugin's architectures, and other options of the model, by their
         names on the command line without dashes; ``True`` for a flag without a value.
     """
-    found = {}
-    for arch in ARCH_MODEL_INV_REGISTRY[_ARCH]:
-        defaults = check_flags("train", ["--arch", arch])
-        found[arch] = dict(_differences(Namespace(**options), defaults))
-    arch = min(found, key=lambda name: len(found[name]))
+    stored = Namespace(**options)
+    defaults = {arch: check_flags("train", ["--arch", arch]) for arch in _architectures()}
+    found = {arch: dict(_differences(stored, each)) for arch, each in defaults.items()}
+    # First without options that are on in the architecture: no flag turns them off.
+    arch = min(found, key=lambda name: (_only_on(stored, defaults[name]), len(found[name])))
     return arch, found[arch]
+
+
+def _architectures() -> list[str]:
+    return list(ARCH_MODEL_INV_REGISTRY[_ARCH])
 
 
 def learning_rate(state: Mapping[str, Any]) -> float | None:
@@ -41,6 +45,14 @@ def learning_rate(state: Mapping[str, Any]) -> float | None:
     options = section if isinstance(section, dict) else vars(args) if args is not None else {}
     rates = options.get("lr")
     return max(map(float, rates)) if isinstance(rates, (list, tuple)) and rates else None
+
+
+def _only_on(stored: Namespace, defaults: Namespace) -> int:
+    """The number of options that are off in a model, and on in an architecture."""
+    return sum(
+        getattr(stored, name, None) is False and getattr(defaults, name, None) is True
+        for name in (*OPTIONS, *_TYING)
+    )
 
 
 def _differences(stored: Namespace, defaults: Namespace) -> list[tuple[str, Any]]:

@@ -46,7 +46,7 @@ _EXPORT_TARGETS = {
         "size. The folder is written only if onnxruntime computes the model's outputs with it.",
     ),
     "transformers": ExportTarget(
-        summary="transformers' own classes, in every version",
+        summary="transformers' own classes",
         description="--to transformers writes zeros in place of the pruned heads and neurons of a "
         "Hugging Face folder, and leaves dropped layers out, so that transformers loads the result "
         "without the plugin. The folder is written only if its outputs equal those of the pruned "

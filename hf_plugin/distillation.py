@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune.errors import UsageError
 from headprune.recovery.distillation import Distillation
@@ -36,6 +36,7 @@ from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tasks.predictions import IGNORED
 from hf_plugin.tasks.task import Task
 from hf_plugin.tokenizers import Reader, load_reader, set_padding
+from hf_plugin.trainer import ResumableTrainer
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _require_same(own: Reader, reader: Reader, *, name: str) -> None:
         )
 
 
-class DistillationTrainer(Trainer):
+class DistillationTrainer(ResumableTrainer):
     """transformers' Trainer for a model that also learns the outputs of a teacher.
 
     The log has the mean divergence (``distill_loss``) and, where hidden states are compared, their

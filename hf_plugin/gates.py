@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel
 
 from headprune.budget import Budget
 from headprune.components import COMPONENTS
@@ -32,6 +32,7 @@ from hf_plugin.families import stacks, sublayers
 from hf_plugin.modeling import GATES, prune
 from hf_plugin.plans import model_shape
 from hf_plugin.plans import plan as plan_of_model
+from hf_plugin.trainer import ResumableTrainer
 
 TARGET = "headprune_gate_target"
 """The entry of a config with the target that the gates were trained to."""
@@ -151,7 +152,7 @@ def stored_gates(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Learn
     return gates.eval()
 
 
-class L0Trainer(Trainer):
+class L0Trainer(ResumableTrainer):
     """transformers' Trainer for a model with learned gates.
 
     The log has the expected number of open units of each component (``open_ES``). The gates are

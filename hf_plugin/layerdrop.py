@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from headprune.errors import UsageError
 from headprune.gates import LayerGate
-from hf_plugin.families import stacks
+from hf_plugin.families import family_of, stacks
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,12 @@ def add_layerdrop(model: PreTrainedModel, probability: float) -> list[RemovableH
         The hooks; ``remove()`` of each ends LayerDrop.
 
     Raises:
-        UsageError: no probability, or a model that cannot be pruned.
+        UsageError: no probability, or a model that cannot be pruned, or ``require_layers``.
     """
     if not 0 <= probability <= 1:
         raise UsageError(f"LayerDrop: {probability} is no probability; give a number from 0 to 1")
+    if probability:
+        require_layers(model)
     return [
         layer.module.register_forward_hook(
             LayerGate(_Dropped(layer.module, probability), layer.hidden_states),
@@ -65,3 +67,15 @@ def add_layerdrop(model: PreTrainedModel, probability: float) -> list[RemovableH
         for layer in layers
         if layer.is_kept
     ]
+
+
+def require_layers(model: PreTrainedModel) -> None:
+    """Check that a model has layers that can be dropped.
+
+    Raises:
+        UsageError: it has none, as in ALBERT, whose layers share weights; or see ``stacks``.
+    """
+    if not stacks(model):
+        raise UsageError(
+            f"LayerDrop: the {family_of(model)} model has no layers that can be dropped"
+        )

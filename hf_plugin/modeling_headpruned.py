@@ -35,7 +35,7 @@ from .pruned_files import PrunedConfig, PrunedFiles, expect_layout, store_by_hea
 if int(transformers.__version__.partition(".")[0]) < 5:
     raise ImportError(
         f"pruned models need transformers 5, this is {transformers.__version__}; what `headprune "
-        "export FOLDER --to transformers` writes is loaded by every version"
+        "export FOLDER --to transformers` writes is loaded by transformers 4 too"
     )
 
 _PRUNED = "HeadPruned"

@@ -2,13 +2,14 @@
 
 Pruned heads and neurons come back as zeros. Where the feed-forward sub-layers of a stack are all
 equally wide, and where layers are dropped, the model equals one of a smaller stock config, and is
-written as exactly that. Every version of transformers loads the folder, except a ModernBERT without
-some layers, whose kinds of attention by layer only transformers 5 reads from the config.
+written as exactly that. Transformers 5 loads the folder, and transformers 4 if it has the family:
+the config gets entries for it. A warning says where it computes something else all the same.
 """
 
 from __future__ import annotations
 
 import copy
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from hf_plugin.modeling import stock_class, stock_config
 from hf_plugin.pruned_files import CODE
 from hf_plugin.random_batches import SHAPES, random_batch
 from hf_plugin.sublayers import Attention, Sublayer
+from hf_plugin.transformers4_configs import add_entries
 
 TOLERANCE = 1e-5
 """The allowed difference of an output, relative to the largest output where that is above 1.
@@ -46,7 +48,7 @@ def export_to_transformers(path: Path, output: Path) -> CheckedExport:
     of W_1 and column of W_2 are zeros too, unless all layers of the stack keep equally many: then
     the model is as narrow as they are. Dropped layers are left out. The folder appears when the
     model in it was found to give the outputs of the pruned one. Training it further brings zeros
-    back to life.
+    back to life. A warning says where transformers 4 would compute something else.
 
     Args:
         path: the model's folder, pruned (by transformers 4 too) or not.
@@ -67,6 +69,7 @@ def export_to_transformers(path: Path, output: Path) -> CheckedExport:
         unwanted = named_as(*NOT_COPIED, *CODE)
         copy_files(path, temporary, wanted=lambda name: not unwanted(name))
         full.save_pretrained(temporary)
+        reasons = add_entries(temporary)  # before the check of what transformers 5 reads
         written: Any = type(full).from_pretrained(temporary)
         difference = _largest_difference(model.float(), written.float().eval())
         if not difference <= TOLERANCE:
@@ -74,6 +77,8 @@ def export_to_transformers(path: Path, output: Path) -> CheckedExport:
                 f"{path}: not exported: the outputs with zeros differ from the model's by "
                 f"{difference:.1e}, more than {TOLERANCE:.0e}"
             )
+    for reason in reasons:
+        print(f"warning: {output}: {reason}", file=sys.stderr)
     contents = f"{stock.description}, for transformers' {type(full).__name__}"
     return CheckedExport(plan=folder.plan, contents=contents, difference=difference)
 

@@ -1,4 +1,4 @@
-"""BLEU by beam search with heads masked, one attention at a time.
+"""BLEU by beam search with units masked, one sub-layer or layer at a time.
 
 The encoder's outputs are kept for masks of the decoder, which have no influence on them.
 """
@@ -6,17 +6,20 @@ The encoder's outputs are kept for masks of the decoder, which have no influence
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_plugin.scores.model import Batch, FairseqModel
+from headprune.components import HEADS, LAYERS, side_of
 from headprune.errors import DataError
-from headprune.gates import gated
+from headprune.gates import gated, gated_layers
 from headprune.results.bleu_tokenizers import DEFAULT
 from headprune.scores.ablation import Ablation, cases_of, in_place
 from headprune.scores.compute import Watch
+from headprune.scores.registry import score_named
 
 LEAST_TRIALS = 10_000
 TRIALS_PER_TEST = 50
@@ -79,6 +82,7 @@ def bleu_ablation(
     batches: Sequence[Batch],
     *,
     kinds: Sequence[str],
+    components: Sequence[str] = HEADS,
     watch: Watch = lambda steps, *_: steps,
 ) -> dict[str, Ablation]:
     """Measure the drop in BLEU for each mask, tested by paired approximate randomisation.
@@ -89,6 +93,7 @@ def bleu_ablation(
         translator: the beam search; its model is evaluated without dropout.
         batches: batches with targets.
         kinds: some of ``headprune.scores.names.ABLATIONS``.
+        components: those whose units are masked.
         watch: function that wraps the masks, given their number, for a progress bar.
 
     Raises:
@@ -103,28 +108,44 @@ def bleu_ablation(
         encoded = _Encoded(scored)
         base = [text for batch in batches for text in encoded.during(translator, batch)]
         for kind in kinds:
-            cases = cases_of(scored, kind)
+            scorable = [name for name in components if name in score_named(kind).components]
+            cases = cases_of(scored, kind, scorable)
             masks = [(place, mask) for place, each in cases.items() for mask in each]
             translations = []
             for (component, layer), mask in watch(iter(masks), len(masks), f"{kind} by BLEU"):
-                attention = scored.sublayers[component][layer]
-                on = torch.tensor([float(head in mask) for head in range(attention.units)])
-                with gated([(attention, on)]):
+                with _masked(scored, component, layer, mask):
                     translations.append(
                         [
                             text
                             for batch in batches
                             for text in (
                                 translator.translate(batch)
-                                if component == "ES"
+                                if side_of(component) == "encoder"
                                 else encoded.during(translator, batch)
                             )
                         ]
                     )
             result[kind] = _compare(
-                scored, base, translations, references, cases, tokenizer=translator.tokenizer
+                scored,
+                base,
+                translations,
+                references,
+                cases,
+                components=scorable,
+                tokenizer=translator.tokenizer,
             )
     return result
+
+
+def _masked(
+    scored: FairseqModel, component: str, layer: int, mask: frozenset[int]
+) -> AbstractContextManager[None]:
+    """Within it, the units of ``mask`` alone are on in a sub-layer; or a whole layer is off."""
+    if component in LAYERS:
+        return gated_layers([(scored.layers[component][layer], torch.tensor(float(0 in mask)))])
+    sublayer = scored.sublayers[component][layer]
+    on = torch.tensor([float(unit in mask) for unit in range(sublayer.units)])
+    return gated([(sublayer, on)])
 
 
 class _Encoded:
@@ -157,6 +178,7 @@ def _compare(
     references: list[str],
     cases: Mapping[tuple[str, int], Sequence[frozenset[int]]],
     *,
+    components: Sequence[str],
     tokenizer: str,
 ) -> Ablation:
     from headprune.results.stats import paired_randomisation
@@ -172,5 +194,7 @@ def _compare(
         p_values[place] = list(test.p_values[these])
         done += len(masks)
     return Ablation(
-        base=test.base, drops=in_place(scored, drops), p_values=in_place(scored, p_values)
+        base=test.base,
+        drops=in_place(scored, drops, components),
+        p_values=in_place(scored, p_values, components),
     )

@@ -19,6 +19,7 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, load_model, load_split, trained_on
 from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import Batch, FairseqModel
+from headprune.components import HEADS
 from headprune.errors import DataError, UsageError
 from headprune.model import evaluating
 from headprune.plan import HeadPlan
@@ -122,7 +123,13 @@ def score_heads(
 
         def ablate(kinds: Sequence[str]) -> Mapping[str, Ablation]:
             translator = beam_search(scored, task, folder, beam=beam)
-            return bleu_ablation(translator, batches[ABLATION], kinds=kinds, watch=watch)
+            return bleu_ablation(
+                translator,
+                batches[ABLATION],
+                kinds=kinds,
+                components=HEADS if components is None else components,
+                watch=watch,
+            )
 
         def pass_over(purpose: str) -> Iterator[Batch]:
             data = batches[ABLATION if purpose == ABLATION else SCORING]

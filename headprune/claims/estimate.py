@@ -14,6 +14,9 @@ from scipy.special import chdtr, chdtrc, chdtri, nctdtr, stdtr, stdtrit
 POWER = 0.8
 """The probability with which the smallest detectable effect is found."""
 
+_LARGE = 1e4
+"""The critical value from which the spread of a mean is negligible in its power."""
+
 
 class Estimate(Protocol):
     """An effect that was estimated from `n` independent observations."""
@@ -70,8 +73,16 @@ class MeanDifference:
         return float(stdtr(self.freedom, (self.effect - bound) / self.error))
 
     def detectable(self, bound: float, level: float) -> float:
-        """The distance at which the non-central t-distribution has the power."""
+        """The distance at which the non-central t-distribution has the power.
+
+        Its distribution function fails at very large critical values, of one degree of freedom
+        and a very small level. There the spread of the mean is negligible beside that of its
+        estimated error, and the distance is the critical value times a quantile of the error.
+        """
         critical = float(stdtrit(self.freedom, 1 - level))
+        if critical > _LARGE:
+            quantile = float(chdtri(self.freedom, 1 - POWER))
+            return critical * math.sqrt(quantile / self.freedom) * self.error
 
         def power_deficit(shift: float) -> float:
             return 1 - float(nctdtr(self.freedom, shift, critical)) - POWER

@@ -228,6 +228,42 @@ def plan(
         _write_plan(chosen, output)
         return
     opened = open_model(model) if model else None
+    asked = _budget(percent, budget)
+    if scores:
+        from headprune.scores import HeadScores
+        from headprune.scores.names import keep_of
+
+        ranked = HeadScores.load(scores)
+        if components is not None:
+            names = parse_components(components)
+            missing = [name for name in names if name not in ranked.units]
+            if missing:
+                have = ", ".join(ranked.units)
+                raise UsageError(f"--components {missing[0]}: {scores} has scores of {have}")
+            ranked = ranked.of_components(names)
+        within = opened.plan.completed(opened.shape).part(ranked.units) if opened else None
+        lacking = [name for name in ranked.units if opened and name not in opened.shape]
+        if lacking:
+            raise UsageError(f"{scores}: scores of {lacking[0]}, which {model} does not have")
+        if opened and ranked.fingerprint and ranked.fingerprint != opened.fingerprint:
+            raise DataError(
+                f"{scores}: scores of other weights than those of {model}; score this model, or "
+                "leave --model out"
+            )
+        counts: Keep | None = _parse_keep(keep, ranked.heads) if keep else None
+        if even:
+            counts, asked = _even_counts(asked, counts, ranked.units), None
+        chosen = select.by_score(
+            ranked,
+            budget=asked,
+            cost=_cost(asked, ranked.units, opened),
+            per_layer=counts,
+            keep=best.value if best else keep_of(ranked.name),
+            at_least=at_least,
+            within=within,
+        )
+        _write_plan(chosen, output)
+        return
     within = opened.plan.part(HEADS) if opened else None
     shape_given: Shape = _parse_shape(shape) if shape else BASE_SHAPE
     if components is not None:
@@ -240,32 +276,6 @@ def plan(
             have = ", ".join(whole.units)
             raise UsageError(f"--components {missing[0]}: the model has {have}; see --shape")
         within = whole.part(names)
-    asked = _budget(percent, budget)
-    if scores:
-        from headprune.scores import HeadScores
-        from headprune.scores.names import keep_of
-
-        ranked = HeadScores.load(scores)
-        if opened and ranked.fingerprint and ranked.fingerprint != opened.fingerprint:
-            raise DataError(
-                f"{scores}: scores of other weights than those of {model}; score this model, or "
-                "leave --model out"
-            )
-        counts: Keep | None = _parse_keep(keep, ranked.heads) if keep else None
-        if even:
-            competing = within.units if within and components is not None else ranked.units
-            counts, asked = _even_counts(asked, counts, competing), None
-        chosen = select.by_score(
-            ranked,
-            budget=asked,
-            cost=_cost(asked, ranked.units, opened),
-            per_layer=counts,
-            keep=best.value if best else keep_of(ranked.name),
-            at_least=at_least,
-            within=within,
-        )
-        _write_plan(chosen, output)
-        return
     units: Shape = within.units if within else shape_given
     if prune:
         if within is not None and not within.is_full:

@@ -49,6 +49,12 @@ class Competition:
         for name in names:
             if name not in model.shape:
                 raise UsageError(f"{model.path} has no {name}; it has {', '.join(model.shape)}")
+        if measure == "units" and {*names} & {*LAYERS} and {*names} - {*LAYERS}:
+            # The heads of a dropped layer go with it, so shares of units would differ in size.
+            raise UsageError(
+                "a layer costs more than a head or a neuron; give a budget of flops or of "
+                "parameters, or a speed"
+            )
         full = model.plan.completed({name: model.shape[name] for name in names})
         pool = full.part(names)
         assert pool is not None

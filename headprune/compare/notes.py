@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headprune.budget import SPEED
 from headprune.compare.against_random import LEVEL
 from headprune.compare.comparison import Comparison
 from headprune.compare.records import Outcomes
-from headprune.recovery.kinds import Recovery
+from headprune.recovery.kinds import BEFORE, Recovery
 from headprune.results.marks import CONSTANT_MARK
 from headprune.wording import counted
 
@@ -52,11 +54,11 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
     timed = "plans" if comparison.has_timed_methods else f"random {units}"
     return [
         *notes,
-        _seeds_note(seeds, draws, units=units),
+        _seeds_note(seeds, draws, units=units, anew=_anew(outcomes)),
         *_training_note(outcomes),
         f"not pruned: the model as it was given{fair}.",
         *_recovery_note(outcomes),
-        _tests_note(draws),
+        _tests_note(draws, anew=_anew(outcomes)),
         *_pairs_note(comparison, outcomes),
         *_ablation_note(comparison),
         f"FLOPs: of a forward pass over {inputs}, {timed} of the first seed; speed: "
@@ -65,11 +67,22 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
     ]
 
 
-def _seeds_note(seeds: int, draws: int, *, units: str) -> str:
+def _anew(outcomes: Outcomes) -> list[str]:
+    """The methods, beside random choice, that have a model of their own for each seed."""
+    return [
+        name
+        for name in outcomes.scores
+        if name != "random"
+        and any(len(outcomes.records(name, each, BEFORE)) > 1 for each in outcomes.percents)
+    ]
+
+
+def _seeds_note(seeds: int, draws: int, *, units: str, anew: Sequence[str]) -> str:
     """The number of values of each figure, and their spread.
 
     Args:
         seeds, draws: the number of seeds of the other scores, and of random.
+        anew: the methods that choose or train with each seed anew.
     """
     chances = f"draws the random {units} and the fine-tuning's chances"
     if seeds == 1:
@@ -77,10 +90,12 @@ def _seeds_note(seeds: int, draws: int, *, units: str) -> str:
             f"Random: mean ± sample standard deviation over {draws} seeds. Other scores: one seed"
         )
         return f"One seed, which {chances}." if draws == 1 else f"{spread}. A seed {chances}."
+    but = f" but {', '.join(anew)}" if anew else ""
     return (
         f"Mean ± sample standard deviation over {seeds} seeds"
         f"{f' ({draws} of random)' if draws != seeds else ''}. A seed {chances}; the {units} of "
-        "the other scores are the same for every seed, so right after pruning they have one value."
+        f"the other scores{but} are the same for every seed, so right after pruning they have one "
+        "value."
     )
 
 
@@ -110,16 +125,16 @@ def _recovery_note(outcomes: Outcomes) -> list[str]:
     return [notes[each] for each in outcomes.recoveries if each in notes]
 
 
-def _tests_note(draws: int) -> str:
+def _tests_note(draws: int, *, anew: Sequence[str]) -> str:
     if draws == 1:
         return "Differences to random choice are not tested: that takes two random draws or more."
     return (
         "Tests against random choice: a score chooses one plan, so its value (the mean where "
-        "it was fine-tuned) is tested as one more draw from the distribution of random's "
-        f"{draws} values: t with {counted(draws - 1, 'degree')} of freedom, scale sd x "
-        "sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one percentage at one "
-        "moment. If no score differed from random, any would be called different in at most "
-        f"{LEVEL:.0%} of such cells."
+        f"it {'has several' if anew else 'was fine-tuned'}) is tested as one more draw from the "
+        f"distribution of random's {draws} values: t with {counted(draws - 1, 'degree')} of "
+        "freedom, scale sd x sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one "
+        "percentage at one moment. If no score differed from random, any would be called different "
+        f"in at most {LEVEL:.0%} of such cells."
     )
 
 
@@ -148,9 +163,10 @@ def _ablation_note(comparison: Comparison) -> list[str]:
     ablation = comparison.scores.get("ablation")
     if ablation is None:
         return []
+    others = "other scores but alone" if "alone" in comparison.scores else "other scores"
     return [
         f"ablation: drop of the {ablation.settings.get('metric')}, measured on other examples "
-        "than the other scores are computed on (part:ablation, part:scoring). Low numbers of "
+        f"than the {others} are computed on (part:ablation, part:scoring). Low numbers of "
         "entropy and alone are the good ones; their signs are turned round in correlations. "
         f"Intervals by bootstrap over {comparison.unit_names}."
     ]

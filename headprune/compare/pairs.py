@@ -16,7 +16,7 @@ from headprune.results.bleu_counts import bleu_counts, many_bleu
 from headprune.results.bleu_tokenizers import bleu_metric, tokenizer_of
 from headprune.results.joint_randomisation import JointTest, joint_randomisation
 from headprune.results.marks import CONSTANT
-from headprune.results.predictions import read_correct
+from headprune.results.predictions import read_correct, read_predictions
 from headprune.results.record import Record
 from headprune.results.significance import holm
 from headprune.results.swaps import TRIALS, Counts
@@ -55,8 +55,9 @@ def pair_tests(
 
     Random choice is left out, since other draws are what matters there; see
     ``headprune.compare.against_random``. So are methods of which a model gives the same output for
-    every example, and methods of which outputs are missing: of numbers of older versions, and of
-    other metrics than accuracy and BLEU.
+    every example, methods of which outputs are missing: of numbers of older versions, and of
+    other metrics than accuracy and BLEU; and pairs whose outputs are in another order: older
+    versions wrote predictions in order of length.
 
     Args:
         folder: the comparison's, to which the names of the records' files refer.
@@ -76,10 +77,13 @@ def pair_tests(
             for name, of_method in records.items()
             if all(_has_outputs(record, known.files, folder) for record in of_method)
         }
+        examples = {
+            name: {known.examples(record, folder) for record in records[name]} for name in counts
+        }
         in_cell: list[tuple[tuple[str, str], int, JointTest]] = []
         for one, other in combinations(counts, 2):
             paired = _paired(counts[one], counts[other])
-            if paired is None:
+            if paired is None or len(examples[one] | examples[other]) > 1:
                 continue
             test = joint_randomisation(*paired, metric=known.of_sums, trials=trials)
             names = (one, other) if test.difference >= 0 else (other, one)
@@ -164,9 +168,17 @@ def _correct(record: Record, folder: Path) -> Counts:
     return 100 * correct[:, None] / len(correct)
 
 
+def _labels(record: Record, folder: Path) -> tuple[str, ...]:
+    return tuple(label for _, label in read_predictions(folder / record.files["predictions"]))
+
+
 def _accuracy(sums: Counts) -> npt.NDArray[np.float64]:
     """The accuracy in percent, R x 1 -> R."""
     return sums[:, 0]
+
+
+def _references(record: Record, folder: Path) -> tuple[str, ...]:
+    return tuple(read_lines(folder / record.files["reference"]))
 
 
 def _sentence_counts(record: Record, folder: Path) -> Counts:
@@ -184,15 +196,24 @@ class _Metric:
     Attributes:
         files: the files of outputs that a record needs.
         counts: reads the counts of a record's model, N x K; its files are relative to a folder.
+        examples: reads what tells the examples apart, in their order.
         of_sums: the metric of each row of summed counts, R x K -> R.
     """
 
     files: tuple[str, ...]
     counts: Callable[[Record, Path], Counts]
+    examples: Callable[[Record, Path], tuple[str, ...]]
     of_sums: Callable[[Counts], npt.NDArray[np.float64]]
 
 
 _METRICS: Mapping[str, _Metric] = {
-    "accuracy": _Metric(files=("predictions",), counts=_correct, of_sums=_accuracy),
-    "bleu": _Metric(files=("hypotheses", "reference"), counts=_sentence_counts, of_sums=many_bleu),
+    "accuracy": _Metric(
+        files=("predictions",), counts=_correct, examples=_labels, of_sums=_accuracy
+    ),
+    "bleu": _Metric(
+        files=("hypotheses", "reference"),
+        counts=_sentence_counts,
+        examples=_references,
+        of_sums=many_bleu,
+    ),
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headprune.budget import Speedup
 from headprune.compare.competition import Competition
 from headprune.errors import UsageError
-from headprune.methods.method import Method, SpeedRequest, is_training, takes_speed
+from headprune.methods.method import Method, SpeedRequest, is_restricted, is_training, takes_speed
 from headprune.recovery.kinds import Recovery
 from headprune.scores.head_scores import HeadScores
 from headprune.select.speed import by_speed
@@ -22,12 +22,14 @@ def require_methods(
     *,
     latency: Latency | None,
 ) -> None:
-    """Raise a UsageError for methods that cannot prune to a speed, or cannot train the model."""
+    """Raise a UsageError for methods that cannot prune these units, or cannot train the model."""
     for method in methods:
         if latency is not None and not takes_speed(method):
             raise UsageError(
                 f"{method.name} prunes a share, not to a speed; give --percent or --budget"
             )
+        if is_restricted(method) and latency is None:
+            method.require_components(competition.components, measure=competition.measure)
         if is_training(method):
             method.require_possible(model, competition.components)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -107,7 +107,7 @@ class DropLayers(Location):
         Raises:
             UsageError: components whose units are not layers.
         """
-        self._require_layers(request.plan)
+        self.require_components([*request.plan.units], measure=request.budget.of)
         plan = super().run(request).plan
         return Outcome(plan=plan.with_origin(Origin(method=self.name, budget=str(request.budget))))
 
@@ -119,18 +119,26 @@ class DropLayers(Location):
         """
         layers = request.plan.part([name for name in request.plan.units if name in LAYERS])
         if layers is None:
-            self._require_layers(request.plan)
+            raise self._other_units(request.plan.units)
         plan = super().at_speed(replace(request, plan=layers or request.plan)).plan
         origin = Origin(method=self.name, budget=str(request.speedup))
         return Outcome(plan=request.plan.replaced_by(plan).with_origin(origin))
 
-    def _require_layers(self, plan: PruningPlan) -> None:
-        others = [name for name in plan.units if name not in LAYERS]
+    def require_components(self, components: Sequence[str], *, measure: str) -> None:
+        """Check that layers alone compete.
+
+        Raises:
+            UsageError: units of other components.
+        """
+        others = [name for name in components if name not in LAYERS]
         if others:
-            raise UsageError(
-                f"{self.name} drops whole layers, not units of {', '.join(others)}; give "
-                "--components EL, DL or EL,DL"
-            )
+            raise self._other_units(others)
+
+    def _other_units(self, components: Iterable[str]) -> UsageError:
+        return UsageError(
+            f"{self.name} drops whole layers, not units of {', '.join(components)}; give "
+            "--components EL, DL or EL,DL"
+        )
 
 
 def _alternate(layer: int, depth: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from headprune.folders import scratch_folder
 from headprune.methods.method import Outcome, Request
 from headprune.origin import Origin
 from headprune.scores.names import keep_of
+from headprune.scores.registry import score_named
 from headprune.select.score import by_score
 from headprune.select.steps import budgets_of_steps, percent_of_budget
 
@@ -28,6 +30,16 @@ class InSteps:
     draws: bool = False
     score: str = "gradient"
     steps: int = 5
+
+    def require_components(self, components: Sequence[str], *, measure: str) -> None:
+        """Check that the score is one of these components' units.
+
+        Raises:
+            UsageError: it is not.
+        """
+        lacking = [name for name in components if name not in score_named(self.score).components]
+        if lacking:
+            raise UsageError(f"{self.name}: {self.score} is no score of {', '.join(lacking)}")
 
     def run(self, request: Request) -> Outcome:
         """Score and prune, step by step."""

@@ -13,7 +13,7 @@ from headprune.origin import Origin
 from headprune.plan import PruningPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
@@ -40,18 +40,7 @@ class Kwon:
         from headprune.select.mask_search import search_mask
 
         pool, budget = request.plan, request.budget
-        wrong = [name for name in pool.units if name not in (*HEADS, *NEURONS)]
-        if wrong:
-            raise UsageError(f"{self.name} chooses heads and neurons, not {', '.join(wrong)}")
-        if (
-            budget.of == "units"
-            and any(n in HEADS for n in pool.units)
-            and (any(n in NEURONS for n in pool.units))
-        ):
-            raise UsageError(
-                f"{self.name}: a head costs more than a neuron; give a budget of flops or of "
-                "parameters"
-            )
+        self.require_components([*pool.units], measure=budget.of)
         blocks = self._fisher_blocks(request)
         importance = {
             (name, layer, unit): value
@@ -73,6 +62,21 @@ class Kwon:
         plan = _rearranged(plan, pool, blocks)
         origin = Origin(method=self.name, budget=str(budget))
         return Outcome(plan=plan.with_origin(origin))
+
+    def require_components(self, components: Sequence[str], *, measure: str) -> None:
+        """Check that heads and neurons alone compete, and not by their number.
+
+        Raises:
+            UsageError: layers, or shares of heads and neurons together.
+        """
+        wrong = [name for name in components if name not in (*HEADS, *NEURONS)]
+        if wrong:
+            raise UsageError(f"{self.name} chooses heads and neurons, not {', '.join(wrong)}")
+        if measure == "units" and {*components} & {*HEADS} and {*components} & {*NEURONS}:
+            raise UsageError(
+                f"{self.name}: a head costs more than a neuron; give a budget of flops or of "
+                "parameters"
+            )
 
     def at_speed(self, request: SpeedRequest) -> Outcome:
         """Choose the least sum of Fisher information, and rearrange it within each layer.

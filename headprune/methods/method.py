@@ -130,6 +130,26 @@ def takes_speed(method: Method) -> TypeGuard[SpeedMethod]:
     return hasattr(type(method), "at_speed")
 
 
+class RestrictedMethod(Method, Protocol):
+    """A method that cannot choose among the units of all components."""
+
+    def require_components(self, components: Sequence[str], *, measure: str) -> None:
+        """Check before anything is computed that the method can choose among these units.
+
+        Args:
+            components: the components whose units compete.
+            measure: what budgets are shares of; see ``Budget``.
+
+        Raises:
+            UsageError: it cannot.
+        """
+
+
+def is_restricted(method: Method) -> TypeGuard[RestrictedMethod]:
+    """Check if a method cannot choose among the units of all components."""
+    return hasattr(type(method), "require_components")
+
+
 class TrainingMethod(Method, Protocol):
     """A method that trains the model while it chooses; its outcomes have a ``model``."""
 

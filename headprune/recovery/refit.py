@@ -1,10 +1,10 @@
 """Re-fitting: the weights that are kept are solved anew by least squares, without training.
 
 Kwon et al. (2022, section 4.3) choose after pruning one factor for each kept unit, layer by layer,
-by linear least squares, so that each pruned sub-layer reproduces the unpruned one's output. Here
-the whole output projection is solved. With x' the input of a pruned sub-layer's output projection
-(the outputs of its kept units, in the pruned model) and y the unpruned sub-layer's output for the
-same token,
+by linear least squares, so that each pruned sub-layer reproduces the unpruned one's output, with
+the residual connection. Here the whole output projection is solved, and the output is that without
+the residual connection. With x' the input of a pruned sub-layer's output projection (the outputs of
+its kept units, in the pruned model) and y the unpruned sub-layer's output for the same token,
 
     minimise over W, b:   sum_t |y_t - W x'_t - b|^2 + lambda |W - W_0|^2
 

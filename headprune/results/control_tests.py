@@ -9,7 +9,7 @@ from pathlib import Path
 from headprune.errors import DataError
 from headprune.results.bleu import read_lines
 from headprune.results.bleu_tokenizers import tokenizer_of
-from headprune.results.predictions import mcnemar, read_correct
+from headprune.results.predictions import mcnemar, read_predictions
 from headprune.results.record import Record
 from headprune.results.stats import paired_randomisation
 
@@ -74,12 +74,7 @@ def compare_predictions(control: Located, models: Sequence[Located]) -> Tested:
     p_values = []
     for model in models:
         try:
-            p_values.append(
-                mcnemar(
-                    read_correct(_file(control, "predictions")),
-                    read_correct(_file(model, "predictions")),
-                )
-            )
+            p_values.append(_mcnemar(_file(control, "predictions"), _file(model, "predictions")))
         except DataError as problem:
             raise DataError(f"{model[0]} against {control[0]}: {problem}") from None
     return Tested(p_values=tuple(p_values))
@@ -92,6 +87,18 @@ TESTS: Mapping[str, ControlTest] = {
     ),
 }
 """The test of a metric; the others are not tested."""
+
+
+def _mcnemar(one: Path, other: Path) -> float:
+    predictions = read_predictions(one), read_predictions(other)
+    labels = [[label for _, label in each] for each in predictions]
+    if len(labels[0]) == len(labels[1]) and labels[0] != labels[1]:
+        raise DataError(
+            "the labels differ, so the predictions are not of the same examples in the same order; "
+            "comparisons of older versions have them in order of length, so measure these anew"
+        )
+    correct = [[prediction == label for prediction, label in each] for each in predictions]
+    return mcnemar(*correct)
 
 
 def _file(located: Located, name: str) -> Path:

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from headprune.budget import Budget
-from headprune.components import COMPONENTS, LAYERS, unit_name, unit_names
+from headprune.components import COMPONENTS, LAYERS, layers_of, unit_name, unit_names
 from headprune.counts import parse_counts
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan, Shape, is_whole, validate_shape
@@ -58,7 +58,7 @@ def keep_first(
         cost: function that computes a plan's parameters or FLOPs, for budgets in these.
         at_least: units that every layer keeps regardless of the order; None: one, if it has any,
             where layers compete for a percentage or a component's number, else 0. Components of
-            whole layers have none of it.
+            whole layers have none of it, nor do layers that ``within`` drops.
         within: choose among the units that this plan keeps; for pruning in steps. Shares stay
             those of the unpruned model.
 
@@ -208,6 +208,8 @@ def _by_priority(
             continue
         for layer, kept in enumerate(pool.kept[name]):
             least = min(1, len(kept)) if at_least is None else at_least
+            if layers_of(name) in pool.kept and not pool.kept[layers_of(name)][layer]:
+                least = 0  # dropped before, with all its units
             if least > len(kept):
                 raise UsageError(
                     f"{name}: layer {layer} has {len(kept)} {unit_name(name)}s, at_least asks for "

@@ -21,8 +21,12 @@ def percent_of_budget(plan: PruningPlan, *, of: str = "units", cost: Cost | None
 
 
 def budgets_of_steps(start: float, goal: Budget, *, steps: int) -> list[Budget]:
-    """The budgets of equal steps to a goal, from a percentage that is pruned already."""
-    return [
+    """The budgets of equal steps to a goal, from a percentage that is pruned already.
+
+    The last one is the goal itself, without a rounding of its number.
+    """
+    between = [
         Budget(start + (goal.percent - start) * number / steps, goal.of)
-        for number in range(1, steps + 1)
+        for number in range(1, steps)
     ]
+    return [*between, goal]

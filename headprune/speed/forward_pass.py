@@ -25,6 +25,9 @@ JOBS = {
 WEIGHTS = (".safetensors", ".bin", ".onnx", ".data", ".pt")
 """Suffixes of the files that hold weights, in the folders of all libraries."""
 
+_OF_TRAININGS = ("optimizer.pt", "scheduler.pt", "scaler.pt", "training_args.bin")
+"""Files in the checkpoints of transformers' Trainer that are no weights of the model."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
@@ -81,7 +84,7 @@ class ForwardPass:
         parameters: number of parameters; None where the files do not tell it.
         flops: floating-point operations of one run, see ``forward_flops``; None as above, and for
             the jobs of one side of a model.
-        file_bytes: size of the files with the weights.
+        file_bytes: size of the files with the weights, without the state of a training.
         dtype: the type of the weights; None where it is not known.
         inputs: see ``Conditions``.
     """
@@ -153,5 +156,9 @@ def bytes_of(path: Path) -> int:
     """The size of a file, or of the files with weights in a folder."""
     files: Iterable[Path] = [path]
     if path.is_dir():
-        files = (each for each in path.iterdir() if each.suffix in WEIGHTS)
+        files = (
+            each
+            for each in path.iterdir()
+            if each.suffix in WEIGHTS and each.name not in _OF_TRAININGS
+        )
     return sum(file.stat().st_size for file in files)

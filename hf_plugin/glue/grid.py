@@ -35,11 +35,13 @@ def search(
     """
     path = output / "result.json"
     if path.exists():
+        facts = Record.load(path).training
         require_same(
-            Record.load(path).training.get("settings"),
+            facts.get("settings"),
             settings,
             where=path,
             but=("batch_size", "learning_rate"),
+            facts=facts,
         )
     best, best_cell = None, output
     diverged: Diverged | None = None

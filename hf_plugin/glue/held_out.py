@@ -80,6 +80,22 @@ class HeldOut:
         return sorted(chosen[:most])
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The examples that a model was fine-tuned on, as far as it is known.
+
+    Attributes:
+        sizes: the sizes of the random subsets of the training set.
+        is_recorded: whether the sizes are recorded, for this training set.
+        others: whether the model was fine-tuned on another training set too, which may have some of
+            the same examples: rows may have been added to its file.
+    """
+
+    sizes: tuple[int, ...] = ()
+    is_recorded: bool = False
+    others: bool = False
+
+
 def held_out(train: Examples, *, model: Path, parts: Iterable[TrainingPart] = ()) -> HeldOut:
     """Divide the unused training examples into one part for scores and one for ablation.
 
@@ -91,14 +107,14 @@ def held_out(train: Examples, *, model: Path, parts: Iterable[TrainingPart] = ()
         model: folder of the fine-tuned model.
         parts: the parts that later fine-tunings will use; their examples are left out too.
     """
-    sizes = recorded_sizes(model, train)
+    seen = _seen(model, train)
     used = {
         index
-        for size in (*(sizes or ()), *(part.size(len(train)) for part in parts))
+        for size in (*seen.sizes, *(part.size(len(train)) for part in parts))
         for index in train.subset_indices(size)
     }
     indices = [index for index in range(len(train)) if index not in used]
-    trained_on = "unknown" if sizes is None else "no"
+    trained_on = "no" if seen.is_recorded and not seen.others else "unknown"
     if len(indices) < FEWEST:
         indices, trained_on = list(range(len(train))), "yes"
     random.Random(SUBSET_SEED).shuffle(indices)
@@ -113,14 +129,17 @@ def record_training(folder: Path, train: Examples, *, size: int, start: Path) ->
         folder: the folder of the fine-tuned model.
         train: the whole training set.
         size: the size of the random subset that the fine-tuning used.
-        start: the folder of the model that the fine-tuning began with, whose record is included.
+        start: the folder of the model that the fine-tuning began with, whose record is included. Of
+            a record for other data, it is noted that there is one.
     """
+    before = _seen(start, train)
     content = {
         "format": "headprune.training",
         "version": 1,
         "data": _fingerprint(train),
         "subset_seed": SUBSET_SEED,
-        "sizes": sorted({size, *(recorded_sizes(start, train) or ())}),
+        "sizes": sorted({size, *before.sizes}),
+        **({"others": True} if before.others else {}),
     }
     write_text_atomically(folder / RECORD, json.dumps(content, indent=1) + "\n")
 
@@ -135,21 +154,44 @@ def recorded_sizes(model: Path, train: Examples) -> tuple[int, ...] | None:
     """Read the sizes of the random subsets of ``train`` that a model was fine-tuned on.
 
     None if there is no record, or the record is for other data. For a model of an older version,
-    which wrote no record, the sizes follow from the settings in result.json beside its folder.
+    which wrote no record, the sizes follow from the settings in result.json beside its folder; of
+    one that was only measured, from its start model.
     """
-    path = model / RECORD
-    if path.is_file():
-        record = json_object(path)
-        sizes = record.get("sizes")
-        if not isinstance(sizes, list) or not all(type(size) is int and size > 0 for size in sizes):
-            raise DataError(f"{path}: sizes is {sizes!r}, not a list of whole numbers above 0")
-        same = record.get("data") == _fingerprint(train)
-        return tuple(sizes) if same and record.get("subset_seed") == SUBSET_SEED else None
-    settings = _settings_beside(model)
-    if settings is None:
-        return None
-    part = TrainingPart(settings.get("max_train_examples"), settings.get("hold_out", 0.0))
-    return (part.size(len(train)),) if settings.get("epochs") else ()
+    seen = _seen(model, train)
+    return seen.sizes if seen.is_recorded else None
+
+
+def _seen(model: Path, train: Examples) -> _Seen:
+    """Read what a model was fine-tuned on; see ``recorded_sizes``."""
+    followed: set[Path] = set()
+    while model.absolute() not in followed:
+        followed.add(model.absolute())
+        if (model / RECORD).is_file():
+            return _read_record(model / RECORD, train)
+        settings = _settings_beside(model)
+        if settings is None:
+            break
+        if settings.get("epochs"):
+            part = TrainingPart(settings.get("max_train_examples"), settings.get("hold_out", 0.0))
+            return _Seen((part.size(len(train)),), is_recorded=True)
+        # Without training the model is its start model, perhaps pruned.
+        model = Path(str(settings.get("model", "")))
+    return _Seen()
+
+
+def _read_record(path: Path, train: Examples) -> _Seen:
+    """Read a record of fine-tunings.
+
+    Raises:
+        DataError: its sizes are no sizes.
+    """
+    record = json_object(path)
+    sizes = record.get("sizes")
+    if not isinstance(sizes, list) or not all(type(size) is int and size > 0 for size in sizes):
+        raise DataError(f"{path}: sizes is {sizes!r}, not a list of whole numbers above 0")
+    if record.get("data") != _fingerprint(train) or record.get("subset_seed") != SUBSET_SEED:
+        return _Seen(others=True)
+    return _Seen(tuple(sizes), is_recorded=True, others=bool(record.get("others")))
 
 
 def default_hold_out(output: Path | None, max_examples: int | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any
 
@@ -19,6 +20,7 @@ from transformers import (
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config, require_finite
+from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
 from hf_plugin.tasks.heads import require_head
 from hf_plugin.tasks.labels import shown
@@ -61,13 +63,14 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     Raises:
         DataError: there is no model, or some of its weights are missing.
         UsageError: ``name`` is the default model, and is not installed; or ``untrained`` is false
-            and the classifier has other labels.
+            and the classifier has other labels, or takes none; or an X-MOD has no language.
     """
     folder = place(name)
     check_config(folder)
     with reporting(f"{name}: cannot load the model"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         require_head(config, auto_class(task), name=name)
+        _require_language(config, name=name)
         if not task.is_of_text:  # language models have no labels
             if untrained:
                 _warn_of_other_labels(config.id2label, task, name=name)
@@ -77,6 +80,7 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
         model, info = auto_class(task).from_pretrained(
             folder,
             **_label_options(task),
+            **_class_options(config, auto_class(task), untrained=untrained, name=name),
             # Some models are saved in half precision, in which small updates would be lost.
             dtype=torch.float32,
             ignore_mismatched_sizes=True,  # mismatches are checked below
@@ -108,6 +112,47 @@ def _label_options(task: Task) -> dict[str, Any]:
         "label2id": {label: number for number, label in labels.items()},
         "problem_type": _PROBLEM_TYPES.get(task.type),
     }
+
+
+def _class_options(
+    config: PreTrainedConfig, auto: Any, *, untrained: bool, name: str
+) -> dict[str, Any]:
+    """The entry of a config that makes the Auto class choose a class that takes labels.
+
+    Of the families with several classes, it chooses the one that was saved. Published DeiTs are
+    distilled from a teacher, and their class has no loss.
+
+    Raises:
+        UsageError: a model of the saved class would have to be kept.
+    """
+    listed = auto._model_mapping[type(config)]
+    if not isinstance(listed, (list, tuple)):
+        return {}
+    by_name = {each.__name__: each for each in listed}
+    saved = [by_name[each] for each in config.architectures or () if each in by_name]
+    chosen = next(iter(saved), listed[0])
+    with_labels = [
+        each for each in listed if "labels" in inspect.signature(each.forward).parameters
+    ]
+    if chosen in with_labels or not with_labels:
+        return {}
+    if not untrained:
+        raise UsageError(
+            f"{name}: its classifier ({chosen.__name__}) takes no labels; fine-tune it for one "
+            "epoch or more, which makes another one"
+        )
+    return {"architectures": [with_labels[0].__name__]}
+
+
+def _require_language(config: PreTrainedConfig, *, name: str) -> None:
+    """Check that an X-MOD, which has adapters for many languages, knows that of its texts."""
+    if config.model_type.removeprefix(PREFIX) != "xmod":
+        return
+    if config.default_language not in config.languages:
+        raise UsageError(
+            f"{name}: the language of the texts is not known; save this X-MOD in a folder and set "
+            f"default_language in its config.json, to one of {shown(config.languages)}"
+        )
 
 
 def _require_kind(config: PreTrainedConfig, task: Task, *, name: str) -> None:

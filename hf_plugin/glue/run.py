@@ -40,8 +40,9 @@ from hf_plugin.glue.metrics import measure_task
 from hf_plugin.glue.models import auto_class, load_classifier, require_length
 from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
+from hf_plugin.glue.start_weights import START, start_fingerprint, teacher_fingerprint
 from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, labels_of, predict
-from hf_plugin.layerdrop import add_layerdrop
+from hf_plugin.layerdrop import add_layerdrop, require_layers
 from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.predictions import single, table
@@ -50,6 +51,9 @@ from hf_plugin.tokenizers import load_reader, set_padding
 
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
 """Values of settings that are missing from the results of older versions."""
+
+_WEIGHTS = {"model": START, "distill_from": TEACHER}
+"""Settings that name models, with the facts about a training that name their weights."""
 
 
 def run(settings: Settings, labels: Labels, output: Path, *, warn: bool = True) -> Record:
@@ -68,7 +72,8 @@ def run(settings: Settings, labels: Labels, output: Path, *, warn: bool = True) 
 
     Raises:
         UsageError: the settings are invalid, the plan does not fit the model, the model cannot be
-            pruned, the labels contradict the plan, or ``output`` has files of other settings.
+            pruned or lacks layers for LayerDrop, the labels contradict the plan, or ``output`` has
+            files of other settings or of a model with other weights.
         DataError: the model or the data cannot be read, weights are not finite, or the fine-tuning
             diverges.
     """
@@ -77,7 +82,8 @@ def run(settings: Settings, labels: Labels, output: Path, *, warn: bool = True) 
     path = output / "result.json"
     if path.exists():
         measured = Record.load(path)
-        require_same(measured.training.get("settings"), settings, where=path)
+        facts = measured.training
+        require_same(facts.get("settings"), settings, where=path, facts=facts)
     else:
         measured = _measure(settings, output, warn=warn)
     record = _labelled(measured, settings, labels)
@@ -93,7 +99,11 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
     task, folder = source.task, output / "training"
     claim = folder / "settings.json"
     if any(folder.glob("*/checkpoint-*")):
-        require_same(json_object(claim), settings, where=folder)
+        claimed = json_object(claim)
+        require_same(claimed, settings, where=folder, facts=claimed)
+    # Before the seed is set, since loading a model may draw random numbers.
+    start_weights = start_fingerprint(settings.model)
+    fingerprints = {} if start_weights is None else {START: start_weights}
     splits = ("train", *dev_splits(source)) if settings.epochs else dev_splits(source)
     examples = {split: source.load(split) for split in splits}
     whole_training_set = examples.get("train")
@@ -110,6 +120,8 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
     if settings.pooling == "mean":
         pool_by_mean(model)
     plan_after(model, settings.plan or hf_plugin.plan(model))  # before hours of training
+    if settings.variant.layerdrop:
+        require_layers(model)
     teacher = None
     if settings.distill_from is not None:
         teacher = load_teacher(
@@ -119,6 +131,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
             reader=reader,
             max_length=settings.max_length,
         )
+        fingerprints[TEACHER] = teacher.fingerprint
     data = {
         split: encode(part, reader, max_length=settings.max_length)
         for split, part in examples.items()
@@ -130,7 +143,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
     def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
         if not settings.epochs:
             return
-        write_text_atomically(claim, json.dumps(settings.as_json()))
+        write_text_atomically(claim, json.dumps(settings.as_json() | fingerprints))
         trainings.append(
             fine_tune(
                 model,
@@ -179,9 +192,8 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
         "protocol": settings.protocol,
         "rate": f"linear, {WARM_UP:.0%} warm-up",
         "settings": settings.as_json(),
+        **fingerprints,
     }
-    if teacher is not None:
-        facts[TEACHER] = teacher.fingerprint
     if trainings and trainings[-1].curve:
         facts[CURVE] = trainings[-1].curve.as_json()
     if not task.is_of_text and any(
@@ -337,9 +349,22 @@ def _prediction_file(split: str) -> str:
 
 
 def require_same(
-    recorded: object, settings: Settings, *, where: Path, but: Sequence[str] = ()
+    recorded: object,
+    settings: Settings,
+    *,
+    where: Path,
+    but: Sequence[str] = (),
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise a UsageError if recorded settings differ, except in the settings named in ``but``."""
+    """Raise a UsageError if recorded settings differ, except in the settings named in ``but``.
+
+    Args:
+        recorded: the settings, as JSON.
+        settings: those of this run.
+        where: the file or folder, in the folder of the run, that the settings were read from.
+        facts: facts about the recorded training. Models whose fingerprints are known, from these
+            facts and from a folder, are compared by them in place of their paths.
+    """
     values = settings.as_json()
     differing = [
         name
@@ -350,9 +375,39 @@ def require_same(
             or recorded.get(name, _OLDER.get(name)) != values.get(name)
         )
     ]
+    if set(differing) <= set(_WEIGHTS):  # else nothing is reused, and no weights need be read
+        same = _same_weights(settings, facts or {}, where=where.parent)
+        differing = [name for name in differing if name not in same]
     if not differing:
         return
     raise UsageError(
         f"{where}: is of a run with other settings ({', '.join(differing)}); choose another "
         "output folder or delete this one"
     )
+
+
+def _same_weights(settings: Settings, facts: Mapping[str, Any], *, where: Path) -> list[str]:
+    """List the settings that name a model with the recorded weights; others are not known.
+
+    Raises:
+        UsageError: a model has other weights.
+    """
+    same = []
+    for name, fact in _WEIGHTS.items():
+        path = getattr(settings, name)
+        if path is None or fact not in facts:
+            continue
+        if name == "model":
+            fingerprint = start_fingerprint(path)
+        else:
+            fingerprint = teacher_fingerprint(path, settings.data.task)
+        if fingerprint is None:
+            continue
+        if fingerprint != facts[fact]:
+            done = "trained from" if settings.epochs else "measured with"
+            raise UsageError(
+                f"{where}: was {done} other weights of {path}; choose another output folder or "
+                "delete this one"
+            )
+        same.append(name)
+    return same

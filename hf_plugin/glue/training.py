@@ -12,10 +12,8 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +49,7 @@ from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import IGNORED, predicted
 from hf_plugin.tasks.task import TaskType
 from hf_plugin.tokenizers import Reader, as_tokenizer, padding_tokenizer, require_vocabulary
+from hf_plugin.trainer import ResumableTrainer
 
 WARM_UP = 0.1
 """Share of the updates over which the learning rate rises."""
@@ -244,7 +243,8 @@ def collator_for(data: Dataset, reader: Reader) -> DataCollator:
     if "image" in data.column_names:
         return ImageCollator(reader)
     tokenizer = padding_tokenizer(as_tokenizer(reader))
-    if "labels" in data.column_names:
+    # Other data sets call the one label of a text `labels` too.
+    if "labels" in data.column_names and isinstance(data[0]["labels"], list):
         return DataCollatorForTokenClassification(tokenizer)
     return DataCollatorWithPadding(tokenizer)
 
@@ -284,8 +284,7 @@ def fine_tune(
     for callback in callbacks:
         trainer.add_callback(callback)
     checkpoint = _last_checkpoint(folder)
-    with _own_names_in_checkpoints(model):
-        output = trainer.train(resume_from_checkpoint=checkpoint)
+    output = trainer.train(resume_from_checkpoint=checkpoint)
     if not all(is_finite(weight) for weight in model.parameters()):
         raise _diverged("weights are no longer finite", schedule.learning_rate)
     losses = tuple(
@@ -298,21 +297,6 @@ def fine_tune(
         resumed=checkpoint is not None,
         curve=Curve(train=losses),
     )
-
-
-@contextmanager
-def _own_names_in_checkpoints(model: PreTrainedModel) -> Iterator[None]:
-    """Within this context, ``model`` is saved with the names that its weights have in memory.
-
-    By default transformers writes the names of a family's older files (ViT, BEIT, ...). The Trainer
-    does not convert them when it resumes, and leaves such weights as they are.
-    """
-    instance: Any = model
-    instance.save_pretrained = partial(model.save_pretrained, save_original_format=False)
-    try:
-        yield
-    finally:
-        del instance.save_pretrained
 
 
 def predict(
@@ -424,7 +408,7 @@ def _trainer(
             **common,
         )
     if teacher is None:
-        return Trainer(model, **common)
+        return ResumableTrainer(model, **common)
     return DistillationTrainer(
         model, teacher=teacher.model, distillation=teacher.distillation, **common
     )

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from transformers import PreTrainedModel
 
 from headprune.compare.turns import taking_turns
@@ -39,11 +41,11 @@ from hf_plugin.places import device
 from hf_plugin.recovery import calibration_of, refitted
 from hf_plugin.scores.losses import predicted_tokens, text_losses
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
-from hf_plugin.scores.run import batch_size_of, batches_of, score_heads
+from hf_plugin.scores.run import batch_size_of, batches_of, order_in_batches, score_heads
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import labels_of_words, predicted, single, table
 from hf_plugin.tasks.task import Task, TaskType, dev_splits
-from hf_plugin.tokenizers import load_reader, set_padding
+from hf_plugin.tokenizers import Reader, load_reader, set_padding
 
 _TIMED_BATCHES = 4
 _OF_TRAININGS = (
@@ -186,10 +188,11 @@ class Classifier:
         if plan is not None and plan != self.model.plan:
             model = prune(copy.deepcopy(model), plan)
         scored = HuggingFaceModel(model)
+        encoded, reader = self._encoded(examples)
         predictions: list[Any] = []
         labels: list[Any] = []
         with scored.evaluating():
-            for batch in self._batches(examples):
+            for batch in self._batches(encoded, reader):
                 given = batch["labels"]
                 logits = model(**_inputs(batch)).logits
                 if not bool(logits.isfinite().all()):
@@ -205,6 +208,9 @@ class Classifier:
                     labels += [tuple(row) for row in given.int().tolist()]
                 else:
                     labels += given.tolist()
+        # As in the file, so that models are tested against those of other commands.
+        order = order_in_batches(encoded, reader)
+        predictions, labels = _put_back(predictions, order), _put_back(labels, order)
         metrics = measure_task(task, labels=labels, predictions=predictions)
         constant = not task.is_of_text and is_constant(
             single(predictions, task), single(labels, task)
@@ -255,7 +261,8 @@ class Classifier:
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
         """The run time of some batches of the development set."""
         models = [prune(copy.deepcopy(self._classifier), plan).eval() for plan in plans]
-        batches = list(map(_inputs, self._batches(self._dev_examples(), most=_TIMED_BATCHES)))
+        encoded, reader = self._encoded(self._dev_examples())
+        batches = list(map(_inputs, self._batches(encoded, reader, most=_TIMED_BATCHES)))
 
         def work(model: PreTrainedModel) -> None:
             for batch in batches:
@@ -270,8 +277,13 @@ class Classifier:
     @cached_property
     def _classifier(self) -> PreTrainedModel:
         model = load_classifier(str(self.path), self._task, untrained=False)
+        set_padding(model, self._reader)
         model.to(device())  # type: ignore[arg-type]
         return model
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return load_reader(str(self.path), self._task)
 
     @cached_property
     def _calibration(self) -> Calibration:
@@ -298,18 +310,24 @@ class Classifier:
             raise DataError(f"{self.finetuning.task}: the split {split} is empty")
         return examples
 
+    def _encoded(self, examples: Examples) -> tuple[Dataset, Reader]:
+        """The examples as inputs of the model, and its tokenizer or image processor."""
+        length = self.finetuning.max_length
+        require_length(length, self._classifier, self._reader, name=str(self.path))
+        return encode(examples, self._reader, max_length=length), self._reader
+
     def _batches(
-        self, examples: Examples, *, most: int | None = None
+        self, encoded: Dataset, reader: Reader, *, most: int | None = None
     ) -> Iterator[Mapping[str, torch.Tensor]]:
         """The batches, each made when it is needed: many images do not fit into memory at once."""
-        reader = load_reader(str(self.path), self._task)
-        length = self.finetuning.max_length
-        require_length(length, self._classifier, reader, name=str(self.path))
-        set_padding(self._classifier, reader)
-        encoded = encode(examples, reader, max_length=length)
         size = batch_size_of(self._classifier)
         batches = batches_of(encoded, reader, size=size, most=most)
         return (on_device_of(self._classifier, batch) for batch in batches)
+
+
+def _put_back(values: Sequence[Any], order: Sequence[int]) -> list[Any]:
+    """The values in the order of the numbers that ``order`` gives them."""
+    return [value for _, value in sorted(zip(order, values, strict=True), key=itemgetter(0))]
 
 
 def _inputs(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

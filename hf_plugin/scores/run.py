@@ -347,11 +347,9 @@ def batches_of(
         watch: function that wraps the batches, given their number, for a progress bar.
     """
     collate = collator_for(encoded, reader)
-    order = list(range(len(encoded)))
+    order = order_in_batches(encoded, reader)
     names: tuple[str, ...] = ("label", "labels", "image")
     if isinstance(reader, PreTrainedTokenizerBase):
-        lengths = torch.tensor([len(tokens) for tokens in encoded["input_ids"]])
-        order = lengths.argsort(stable=True).tolist()
         names = (*names, *reader.model_input_names)
     inputs = encoded.select_columns([name for name in encoded.column_names if name in names])
     starts = range(0, len(order), size)
@@ -359,3 +357,12 @@ def batches_of(
         starts = starts[:: max(1, len(starts) // most)][:most]
     cut = (inputs.select(order[start : start + size]) for start in starts)
     return watch((collate(list(part)) for part in cut), len(starts))
+
+
+def order_in_batches(encoded: Dataset, reader: Reader) -> list[int]:
+    """The numbers of the examples in the order of ``batches_of``: by length, images as they are."""
+    if not isinstance(reader, PreTrainedTokenizerBase):
+        return list(range(len(encoded)))
+    lengths = torch.tensor([len(tokens) for tokens in encoded["input_ids"]])
+    order: list[int] = lengths.argsort(stable=True).tolist()
+    return order

@@ -12,10 +12,10 @@ _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", "
 
 
 def is_image_folder(source: str) -> bool:
-    """Check if a path is a folder with a sub-folder that has an image."""
+    """Check if a path is a folder with a sub-folder that has an image in it or below it."""
     folder = Path(source)
     return folder.is_dir() and any(
-        _is_image(path) for label in folder.iterdir() if label.is_dir() for path in label.iterdir()
+        _is_image(path) for label in folder.iterdir() if label.is_dir() for path in label.rglob("*")
     )
 
 

@@ -229,12 +229,15 @@ def vocabulary(
         labels = _labels_of(train, labels_of)
         if set(labels) == set(outputs.labels) or _same_folded(labels, outputs.labels):
             labels = outputs.labels  # keep the classifier's weights with their labels
+        elif outputs.are_named and labels == _numbers(len(outputs.labels)):
+            return _with_numbers(
+                Vocabulary(outputs.labels, f"{outputs.model}'s"), tables, labels_of
+            )
         return Vocabulary(labels, f"{train.source}'s")
     names = Vocabulary(outputs.labels, f"{outputs.model}'s")
     distinct = _distinct(tables, labels_of)
     if outputs.are_named or (distinct and all(map(names.knows, distinct))):
         return _with_numbers(names, tables, labels_of)
-    numbers = tuple(str(number) for number in range(len(outputs.labels)))
     words = [label for label in distinct if not label.isdigit()]
     if words:
         raise UsageError(
@@ -242,7 +245,7 @@ def vocabulary(
             f"them is known to be {words[0]!r}; give --labels, in the order of its outputs"
         )
     _require_zero(distinct, names, tables)
-    return Vocabulary(numbers, f"{outputs.model}'s")
+    return Vocabulary(_numbers(len(outputs.labels)), f"{outputs.model}'s")
 
 
 def _with_numbers(
@@ -259,7 +262,7 @@ def _with_numbers(
     if any(map(names.knows, distinct)):
         return names
     _require_zero(distinct, names, tables)
-    indices = tuple(str(number) for number in range(len(names.labels)))
+    indices = _numbers(len(names.labels))
     if not set(distinct) <= set(indices):
         return names
     pairs = ", ".join(f"{n} = {name}" for n, name in enumerate(names.labels[:_SHOWN]))
@@ -267,6 +270,11 @@ def _with_numbers(
         f"{_sources(tables)}: labels are numbers of {names.owner} labels: {pairs}", file=sys.stderr
     )
     return replace(names, written=indices)
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    """The numbers from 0, as labels."""
+    return tuple(str(number) for number in range(count))
 
 
 def _require_zero(distinct: Sequence[str], names: Vocabulary, tables: Mapping[str, Table]) -> None:

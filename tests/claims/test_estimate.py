@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy import stats
 
 from headprune.claims.estimate import (
     Deviation,
+    MeanDifference,
     balanced,
     mean_difference,
     one_more_draw,
@@ -77,6 +79,18 @@ def test_fewer_claims_and_more_seeds_detect_smaller_effects() -> None:
     assert few is not None and many is not None
     assert few.detectable(0, 0.05) < few.detectable(0, 0.005)
     assert many.detectable(0, 0.05) < few.detectable(0, 0.05)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3])
+def test_effects_are_detectable_at_any_level(freedom: int) -> None:
+    # Across the critical value from which an approximation stands in for the distribution.
+    levels = [10.0**-power for power in range(2, 13)]
+    estimate = MeanDifference(effect=0.0, error=1.0, freedom=freedom, n=freedom + 1)
+    found = [estimate.detectable(0, level) for level in levels]
+    rates = [math.log10(more / less) for less, more in pairwise(found)]
+    assert all(math.isfinite(each) for each in found)
+    # The tail of a t-distribution falls with this power.
+    assert rates[5:] == pytest.approx([1 / freedom] * len(rates[5:]), rel=0.02)
 
 
 def test_the_deviation_of_one_row() -> None:

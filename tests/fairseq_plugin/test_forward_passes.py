@@ -60,3 +60,16 @@ def test_the_decoder_with_caches_computes_the_forward_pass(full: Path, stock: Pa
         encoder = backend.forward_pass_of(model, replace(CONDITIONS, job="encoder"))
         assert encoder.run()["encoder_out"][0].shape[:2] == (6, 2)
         assert encoder.flops is decoder.flops is None
+
+
+def test_no_data_are_needed(full: Path, tmp_path: Path):
+    there, gone = Checkpoint.load(full), Checkpoint.load(full)
+    gone.state["cfg"]["task"]["data"] = str(tmp_path / "gone")
+    passes = [backend.forward_pass_of(model, CONDITIONS) for model in (there, gone)]
+    assert passes[0].flops == passes[1].flops
+    assert [len(hypotheses) for hypotheses in passes[1].run()] == [3, 3]
+
+
+def test_the_state_of_the_training_is_no_part_of_the_size(full: Path):
+    found = backend.forward_pass_of(Checkpoint.load(full), CONDITIONS)
+    assert found.file_bytes == 4 * found.parameters < full.stat().st_size / 2

@@ -24,6 +24,7 @@ from headprune import DataError, HeadPlan, UsageError
 from headprune.cli import app
 from headprune.components import HEADS, NEURONS
 from headprune.gates import gated as gated_units
+from headprune.plan import PruningPlan
 from headprune.scores import HeadScores
 from headprune.scores.ablation import ablation, cases_of
 from headprune.scores.attention_statistics import attention_statistics
@@ -292,6 +293,23 @@ def test_bleu_ablation_is_that_of_the_masked_models_own_search():
     assert differing
     p_values = [p for rows in found.p_values.values() for row in rows for p in row]
     assert all(0 < p <= 1 for p in p_values)
+    # Of some components alone, also of neurons and layers.
+    some = {"ablation": ("DS", "EL", "DL"), "alone": ("EF",)}
+    for kind, components in some.items():
+        other = bleu_ablation(translator(built), batches, kinds=[kind], components=components)[kind]
+        assert set(other.drops) == set(components)
+        if kind == "ablation":
+            assert other.drops["DS"] == found.drops["DS"]
+            for component, layer in (("EL", 1), ("DL", 0)):
+                plan = PruningPlan(
+                    kept={component: [() if n == layer else (0,) for n in range(2)]},
+                    units={component: (1, 1)},
+                )
+                dropped = build(head_plan=plan.to_json(), head_form="mask").eval()
+                dropped.load_state_dict(built.state_dict(), strict=False)
+                texts = [t for batch in batches for t in translator(dropped).translate(batch)]
+                score = BLEU().corpus_score(texts, [references]).score
+                assert other.base - other.drops[component][layer][0] == pytest.approx(score)
     # Enough trials that Holm's correction could call one of them significant.
     assert bleu_ablation_module.TRIALS_PER_TEST > 1 / 0.05
 

@@ -132,6 +132,18 @@ def test_an_even_plan_by_scores_keeps_the_best_units_of_each_layer(tmp_path: Pat
         assert plan.kept == {"ES": ((1, 2), (2, 3)), "DS": ((1, 3), (1, 3))}
 
 
+def test_a_plan_by_scores_of_some_components(tmp_path: Path) -> None:
+    path = tmp_path / "scores.json"
+    values = {"ES": [[7.0, 8.0, 9.0, 6.0]], "DS": [[1.0, 5.0, 2.0, 3.0]], "EF": [[1.0, 2.0]]}
+    HeadScores(name="gradient", values=values).save(path)
+    some = ("plan", "--scores", path, "--percent", 50, "--components")
+    plan = HeadPlan.from_json(headprune(*some, "EF,ES").out)
+    assert plan.kept == {"ES": ((1, 2),), "EF": ((1,),)}
+    assert headprune(*some, "ED").err == (
+        f"error: --components ED: {path} has scores of ES, DS, EF\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headprune import HeadPlan, UsageError, select
+from headprune.budget import Budget
 from headprune.select.ranking import Unit, keep_first
+from headprune.select.steps import budgets_of_steps
 from tests.command import headprune
 
 from .strategies import plans
@@ -72,6 +74,19 @@ def test_layers_that_compete(pool: HeadPlan, seed: int, share: float, at_least: 
         for head in kept
     }
     assert chosen == expected
+
+
+def test_a_layer_that_was_dropped_before_keeps_no_head() -> None:
+    units = {"ES": (4, 4), "EL": (1, 1)}
+    pool = HeadPlan(kept={"ES": [(0, 1), (2, 3)], "EL": [(), (0,)]}, units=units)
+    plan = keep_first(units, order=lambda unit: unit, percent=80, at_least=1, within=pool)
+    assert plan.kept["ES"] == ((), (2,)) and plan.kept["EL"] == ((), (0,))
+
+
+@given(start=st.floats(0, 99), goal=st.floats(0, 100), steps=st.integers(1, 9))
+def test_the_last_step_is_the_goal(start: float, goal: float, steps: int) -> None:
+    budgets = budgets_of_steps(start, Budget(goal), steps=steps)
+    assert len(budgets) == steps and budgets[-1] == Budget(goal)
 
 
 def test_a_thousand_layers_of_a_thousand_heads_are_no_mistake() -> None:

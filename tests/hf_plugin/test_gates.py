@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, TrainingArguments
+from transformers import (
+    AutoModelForImageClassification,
+    AutoModelForSequenceClassification,
+    TrainingArguments,
+)
 
 from headprune import PruningPlan, UsageError
 from hf_plugin import from_pretrained, plan
@@ -17,6 +21,7 @@ from hf_plugin.gates import L0Trainer, add_gates, close_gates, gates_of
 from tests.command import headprune
 from tests.hf_plugin.models import build
 from tests.hf_plugin.scores.test_scores import classifier, data
+from tests.hf_plugin.small_models import inputs_of, small
 
 
 def logits(model: Any, family: str = "bert") -> torch.Tensor:
@@ -50,8 +55,15 @@ def test_closed_gates_are_folded_into_the_pruned_model(family: str, components: 
             assert list(counts) == kept[name]
 
 
-def train(folder: Path, *, resume: str | None = None, model: Any = None, **options: Any) -> Any:
-    example = data("bert")
+def train(
+    folder: Path,
+    *,
+    resume: str | None = None,
+    model: Any = None,
+    example: dict[str, torch.Tensor] | None = None,
+    **options: Any,
+) -> Any:
+    example = example or data("bert")
     rows = [{name: tensor[row] for name, tensor in example.items()} for row in range(5)] * 4
     torch.manual_seed(0)
     arguments = TrainingArguments(
@@ -115,6 +127,22 @@ def test_train_resume_and_close(tmp_path: Path) -> None:
     assert "not closed" not in headprune("show", pruned).out
     assert "which would be lost" in headprune("export", checkpoint, "--to", "onnx", "-o", "x").err
     assert "has no learned gates" in headprune("gates", pruned, "-o", tmp_path / "p.json").err
+
+
+def test_resuming_where_the_files_of_a_family_have_older_names(tmp_path: Path) -> None:
+    def trained(folder: str, resume: str | None = None) -> Any:
+        model = small("vit", AutoModelForImageClassification)
+        images = inputs_of(model)["pixel_values"].repeat(3, 1, 1, 1)[:5]
+        example = {"pixel_values": images, "labels": torch.tensor([0, 1, 1, 0, 1])}
+        return train(tmp_path / folder, model=model, example=example, l0_lambda=0.1, resume=resume)
+
+    whole = trained("whole")
+    checkpoint = tmp_path / "whole" / "checkpoint-10"
+    weights = trained("resumed", resume=str(checkpoint)).model.state_dict()
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(weights[name], tensor), name
+    done = headprune("gates", checkpoint, "-o", tmp_path / "plan.json", "--model", tmp_path / "p")
+    assert done.status == 0, done.err
 
 
 def test_gates_alone_are_trained_where_asked(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModel
 
 import hf_plugin
 from headprune import PruningPlan, UsageError
 from hf_plugin.layerdrop import add_layerdrop
 from tests.hf_plugin.scores.test_scores import classifier, data
+from tests.hf_plugin.small_models import SMALL
 
 
 def logits(model: torch.nn.Module, family: str) -> torch.Tensor:
@@ -50,3 +52,12 @@ def test_layers_are_skipped_while_training_and_never_in_evaluation(family: str) 
 def test_no_probability() -> None:
     with pytest.raises(UsageError, match="LayerDrop: 1.2 is no probability"):
         add_layerdrop(classifier("bert"), 1.2)
+
+
+@pytest.mark.parametrize("family", ["albert", "xlm", "flaubert"])
+def test_a_family_without_layers_that_can_be_dropped_is_refused(family: str) -> None:
+    model = AutoModel.from_config(AutoConfig.for_model(family, **SMALL[family]))
+    message = f"LayerDrop: the {family} model has no layers that can be dropped"
+    with pytest.raises(UsageError, match=message):
+        add_layerdrop(model, 0.2)
+    assert add_layerdrop(model, 0.0) == []  # nothing is asked for

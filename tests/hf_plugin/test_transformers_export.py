@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -13,14 +14,17 @@ from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    PreTrainedModel,
 )
 
 import hf_plugin
+from headprune import PruningPlan
 from headprune.cost import Sizes
 from hf_plugin import transformers_export
 from hf_plugin.folders import Folder
 from tests.command import headprune
 from tests.hf_plugin.models import FAMILIES, NONE, SOME, build, first, plan_for
+from tests.hf_plugin.small_models import small
 
 families = pytest.mark.parametrize("family", FAMILIES)
 
@@ -98,3 +102,110 @@ def test_nothing_is_written_where_outputs_differ(tmp_path, monkeypatch):
     outcome = headprune("export", tmp_path / "in", "--to", "transformers", "-o", tmp_path / "out")
     assert outcome.status == 1 and "not exported: the outputs with zeros differ" in outcome.err
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
+
+
+def rope(theta: float, **scaling: object) -> dict[str, object]:
+    return {"rope_type": "default", "rope_theta": theta, **scaling}
+
+
+LLAMA3 = dict(
+    rope_type="llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=16,
+)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
+LINEAR = dict(rope_type="linear", factor=8.0)
+
+
+def decoder(family: str, layers: int = 2, **options: object) -> PreTrainedModel:
+    """A small model with rotary positions."""
+    config = small("llama").config.to_dict()
+    for entry in ("model_type", "architectures", "rope_parameters"):
+        del config[entry]
+    torch.manual_seed(1)
+    options = {**config, "num_hidden_layers": layers, **options}
+    return AutoModel.from_config(AutoConfig.for_model(family, **options))
+
+
+def exported_config(tmp_path, model):
+    """The config.json of an exported model; transformers 5 reads the same config from it."""
+    model.save_pretrained(tmp_path / "in")
+    transformers_export.export_to_transformers(tmp_path / "in", tmp_path / "out")
+    one, other = (AutoConfig.from_pretrained(tmp_path / name) for name in ("in", "out"))
+    assert one.rope_parameters == other.rope_parameters
+    return json.loads((tmp_path / "out" / "config.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "scaling"),
+    [
+        (rope(500000.0), None),
+        (rope(500000.0, **LLAMA3), LLAMA3),
+        (rope(500000.0, **LINEAR), LINEAR),
+        # Some versions of transformers 4 replace the factor by the ratio of the lengths, here 1.
+        (rope(500000.0, **YARN), {"rope_type": "yarn", "factor": 4.0}),
+    ],
+)
+def test_transformers_4_finds_the_rotary_positions(parameters, scaling, tmp_path, capsys):
+    config = exported_config(tmp_path, decoder("llama", rope_parameters=parameters))
+    assert config["rope_theta"] == 500000.0 and config["rope_scaling"] == scaling
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("family", "entries"),
+    [
+        ("gemma3_text", {"rope_theta": 3e5, "rope_local_base_freq": 7.0, "rope_scaling": LINEAR}),
+        ("modernbert", {"global_rope_theta": 3e5, "local_rope_theta": 7.0}),
+    ],
+)
+def test_transformers_4_finds_those_of_each_kind_of_attention(family, entries, tmp_path, capsys):
+    scaling = LINEAR if family == "gemma3_text" else {}
+    parameters = {"full_attention": rope(3e5, **scaling), "sliding_attention": rope(7.0)}
+    if family == "modernbert":
+        model = build(family, rope_parameters=parameters)
+    else:
+        model = decoder(family, rope_parameters=parameters)
+    config = exported_config(tmp_path, model)
+    assert {entry: config[entry] for entry in entries} == entries
+    assert "warning" not in capsys.readouterr().err
+
+
+BY_NUMBER = "warning: .*: transformers {}computes other outputs: it does not read which layers of"
+
+
+@pytest.mark.parametrize(
+    ("family", "kept", "entry", "warned"),
+    [
+        ("gemma2", (0, 1, 4, 5), {}, None),
+        ("gemma2", (0, 2, 3), {}, "before 4.53 "),
+        ("gemma3_text", (0, 1, 5), {"sliding_window_pattern": 3}, None),
+        ("gemma3_text", (0, 1, 2), {"sliding_window_pattern": 6}, None),
+        ("modernbert", (0, 2, 4), {"global_attn_every_n_layers": 1}, None),
+        ("modernbert", (0, 2, 3), {}, "4 "),
+        ("qwen2", (0, 3), {}, "before 4.53 "),
+        ("qwen2", (0, 1), {}, None),
+        ("mistral", (0, 3), {}, None),
+    ],
+)
+def test_kinds_of_attention_without_some_layers(family, kept, entry, warned, tmp_path, capsys):
+    """Versions of transformers 4 derive a layer's kind of attention from its number."""
+    if family == "modernbert":
+        model, component = build(family, num_hidden_layers=6), "EL"
+    else:
+        options = {"use_sliding_window": True, "max_window_layers": 3} if family == "qwen2" else {}
+        model, component = decoder(family, 6, sliding_window=3, **options), "DL"
+    layers = [(0,) if number in kept else () for number in range(6)]
+    hf_plugin.prune(model, PruningPlan(kept={component: layers}, units={component: (1,) * 6}))
+    config = exported_config(tmp_path, model)
+    assert {name: config[name] for name in entry} == entry
+    errors = capsys.readouterr().err
+    assert re.search(BY_NUMBER.format(warned), errors) if warned else "warning" not in errors
+
+
+def test_weights_that_transformers_4_does_not_find(tmp_path, capsys):
+    small("clip_text_model").save_pretrained(tmp_path / "in")
+    transformers_export.export_to_transformers(tmp_path / "in", tmp_path / "out")
+    assert "transformers 4 does not find all weights" in capsys.readouterr().err

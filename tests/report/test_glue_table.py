@@ -130,6 +130,16 @@ def test_predictions_of_another_set_cannot_be_paired(glue: MakeGlue) -> None:
         summary(results)
 
 
+def test_predictions_in_another_order_cannot_be_paired(glue: MakeGlue) -> None:
+    results = [glue("control"), glue()]
+    path = results[1][0].with_name("predictions.tsv")
+    header, first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, "0\tother\tother\n", *rest]))
+    assert first.startswith("0\t")
+    with pytest.raises(DataError, match="not of the same examples in the same order"):
+        summary(results)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -494,7 +494,9 @@ def test_a_method_that_trains_is_measured_on_its_own_model(tmp_path):
         row.after for row in found.rows if (row.score, row.recovery) == ("random", "finetune")
     ]
     assert f"l0-gates after its own training alone {16.2 - sum(random) / 3:+.2f}" in sentence
-    assert "l0-gates: the method trains the model" in report.markdown(title="T")
+    text = report.markdown(title="T")
+    assert "l0-gates: the method trains the model" in text
+    assert "of the other scores but l0-gates are the same for every seed" in text
     again = subject()
     assert compared(again, tmp_path, recoveries=both, **options).rows == found.rows
     assert again.log == ["score random"]
@@ -695,6 +697,18 @@ def test_what_cannot_be_is_found_before_anything_is_scored(tmp_path):
     both = Made(plan=HeadPlan.full({**SHAPE, "ED": (4, 4)}), log=[])
     with pytest.raises(UsageError, match="next is no score of ED; compare it with --component"):
         compared(both, tmp_path, scores=["next"])
+    layers = Made(plan=HeadPlan.full({**SHAPE, "EL": (1, 1)}), log=[])
+    with pytest.raises(UsageError, match="layers-top drops whole layers, not units of ES"):
+        compared(layers, tmp_path, scores=["gradient", "layers-top"])
+    with pytest.raises(UsageError, match="a layer costs more than a head or a neuron; give a bud"):
+        compared(layers, tmp_path, components=["ES", "EL"])
+    for method, message in {
+        "kwon": "kwon chooses heads and neurons, not EL",
+        "iterate": "iterate: gradient is no score of EL",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            compared(layers, tmp_path, scores=[method], components=["EL"])
+    assert layers.log == [] and not list(tmp_path.iterdir())
 
 
 def test_a_kill_while_a_fine_tuned_model_is_removed_costs_nothing(tmp_path, monkeypatch):

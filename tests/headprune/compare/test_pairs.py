@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -41,6 +42,19 @@ class Classifier(Made):
         lines = [f"{n}\t{'yes' if n < right else 'no'}\tyes\n" for n in range(EXAMPLES)]
         predictions = "index\tprediction\tlabel\n" + "".join(lines)
         return replace(measured, value=100 * right / EXAMPLES, outputs={"predictions": predictions})
+
+
+class InOtherOrders(Classifier):
+    """Its predictions are in another order for each model, as if of two versions."""
+
+    numbers = count()
+
+    def _measured(self) -> Measurement:
+        measured = super()._measured()
+        header, *lines = measured.outputs["predictions"].splitlines(keepends=True)
+        lines[next(self.numbers) % EXAMPLES] = "0\tno\tno\n"
+        lines = [f"{n}\t{line.split(chr(9), 1)[1]}" for n, line in enumerate(lines)]
+        return replace(measured, outputs={"predictions": header + "".join(lines)})
 
 
 class WithoutOutputs(Classifier):
@@ -89,6 +103,13 @@ def test_methods_are_tested_against_each_other(tmp_path: Path) -> None:
     assert before.examples == EXAMPLES
     # One pair at each moment: nothing to correct for.
     assert all(test.adjusted == test.p_value <= 1 for test in comparison.pairs)
+
+
+def test_outputs_in_another_order_are_not_paired(tmp_path: Path) -> None:
+    options = {"scores": ["gradient", "bottom"], "percents": [50], "seeds": [1], "rounds": 0}
+    for kind, found in ((Classifier, 2), (InOtherOrders, 0)):
+        comparison = compare(classifier(kind), folder=tmp_path / kind.__name__, **options)
+        assert len(comparison.pairs) == found
 
 
 def test_p_values_are_corrected_for_all_pairs_of_a_cell(tmp_path: Path) -> None:

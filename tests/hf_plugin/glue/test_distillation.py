@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from hf_plugin.glue.settings import Labels
 from tests.hf_plugin.models import SOME, batch, build
 
 from .made import settings, write_model
-from .test_run import killed_after_a_checkpoint, weights
+from .test_run import change_weights, killed_after_a_checkpoint, weights
 
 DROPPED = PruningPlan(kept={"EL": [(0,), (), (0,)]}, units={"EL": (1, 1, 1)})
 TYPES = {
@@ -170,6 +172,21 @@ def test_resume(model, glue, teacher, tmp_path, monkeypatch):
     resumed = run(wanted, Labels(), tmp_path / "killed")
     assert resumed.training["resumed"] is True
     assert equal(tmp_path / "whole" / "model", tmp_path / "killed" / "model")
+
+
+def test_a_teacher_is_known_by_its_weights(model, glue, teacher, tmp_path, monkeypatch):
+    own, out = shutil.copytree(teacher, tmp_path / "teacher"), tmp_path / "out"
+    wanted = settings("rte", model, glue, distill_from=str(own))
+    with killed_after_a_checkpoint(monkeypatch):
+        run(wanted, Labels(), out)
+    moved = own.rename(tmp_path / "moved")
+    result = run(replace(wanted, distill_from=str(moved)), Labels(), out)
+    assert result.training["resumed"] is True
+    shutil.copytree(teacher, own)
+    assert run(wanted, Labels(), out) == result
+    change_weights(own)
+    with pytest.raises(UsageError, match="out: was trained from other weights of .*/teacher; choo"):
+        run(wanted, Labels(), out)
 
 
 def glue_command(*arguments: object) -> None:

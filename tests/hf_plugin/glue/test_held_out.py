@@ -18,6 +18,7 @@ from hf_plugin.glue.data import Examples, GlueData, load_splits
 from hf_plugin.glue.held_out import (
     RECORD,
     TrainingPart,
+    copy_record,
     default_hold_out,
     held_out,
     record_training,
@@ -97,6 +98,53 @@ def test_an_older_run_has_its_settings_beside_the_model(tmp_path: Path) -> None:
     assert recorded_sizes(model, numbered(50)) == (20,)
     assert default_hold_out(tmp_path, None) == 0  # it goes on as it began
     assert (default_hold_out(model, None), default_hold_out(model, 20)) == (10, 0)
+
+
+def older_run(folder: Path, **settings: object) -> Path:
+    """The model's folder of a run that wrote no record; returns it."""
+    model = folder / "model"
+    model.mkdir(parents=True)
+    content = {"training": {"settings": settings}}
+    (folder / "result.json").write_text(json.dumps(content))
+    return model
+
+
+def test_a_model_that_was_only_measured_has_seen_what_its_start_has(tmp_path: Path) -> None:
+    train, elsewhere = numbered(50), str(tmp_path / "elsewhere")
+    unknown = older_run(tmp_path / "unknown", epochs=0.0, model=elsewhere)
+    assert recorded_sizes(unknown, train) is None
+    assert held_out(train, model=unknown).trained_on == "unknown"
+
+    trained = older_run(tmp_path / "trained", epochs=2.0, max_train_examples=20)
+    measured = older_run(tmp_path / "measured", epochs=0.0, model=str(trained))
+    again = older_run(tmp_path / "again", epochs=0.0, model=str(measured))
+    assert recorded_sizes(again, train) == (20,)
+    outcome = held_out(train, model=again)
+    used = {*train.subset_indices(20)}
+    assert outcome.trained_on == "no" and not used & {*outcome.scoring, *outcome.ablation}
+
+    own = str(tmp_path / "own" / "model")  # a folder that says it began with itself
+    assert recorded_sizes(older_run(tmp_path / "own", epochs=0.0, model=own), train) is None
+
+
+def test_what_a_start_model_learned_from_other_data_is_not_forgotten(tmp_path: Path) -> None:
+    few, more = numbered(50), numbered(60)  # rows were appended to the file
+    names = ("first", "second", "third")
+    for name, start, train, size in zip(
+        names, ("nowhere", "first", "second"), (few, more, more), (20, 30, 40), strict=True
+    ):
+        (tmp_path / name).mkdir()
+        record_training(tmp_path / name, train, size=size, start=tmp_path / start)
+    assert held_out(few, model=tmp_path / "first").trained_on == "no"
+    for name, sizes in (("second", [30]), ("third", [30, 40])):
+        outcome = held_out(more, model=tmp_path / name)
+        assert outcome.trained_on == "unknown"
+        used = {index for size in sizes for index in more.subset_indices(size)}
+        assert not used & {*outcome.scoring, *outcome.ablation}  # what is known is left out
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    copy_record(tmp_path / "second", copy)
+    assert held_out(more, model=copy).trained_on == "unknown"
 
 
 @pytest.mark.parametrize("sizes", ["all", [0], [True], None])
@@ -196,6 +244,14 @@ def test_what_was_trained_before_hold_out_is_not_done_again(tmp_path):
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns == written
     train = load_splits(TASKS["sst2"], glue, splits=["train"])["train"]
     assert recorded_sizes(tmp_path / "run" / "model", train) == (60,)
+
+
+def test_a_run_that_only_measures_does_not_say_that_its_model_is_untrained(tmp_path):
+    glue = write_task(tmp_path / "glue", "sst2", train=60)
+    chosen = settings("sst2", write_model(tmp_path / "start"), glue, epochs=0.0)
+    run(chosen, Labels(), tmp_path / "run")
+    train = load_splits(TASKS["sst2"], glue, splits=["train"])["train"]
+    assert held_out(train, model=tmp_path / "run" / "model").trained_on == "unknown"
 
 
 @pytest.mark.parametrize("hold_out", [-1.0, 100.0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
+import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -18,6 +20,7 @@ from headprune.bfloat16 import warn_if_slow
 from headprune.errors import DataError
 from headprune.results.record import Record
 from headprune.select import at_random
+from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
 from hf_plugin.glue.data import GlueData, load_splits
 from hf_plugin.glue.grid import search
@@ -210,6 +213,100 @@ def killed_after_a_checkpoint(monkeypatch, *, number=1):
         patched.setattr(Trainer, "_save_checkpoint", save_and_die)
         with pytest.raises(Killed):
             yield
+
+
+def change_weights(folder):
+    """Change one weight of the model in a folder, as another training would."""
+    changed = AutoModelForSequenceClassification.from_pretrained(folder)
+    with torch.no_grad():
+        changed.classifier.bias += 1
+    changed.save_pretrained(folder)
+
+
+def without_facts(path, *names):
+    """Remove facts on the training from a result, which older versions did not write."""
+    content = json.loads(path.read_text())
+    for name in names:
+        del content["training"][name]
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("epochs, verb", [(1.0, "trained from"), (0.0, "measured with")])
+def test_a_start_model_with_other_weights_is_not_taken_for_the_same(
+    epochs, verb, model, glue, tmp_path
+):
+    start, out = shutil.copytree(model, tmp_path / "start"), tmp_path / "out"
+    wanted = settings("rte", start, glue, epochs=epochs)
+    result = run(wanted, Labels(), out)
+    assert result.training["start_fingerprint"] == Folder.load(model).fingerprint
+    change_weights(start)
+    message = (
+        f"{out}: was {verb} other weights of {start}; choose another output folder or delete this "
+        "one"
+    )
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        run(wanted, Labels(), out)
+    with pytest.raises(UsageError, match=r"other settings \(seed\)"):
+        run(replace(wanted, seed=2), Labels(), out)
+
+
+def test_a_training_is_not_resumed_from_other_weights(model, glue, tmp_path, monkeypatch):
+    start, out = shutil.copytree(model, tmp_path / "start"), tmp_path / "out"
+    wanted = settings("rte", start, glue)
+    with killed_after_a_checkpoint(monkeypatch):
+        run(wanted, Labels(), out)
+    change_weights(start)
+    with pytest.raises(UsageError, match="out: was trained from other weights of .*/start; choose"):
+        run(wanted, Labels(), out)
+
+
+def test_a_model_that_was_moved_is_the_same(model, glue, tmp_path, monkeypatch):
+    start = shutil.copytree(model, tmp_path / "start")
+    wanted = settings("rte", start, glue)
+    whole = run(wanted, Labels(), tmp_path / "out")
+    with killed_after_a_checkpoint(monkeypatch):
+        run(wanted, Labels(), tmp_path / "killed")
+    start.rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    moved = settings("rte", "moved", glue)
+    resumed = run(moved, Labels(), tmp_path / "killed")
+    assert resumed.training["resumed"] is True and resumed.metrics == whole.metrics
+    monkeypatch.setattr("hf_plugin.glue.run.fine_tune", None)
+    assert run(moved, Labels(), tmp_path / "out") == whole
+    assert run(wanted, Labels(), tmp_path / "out") == whole  # its start model is gone
+
+
+def test_results_without_a_fingerprint_know_the_model_by_its_path(model, glue, tmp_path):
+    start, out = shutil.copytree(model, tmp_path / "start"), tmp_path / "out"
+    wanted = settings("rte", start, glue, epochs=0.0)
+    run(wanted, Labels(), out)
+    without_facts(out / "result.json", "start_fingerprint")
+    old = Record.load(out / "result.json")
+    change_weights(start)
+    assert run(wanted, Labels(), out) == old
+    with pytest.raises(UsageError, match=r"other settings \(model\)"):
+        run(replace(wanted, model=str(model)), Labels(), out)
+
+
+def test_weights_are_hashed_once(model, glue, tmp_path, monkeypatch):
+    start = shutil.copytree(model, tmp_path / "start")
+    wanted, hashed = settings("rte", start, glue, epochs=0.0), []
+
+    def noting(of_model):
+        hashed.append(of_model)
+        return model_fingerprint(of_model)
+
+    monkeypatch.setattr("hf_plugin.folders.model_fingerprint", noting)
+    for folder in ("one", "two", "one"):
+        run(wanted, Labels(), tmp_path / folder)
+    assert len(hashed) == 1
+    change_weights(start)
+    with pytest.raises(UsageError, match=r"other settings \(seed\)"):  # without looking at them
+        run(replace(wanted, seed=2), Labels(), tmp_path / "one")
+    assert len(hashed) == 1
+    with pytest.raises(UsageError, match="other weights"):
+        run(wanted, Labels(), tmp_path / "one")
+    assert len(hashed) == 2
 
 
 SLOW = pytest.mark.slow

@@ -19,7 +19,7 @@ from hf_plugin.cli.finetune import app
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels
 
-from .made import settings
+from .made import settings, write_model
 from .test_run import killed_after_a_checkpoint, weights
 
 HALF = Variant(gates=GateTarget(components=("ES",), budget=Budget(50)))
@@ -71,6 +71,16 @@ def test_random_weights_and_layerdrop(model, glue, tmp_path):
     assert "from_scratch" not in plain.training["settings"]
     assert "|finetune:2ep,layerdrop=0.5|" in records["drop"].signature
     assert "|finetune:2ep,from-scratch|" in records["scratch"].signature
+
+
+@pytest.mark.parametrize("protocol", ["prune-finetune", "finetune-prune-finetune"])
+def test_layerdrop_is_refused_before_training_where_it_would_do_nothing(protocol, glue, tmp_path):
+    albert = write_model(tmp_path / "albert", family="albert", embedding_size=8)
+    drop = Variant(layerdrop=0.2)
+    wanted = settings("rte", albert, glue, variant=drop, protocol=protocol, epochs=1)
+    with pytest.raises(UsageError, match="LayerDrop: the albert model has no layers that can be"):
+        run(wanted, Labels(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def command(app, *arguments: object) -> None:

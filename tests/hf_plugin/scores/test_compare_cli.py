@@ -163,6 +163,8 @@ def test_what_is_measured_is_what_the_glue_command_measures(classifier, glue, tm
     result = run(replace(settings, plan=plan), Labels(), tmp_path / "run")
     measured = pruned.measure()
     assert measured.value == pytest.approx(result.value)
+    # In the order of the file, so that models of both commands can be tested against each other.
+    assert measured.outputs["predictions"] == (tmp_path / "run" / "predictions.tsv").read_text()
     assert measured.fingerprint == result.fingerprint == pruned.model.fingerprint
     assert whole.measure(plan) == measured
     assert whole.measure().value == Classifier(path=classifier, finetuning=settings).measure().value

@@ -6,11 +6,13 @@ import math
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoTokenizer,
 )
 
 import hf_plugin
@@ -27,7 +29,8 @@ from headprune.scores.units import parts_of
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.scores.losses import example_losses
 from hf_plugin.scores.model import HuggingFaceModel
-from hf_plugin.scores.run import words_of
+from hf_plugin.scores.run import batches_of, words_of
+from tests.hf_plugin.glue.made import write_model
 from tests.hf_plugin.models import HEADS, LAYERS, SIZE, SOME, build, plan_for, shape_of
 
 
@@ -348,3 +351,13 @@ def all_scores(model, batches):
         "magnitude": magnitude(model),
         **{kind: each.drops for kind, each in by_loss.items()},
     }
+
+
+@pytest.mark.parametrize("column", ["label", "labels"])
+def test_batches_of_a_data_set_with_one_label_a_text(column, tmp_path):
+    folder = write_model(tmp_path / "model", num_labels=2)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = ["the dog hears", "the man", "the old cat sees a dog"]
+    encoded = Dataset.from_dict({**tokenizer(texts), column: [0, 1, 1]})
+    (batch,) = batches_of(encoded, tokenizer, size=3)
+    assert batch["labels"].tolist() == [1, 0, 1]  # by length

@@ -230,6 +230,26 @@ def test_a_classifier_on_a_language_model_without_padding(trained, files, tmp_pa
     config = AutoConfig.from_pretrained(tmp_path / "out" / "model")
     assert config.pad_token_id == tokenizer.sep_token_id
     measure(tmp_path / "out" / "model", *files[2:], *CATEGORY)
+    # Pruned copies of models that name no padding know it too.
+    AutoTokenizer.from_pretrained(tmp_path / "gpt2").save_pretrained(tmp_path / "out" / "model")
+    path = tmp_path / "out" / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pad_token_id": None}))
+    plan = at_random({"DS": (2, 2)}, percent=50, seed=1)
+    plan.save(tmp_path / "plan.json")
+    measure(tmp_path / "out" / "model", *files[2:], *CATEGORY, "--plan", tmp_path / "plan.json")
+
+
+def test_numbers_from_0_are_the_labels_of_a_model_that_is_fine_tuned(trained, tmp_path):
+    names = AutoConfig.from_pretrained(trained / "model").id2label
+    numbers = {name: str(number) for number, name in names.items()}
+    files: list[object] = []
+    for split, size, seed in (("train", 24, 1), ("dev", 9, 2)):
+        rows = [{**row, "category": numbers[row["category"]]} for row in examples(size, seed=seed)]
+        files += [f"--{split}", write_csv(tmp_path / f"{split}.csv", rows)]
+    out = tmp_path / "out"
+    done = finetune(trained / "model", *files, *CATEGORY, *QUICK, "--epochs", 1, "-o", out)
+    assert "labels are numbers of" in done.stderr
+    assert AutoConfig.from_pretrained(out / "model").id2label == names
 
 
 def test_scores_on_held_out_examples_of_the_training_file(trained, files, tmp_path):

@@ -10,7 +10,12 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForImageClassification, BitImageProcessor
+from transformers import (
+    AutoConfig,
+    AutoModelForImageClassification,
+    BitImageProcessor,
+    DeiTForImageClassificationWithTeacher,
+)
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import headprune
@@ -26,6 +31,7 @@ from headprune.scores.ablation import cases_of
 from headprune.scores.reuse import masked_outcomes
 from hf_plugin.image_processors import ImageCollator
 from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.tasks.images import is_image_folder
 from tests.hf_plugin.glue.made import write_model
 from tests.hf_plugin.glue.test_run import killed_after_a_checkpoint
 from tests.hf_plugin.small_models import inputs_of, small
@@ -54,6 +60,13 @@ def write_vit(folder: Path, family: str = "vit") -> Path:
     model.save_pretrained(folder)
     ViTImageProcessorPil(size={"height": 8, "width": 8}).save_pretrained(folder)
     return folder
+
+
+def test_images_may_all_lie_one_folder_deeper(tmp_path):
+    path = tmp_path / "red" / "2024" / "1.png"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    assert is_image_folder(str(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +99,26 @@ def test_a_killed_training_goes_on_from_its_own_weights(family, files, tmp_path,
     )
     assert whole.keys() == killed.keys()
     assert all(torch.equal(whole[name], killed[name]) for name in whole)
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_a_deit_that_was_distilled_from_a_teacher(pruned, files, tmp_path):
+    """Published DeiTs are of a class that takes no labels."""
+    folder = write_vit(tmp_path / "model", "deit")
+    torch.manual_seed(0)
+    config = AutoConfig.from_pretrained(folder, id2label=dict(enumerate(LABELS)))
+    model = DeiTForImageClassificationWithTeacher(config)
+    if pruned:
+        hf_plugin.prune(model, PruningPlan(kept={"ES": [(0,), ()]}, units={"ES": (4, 4)}))
+    model.save_pretrained(folder)
+    finetune(folder, *files, *QUICK, "--epochs", 1, "-o", tmp_path / "out")
+    tuned = AutoModelForImageClassification.from_pretrained(tmp_path / "out" / "model")
+    assert type(tuned).__name__.endswith("DeiTForImageClassification")
+    message = (
+        r"model: its classifier \(\w+WithTeacher\) takes no labels; fine-tune it for one epoch"
+    )
+    with pytest.raises(HeadpruneError, match=message):
+        measure(folder, *files[2:])
 
 
 def test_a_classifier_of_the_sub_folders(trained, files, tmp_path):

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from transformers import AutoModelForSequenceClassification
 
-from headprune.errors import HeadpruneError
+from headprune.errors import HeadpruneError, UsageError
 from hf_plugin.glue.models import load_classifier
 from hf_plugin.tasks.own import Description, OwnData, own_data
 from hf_plugin.tasks.tables import Columns
 from hf_plugin.tasks.task import TaskType
 from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.small_models import small
 
 from .files import LABELS, examples, write_csv
 
@@ -200,6 +202,19 @@ def test_a_classifier_of_other_labels_is_kept_with_a_warning(named, unnamed, tmp
         load_classifier(str(model), task, untrained=True)
         warning = "classifier is for sports, music, food; fine-tuning for a, b, c starts from its"
         assert (warning in capsys.readouterr().err) is warned
+
+
+def test_an_xmod_that_knows_no_language(files, unnamed, tmp_path):
+    """Published X-MODs name no language; the user's choice is in the config."""
+    task = described(files, unnamed, untrained=True).task
+    model = small("xmod", AutoModelForSequenceClassification)
+    model.save_pretrained(tmp_path / "chosen")
+    load_classifier(str(tmp_path / "chosen"), task, untrained=True)
+    model.config.default_language = None
+    model.save_pretrained(tmp_path / "open")
+    message = r"open: the language of the texts is not known; .* to one of en_XX$"
+    with pytest.raises(UsageError, match=message):
+        load_classifier(str(tmp_path / "open"), task, untrained=True)
 
 
 def test_dev_examples_that_are_in_train(unnamed, tmp_path, capsys):

@@ -1,0 +1,34 @@
+"""transformers' Trainer, with checkpoints from which a training of every family resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from transformers import Trainer
+
+
+class ResumableTrainer(Trainer):
+    """transformers' Trainer; its checkpoints have the names that the weights have in memory.
+
+    By default transformers writes the names of a family's older files (ViT, BEIT, ...). The Trainer
+    does not convert them when it resumes, and leaves such weights as they are.
+    """
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save a checkpoint; what ``save_model`` saves keeps the names of the family's files."""
+        saved = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+        with _own_names(saved):
+            super()._save_checkpoint(model, trial)
+
+
+@contextmanager
+def _own_names(model: Any) -> Iterator[None]:
+    """Within this context, ``model`` is saved with the names that its weights have in memory."""
+    model.save_pretrained = partial(model.save_pretrained, save_original_format=False)
+    try:
+        yield
+    finally:
+        del model.save_pretrained
