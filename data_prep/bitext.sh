@@ -229,7 +229,7 @@ if [ "$bpe" = subword-nmt ]; then
     for name in "${corpora[@]}"; do
         for lang in "$source_lang" "$target_lang"; do
             step "corpora.tok.$name.$lang" --in "corpora/raw/$name.$lang" \
-                --out "corpora/tok/$name.$lang" --do data_prep.lib.tokenise --lang "$lang" \
+                --out "corpora/tok/$name.$lang" --do data_prep.lib.tokenise --lang "${lang%%[-_]*}" \
                 "corpora/raw/$name.$lang" "corpora/tok/$name.$lang" --workers "$workers"
         done
     done

@@ -30,6 +30,7 @@ from fairseq_plugin.learned_gates import (
     target_budget,
 )
 from fairseq_plugin.options import PLAN_OPTIONS
+from fairseq_plugin.plain_state import make_plain
 from fairseq_plugin.shape import (
     complete_plan,
     layers_present,
@@ -230,12 +231,12 @@ class Checkpoint:
 
         Pruned heads come back as zeros, so their outputs are zero as before. Neurons do too, unless
         each layer of a side keeps equally many: then that is the width of its feed-forward layers.
-        Layers that are gone stay so, and the model is one of fewer layers. The options are written
-        as plain values: with torch 2.6 and later, fairseq without the plugin cannot read the
-        Namespace that it writes itself.
+        Layers that are gone stay so, and the model is one of fewer layers. Options and the state of
+        the training are written as plain values; see ``fairseq_plugin.plain_state``.
 
         Raises:
             UsageError: no layer is left in the encoder or in the decoder.
+            DataError: fairseq cannot read the options of a checkpoint of version 0.10 or older.
         """
         self.require_no_gates()
         result = self if self.form != "mask" else self.prune(self.plan)
@@ -274,12 +275,13 @@ class Checkpoint:
         result.options.name_architecture("transformer")
         for option in (*_OWN_OPTIONS, *GATE_OPTIONS):
             result.options.drop(option)
-        cfg = result.state.get("cfg")
-        if isinstance(cfg, dict):
-            cfg["model"] = dict(result.options.values)
-            if isinstance(cfg.get("common"), dict):
-                cfg["common"]["user_dir"] = None  # stock fairseq shall not look for the plugin
-        return result
+        make_plain(result.state, source=self.path)
+        cfg = result.state["cfg"]
+        if isinstance(cfg.get("common"), dict):
+            cfg["common"]["user_dir"] = None  # stock fairseq shall not look for the plugin
+        options = Options.of(result.state)
+        assert options is not None
+        return Checkpoint(state=result.state, options=options, path=self.path)
 
     @property
     def gates(self) -> LearnedGates | None:

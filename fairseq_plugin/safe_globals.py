@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairseq.logging import meters
 
 
 def allow() -> None:
@@ -29,5 +30,10 @@ def allow() -> None:
             type(np.dtype(np.int64)),
             type(np.dtype(np.float64)),
             number,
+            # fairseq up to 0.9 keeps its meters themselves, of a module of another name
+            *(
+                (meter, f"fairseq.meters.{meter.__name__}")
+                for meter in (meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter)
+            ),
         ]
     )

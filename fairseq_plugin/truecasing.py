@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fairseq.data.encoders import register_tokenizer
-from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizerConfig
 
+from fairseq_plugin.moses import RegionalMosesTokenizer
 from headprune.errors import UsageError
 
 
 @register_tokenizer("moses_truecased", dataclass=MosesTokenizerConfig)
-class TruecasedMosesTokenizer(MosesTokenizer):  # type: ignore[misc]  # fairseq has no types
+class TruecasedMosesTokenizer(RegionalMosesTokenizer):
     """Undoes truecasing and tokenisation, so that fairseq-generate writes text for BLEU."""
 
     def __init__(self, cfg: MosesTokenizerConfig) -> None:

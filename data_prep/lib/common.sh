@@ -227,7 +227,8 @@ pair_step() {
         --do data_prep.lib.corpus "$source" "$target" "${files[@]}"
 }
 
-# tokenise_all SPLITS...: from raw/ to tok/; does nothing with sentencepiece.
+# tokenise_all SPLITS...: from raw/ to tok/; does nothing with sentencepiece. Languages are given
+# without their region, so that text that was tokenised with it is tokenised again.
 tokenise_all() {
     local split lang
     [ "$bpe" = subword-nmt ] || return 0
@@ -238,7 +239,7 @@ tokenise_all() {
             both+=("raw/$split.$lang" "tok/$split.$lang")
         done
         step "tok.$lang" --in "${from[@]}" --out "${to[@]}" \
-            --do data_prep.lib.tokenise --lang "$lang" "${both[@]}" --workers "$workers"
+            --do data_prep.lib.tokenise --lang "${lang%%[-_]*}" "${both[@]}" --workers "$workers"
     done
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 from data_prep.lib.cli import run
 from data_prep.lib.corpus import count_lines
 from data_prep.lib.download import digest
+from data_prep.lib.languages import primary
 from data_prep.lib.steps import MANIFEST, tool_versions
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
@@ -72,6 +73,8 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
             ["fairseq-fixed", "sacremoses", "sentencepiece", "subword-nmt", *options.tool]
         ),
     }
+    if moses:
+        facts["tokenizer_languages"] = {code: primary(code) for code in (source, target)}
     if options.truecase:
         facts["truecasers"] = {
             language: f"bpe/truecase.{language}" for language in (source, target)

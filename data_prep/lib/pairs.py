@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from data_prep.lib.compressed import open_any
+from data_prep.lib.compressed import is_damage, open_any
 from data_prep.lib.corpus import read, read_parallel
 from headprune.errors import DataError
 
@@ -147,7 +147,9 @@ def _read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[Pair]:
                     continue
                 complete += 1
                 yield source, target
-    except (ElementTree.ParseError, EOFError, ValueError) as error:
+    except Exception as error:
+        if not isinstance(error, ElementTree.ParseError) and not is_damage(error):
+            raise
         raise DataError(f"{path}: not a whole TMX file ({error})") from None
     if incomplete and not complete:
         exactly = "" if _differ(languages) else ", with exactly these codes"

@@ -141,8 +141,13 @@ def run_step(
 
 
 def refresh(name: str) -> None:
-    """Accept the present inputs and outputs of a finished step, after a change by other means."""
+    """Accept the present inputs and outputs of a finished step, after a change by other means.
+
+    A step without a stamp is left alone: a copy made by prepared.sh has no stamps.
+    """
     path = STAMPS / f"{name}.json"
+    if not path.is_file():
+        return
     stamp = json_object(path)
     for files in ("inputs", "outputs"):
         stamp[files] = {each: _state(Path(each)) for each in stamp[files]}

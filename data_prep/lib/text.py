@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.lib.corpus import read
+from data_prep.lib.languages import primary
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
@@ -18,7 +19,8 @@ from headprune.json_files import json_object
 _MANIFEST = "prep.json"
 _FILES = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}
 _PROCESSING = (
-    *("corpus", "pair", "source_lang", "target_lang", "tokenizer", "bpe", "truecasers"),
+    *("corpus", "pair", "source_lang", "target_lang", "tokenizer", "tokenizer_languages"),
+    *("bpe", "truecasers"),
     *_FILES.values(),
 )
 """The entries of prep.json that say how text is turned into sub-words, and back."""
@@ -41,6 +43,8 @@ class TextProcessing:
         bpe: ``subword_nmt`` or ``sentencepiece``.
         file: the file with the BPE codes or the sentencepiece model.
         truecaser: the truecasing model of the source language; None if text is not truecased.
+        full_codes: the corpus was tokenised with the full codes of its languages, ``en_GB``, which
+            sacremoses does not know. A model of such a corpus needs text with the same tokens.
     """
 
     source_lang: str
@@ -49,6 +53,7 @@ class TextProcessing:
     bpe: str
     file: Path
     truecaser: Path | None = None
+    full_codes: bool = False
 
     def __post_init__(self) -> None:
         if self.bpe not in _FILES or self.tokenizer not in ("moses", None):
@@ -86,6 +91,7 @@ class TextProcessing:
                 bpe=facts["bpe"],
                 file=path.parent / facts[_FILES[facts["bpe"]]],
                 truecaser=path.parent / truecasers[source_lang] if truecasers else None,
+                full_codes="tokenizer_languages" not in facts,  # written by an older version
             )
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not as data_prep writes it ({error!r})") from None
@@ -127,9 +133,10 @@ class TextProcessing:
         split = self._subword_splitter()
         if self.tokenizer is None:
             return lambda sentence: split(sentence).split()
-        from data_prep.lib.tokenise import make_tokeniser
+        from data_prep.lib.tokenise import make_tokeniser, tokeniser_with_rules
 
-        tokenise = make_tokeniser(self.source_lang)
+        make = tokeniser_with_rules if self.full_codes else make_tokeniser
+        tokenise = make(self.source_lang)
         if self.truecaser is None:
             return lambda sentence: split(tokenise(sentence)).split()
         from data_prep.lib.truecase import make_truecaser
@@ -158,7 +165,8 @@ class TextProcessing:
         """Create a function that joins tokens to text.
 
         It does the same as fairseq-generate's ``--remove-bpe`` and, for tokenised text,
-        ``--tokenizer moses`` or, for truecased text, ``--tokenizer moses_truecased``.
+        ``--tokenizer moses`` or, for truecased text, ``--tokenizer moses_truecased``, with
+        ``--user-dir fairseq_plugin``.
         """
         if self.bpe == "sentencepiece":
             return lambda tokens: "".join(tokens).replace("\u2581", " ").strip()
@@ -166,7 +174,7 @@ class TextProcessing:
             return _join_subwords
         from sacremoses import MosesDetokenizer
 
-        detokeniser = MosesDetokenizer(self.target_lang)
+        detokeniser = MosesDetokenizer(primary(self.target_lang))
         restore: Callable[[Sequence[str]], Sequence[str]] = list
         if self.truecaser is not None:
             from data_prep.lib.truecase import make_detruecaser

@@ -15,6 +15,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from data_prep.lib.cli import in_out_pairs, positive, progress, run
 from data_prep.lib.corpus import read, write_lines
+from data_prep.lib.languages import primary
 from data_prep.lib.parallel import available_cores, map_lines
 
 
@@ -22,10 +23,16 @@ def make_tokeniser(language: str) -> Callable[[str], str]:
     """Create a function that splits a raw sentence into tokens, separated by single spaces.
 
     Args:
-        language: a code such as ``de``. Languages unknown to sacremoses get the English rules.
+        language: a code such as ``de`` or ``de_AT``, whose rules are those of ``de``. Languages
+            unknown to sacremoses get the English rules.
     """
-    normaliser = MosesPunctNormalizer(lang=language)
-    tokeniser = MosesTokenizer(lang=language)
+    return tokeniser_with_rules(primary(language))  # sacremoses knows no code with a region
+
+
+def tokeniser_with_rules(code: str) -> Callable[[str], str]:
+    """Create a function as `make_tokeniser` does, with sacremoses's rules for exactly ``code``."""
+    normaliser = MosesPunctNormalizer(lang=code)
+    tokeniser = MosesTokenizer(lang=code)
 
     def tokenise(sentence: str) -> str:
         tokens: str = tokeniser.tokenize(

@@ -13,7 +13,7 @@ import pytest
 from conftest import Script
 
 from data_prep.lib import bitext, manifest
-from data_prep.lib.add_test import leaked_pairs
+from data_prep.lib.add_test import add, leaked_pairs
 from data_prep.lib.hold_out import key
 from data_prep.lib.languages import length, subwords_for
 from data_prep.lib.pairs import read_pairs
@@ -29,6 +29,7 @@ TMX = """<?xml version="1.0"?>
 <tu><tuv lang="EN"><seg>Two <hi>dogs</hi>
   run.</seg></tuv><tuv lang="DE"><seg>Zwei Hunde laufen.</seg></tuv></tu>
 </body></tmx>"""
+PACKED = gzip.compress(TMX.encode())
 
 
 def write_sides(
@@ -66,7 +67,9 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path) -> None:
         ("x.tsv", b"one\teins\ntwo\n", "x.tsv: line 2 has no tab between two sentences"),
         ("x.tsv", b"", "x.tsv: there is no pair in it"),
         ("x.tmx", TMX[:-20].encode(), "x.tmx: not a whole TMX file"),
-        ("x.tmx.gz", gzip.compress(TMX.encode())[:-9], "x.tmx.gz: not a whole TMX file"),
+        ("x.tmx.gz", PACKED[:-9], "x.tmx.gz: not a whole TMX file"),
+        ("x.tmx.gz", PACKED[:-8] + bytes(4) + PACKED[-4:], "x.tmx.gz: not a whole TMX file .CRC"),
+        ("x.tmx.gz", PACKED[:20] + b"\xff" * 9 + PACKED[29:], "x.tmx.gz: not .* TMX file .Error"),
         ("x.tmx", TMX.replace("de-DE", "fr").replace("DE", "FR").encode(), "none of its 3 transl"),
         ("x.none", b"", "x.none: no such file, nor .*x.none.gz"),
     ],
@@ -312,6 +315,25 @@ def test_an_added_test_set_is_compared_with_the_training_set(
     assert leaked_pairs("test2", ENDE) == 0 and not capsys.readouterr().err
 
 
+def test_a_copy_of_a_preparation_takes_a_test_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has all but the stamps of the steps; see prepared.sh."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("raw", "bpe", "bin"):
+        Path(folder).mkdir()
+    write_sides(Path("raw/train"), [("A cat.", "Eine Katze.")])
+    Path("bpe/codes").write_text("#version: 0.2\na t</w>\n")
+    for language in ENDE:
+        Path(f"bin/dict.{language}.txt").write_text("n@@ 2\n. 1\n")
+    facts = {"source_lang": "en", "target_lang": "de", "tokenizer": "moses", "bpe": "subword_nmt"}
+    Path("prep.json").write_text(json.dumps({**facts, "bpe_codes": "bpe/codes", "counts": {}}))
+    write_sides(Path("more"), NEW)
+    assert add("more") == "test1"
+    assert json.loads(Path("prep.json").read_text())["counts"] == {"test1": 1}
+    assert Path("bin/test1.en-de.de.bin").is_file()
+
+
 def test_test_sets_of_an_earlier_preparation_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -350,6 +372,22 @@ def test_files_of_the_user_in_the_folders_of_the_script_are_refused(
     for option in (("--test", "more"), ("--valid", "more"), ("--test-lines", 5), ("--keep-all",)):
         done = script(*common, "--add-test", "more", *option)
         assert done.returncode == 2 and "--add-test goes with --out alone" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_region_leaves_the_rules_of_the_language(
+    script: Script, tmp_path: Path, python: str
+) -> None:
+    pairs = [(f"I don't know dog {n}.", f"Ich kenne Hund {n} nicht.") for n in range(60)]
+    write_sides(tmp_path / "my", pairs, ("en_GB", "de"))
+    arguments = ("--pair", "en_GB-de", "--train", "my", "--merges", 20, "--workers", 1)
+    done = script("bitext.sh", "--out", "out", *arguments, "--python", python)
+    assert done.returncode == 0, done.stderr
+    for split in ("train", "valid"):
+        lines = (tmp_path / "out" / "tok" / f"{split}.en_GB").read_text().splitlines()
+        assert lines and all(line.startswith("I don &apos;t know dog ") for line in lines)
+    prep = json.loads((tmp_path / "out" / "prep.json").read_text())
+    assert prep["tokenizer_languages"] == {"en_GB": "en", "de": "de"}
 
 
 @pytest.mark.slow

@@ -149,6 +149,16 @@ def test_the_manifest_goes_when_a_step_runs() -> None:
     assert not Path("prep.json").exists()
 
 
+def test_a_changed_output_is_accepted_where_the_step_has_a_stamp() -> None:
+    steps.refresh("name")  # a folder of prepared.sh has no stamps
+    assert not steps.STAMPS.exists()
+    run("x")
+    Path("target").write_text("changed by other means")
+    steps.refresh("name")
+    run("x")
+    assert calls() == "x"
+
+
 def test_a_missing_input_is_an_error() -> None:
     with pytest.raises(DataError, match="nothing: no such file"):
         run("x", source="nothing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from data_prep.lib import parallel, tokenise
 from data_prep.lib.corpus import read
+from data_prep.lib.text import TextProcessing
 
 # Without what Moses itself does not bring back: "10:30" comes back as "10: 30".
 SENTENCES = {
@@ -48,6 +50,36 @@ def test_equals_the_plain_pipeline(
     tokenise.main(["--lang", language, "--workers", str(workers), str(source), str(target)])
     expected = plain_pipeline(lines, language)
     assert target.read_text() == "".join(f"{line}\n" for line in expected)
+
+
+REGIONAL = "I don't know the dog's name."
+
+
+def processing(folder: Path, **facts: object) -> TextProcessing:
+    """The text processing of an English corpus, with one merge."""
+    (folder / "codes").write_text("#version: 0.2\na b</w>\n")
+    facts = {"tokenizer": "moses", "bpe": "subword_nmt", "bpe_codes": "codes", **facts}
+    (folder / "prep.json").write_text(json.dumps(facts))
+    result = TextProcessing.of_preparation(folder, source_lang="en_GB", target_lang="en_GB")
+    assert result is not None
+    return result
+
+
+@pytest.mark.parametrize(("code", "text"), [("en_GB", REGIONAL), ("fr-CA", "L'eau de l'île.")])
+def test_a_region_does_not_change_the_rules(code: str, text: str) -> None:
+    expected = plain_pipeline([text], code[:2])
+    assert list(tokenise.tokenise_lines([text], language=code, workers=1)) == expected
+
+
+def test_text_of_a_language_with_a_region_comes_back(tmp_path: Path) -> None:
+    corpus = processing(tmp_path, tokenizer_languages={"en_GB": "en"})
+    assert corpus.joiner()(corpus.splitter()(REGIONAL)) == REGIONAL
+
+
+def test_text_for_models_of_older_corpora_is_tokenised_as_these(tmp_path: Path) -> None:
+    """They were tokenised with the rules for unknown languages, if the code had a region."""
+    tokens = " ".join(processing(tmp_path).splitter()(REGIONAL)).replace("@@ ", "")
+    assert [tokens] == plain_pipeline([REGIONAL], "en_GB") != plain_pipeline([REGIONAL], "en")
 
 
 @pytest.mark.slow

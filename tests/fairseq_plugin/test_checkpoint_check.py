@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import sys
 from argparse import Namespace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from fairseq.logging import meters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,6 +88,24 @@ def test_files_without_checksums_are_read(folder: Path, tmp_path: Path) -> None:
         torch.serialization.set_crc32_options(True)
     expected = Checkpoint.load(folder / "full.pt").fingerprint
     assert Checkpoint.load(tmp_path / "unsummed.pt").fingerprint == expected
+
+
+def test_files_of_fairseq_before_0_10_are_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have torch's older format, and meters of a module that is no longer there."""
+    module = ModuleType("fairseq.meters")
+    monkeypatch.setitem(sys.modules, "fairseq.meters", module)
+    state = content()
+    with monkeypatch.context() as renamed:
+        for name in ("AverageMeter", "TimeMeter", "StopwatchMeter"):
+            meter = getattr(meters, name)
+            setattr(module, name, meter)
+            renamed.setattr(meter, "__module__", "fairseq.meters")
+            state["extra_state"].setdefault("train_meters", {})[name] = meter()
+        torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    expected = Checkpoint.load(folder / "full.pt").fingerprint
+    assert Checkpoint.load(tmp_path / "old.pt").fingerprint == expected
 
 
 VALUES = [0, -1, 1, 3, 10**9, 10**20, 2.5, "4", "x", None, True, [], {}, float("nan")]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
 
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.plan_transport import take_plan
 from headprune import DataError, PruningPlan, UsageError
 from headprune.cost import unit_cost
 from tests.command import headprune
-from tests.fairseq_plugin.checkpoints import write
+from tests.fairseq_plugin.checkpoints import content, write
+from tests.fairseq_plugin.conftest import assert_same, generate, run
 from tests.fairseq_plugin.models import SIZES, batch, build
 from tests.prunable_models import check_prunable_model
 
@@ -30,6 +36,7 @@ def plan_of(**kept: Any) -> PruningPlan:
 
 
 RAGGED = plan_of(ES=[(0, 1), ()], EF=[range(30), (1, 2)], DF=[(), (1,)])
+RAGGED_HEADS = plan_of(ES=[(0, 1), ()], DS=[(), (3,)])
 LAYERS = plan_of(ES=[(0, 1), (2,)], EF=[(3, 4, 5), (1, 2, 40)], DL=[(), (0,)])
 
 
@@ -63,6 +70,82 @@ def test_forms_and_exports_compute_the_same(plan: PruningPlan, full: Checkpoint,
     for result in results[1:]:
         torch.testing.assert_close(result, results[0], atol=1e-5, rtol=1e-5)
     assert (results[0] - outputs(full)).abs().max() > 0.1
+
+
+def in_new_form(state: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint as fairseq 0.12 writes it: with a config, the model's options a Namespace."""
+    config = OmegaConf.to_container(convert_namespace_to_omegaconf(state["args"]))
+    return {**state, "args": None, "cfg": config}
+
+
+def with_bleu(state: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint as a training with --eval-bleu and the plugin leaves it."""
+    meters = {"valid": [(0, "_bleu_counts", "SumMeter", {"sum": np.array([3, 2, 1, 0])})]}
+    extra = {"metrics": meters, "best": np.float64(3.5), "val_loss": np.float64(3.5)}
+    iterator = {"epoch": 2, "iterations_in_epoch": 0, "shuffle": True}
+    extra |= {"headprune": {"early_stopping": {"best": np.float64(3.5)}}}
+    history = {"optimizer_name": "FairseqAdam", "num_updates": 9}
+    history |= {"lr_scheduler_state": {"best": np.float64(3.5)}}
+    extra_state = {**state["extra_state"], **extra, "train_iterator": iterator}
+    return {**state, "extra_state": extra_state, "optimizer_history": [history]}
+
+
+def as_stock_fairseq_reads(path: Path) -> Any:
+    """The content of a file, read without the types that the plugin lets torch accept."""
+    accepted = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    try:
+        return torch.load(path, weights_only=True)
+    finally:
+        torch.serialization.add_safe_globals(accepted)
+
+
+@pytest.mark.parametrize("form", [dict, in_new_form], ids=["args", "cfg"])
+def test_an_export_holds_plain_values(form: Callable[..., Any], tmp_path: Path):
+    torch.save(form(with_bleu(content())), tmp_path / "full.pt")
+    pruned = Checkpoint.load(tmp_path / "full.pt").prune(RAGGED)
+    pruned.export_to_fairseq().save(tmp_path / "stock.pt")
+    state = as_stock_fairseq_reads(tmp_path / "stock.pt")
+    assert state["args"] is None and state["cfg"]["task"]["_name"] == "translation"
+    assert state["cfg"]["model"]["_name"] == state["cfg"]["model"]["arch"] == "transformer"
+    extra = state["extra_state"]
+    assert not {"metrics", "headprune"} & extra.keys()
+    assert type(extra["best"]) is type(extra["val_loss"]) is float and extra["best"] == 3.5
+    assert state["optimizer_history"][-1]["num_updates"] == 9
+    torch.testing.assert_close(outputs(Checkpoint.load(tmp_path / "stock.pt")), outputs(pruned))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("task", "my_own_task", "full.pt: fairseq cannot read its options .*my_own_task"),
+        ("arch", None, "full.pt: its options name no architecture"),
+    ],
+)
+def test_an_export_of_options_that_fairseq_does_not_know_is_one_error(
+    option: str, value: str | None, message: str, full: Checkpoint
+):
+    full.options.drop(option)
+    if value:
+        full.options[option] = value
+    with pytest.raises(DataError, match=message):
+        full.export_to_fairseq()
+
+
+@pytest.mark.slow
+def test_stock_fairseq_translates_with_exports(stock: Path, corpus: Path, tmp_path: Path):
+    state = Checkpoint.load(stock).state
+    old = {name: value for name, value in state.items() if name not in ("args", "cfg")}
+    old["args"] = Namespace(**vars(state["cfg"]["model"]))  # of fairseq 0.10 and older
+    for name, each in (("old", old), ("bleu", with_bleu(state))):
+        torch.save(each, tmp_path / "full.pt")
+        Checkpoint.load(tmp_path / "full.pt").prune(RAGGED_HEADS).save(tmp_path / "pruned.pt")
+        output = tmp_path / f"{name}.pt"
+        run("headprune", "export", tmp_path / "pruned.pt", "--to=fairseq", "-o", output)
+        assert_same(
+            generate(corpus, "--path", output, plugin=False),
+            generate(corpus, "--path", tmp_path / "pruned.pt"),
+        )
 
 
 def test_a_checkpoint_with_few_layers_is_exported_as_a_smaller_transformer(full: Checkpoint):
