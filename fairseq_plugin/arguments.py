@@ -16,18 +16,22 @@ from fairseq import checkpoint_utils, options
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.file_io import PathManager
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
+from fairseq_plugin import overrides as model_overrides
 from fairseq_plugin.checkpoints import WITH_L0, read_model
 from fairseq_plugin.options import option_names
 from fairseq_plugin.plan_transport import with_plan
 from fairseq_plugin.same_model import require_same_model
+from fairseq_plugin.same_plan import require_same_plan
 from fairseq_plugin.shortlist_option import shortlist_option
 from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.plan import PruningPlan
 from headprune.weights import is_zip, verify_zip
 
 _LAST = "checkpoint_last.pt"
+_RESUMING = "--save-dir"
+"""The flag that names the checkpoint of a training that resumes."""
 
 
 def check_early() -> None:
@@ -55,7 +59,8 @@ def check(args: Namespace) -> None:
     Raises:
         UsageError: ``--model-overrides`` is not a dictionary of options, or names one that the
             model does not have; or gates and a criterion that does not close them; or the model to
-            train has other options than that of the checkpoint to begin with.
+            train has other options than that of the checkpoint to begin with, or another plan than
+            that of the checkpoint to resume from.
         DataError: a checkpoint to be read does not exist, or ``--shortlist`` is no shortlist.
     """
     text = getattr(args, "model_overrides", None)
@@ -66,6 +71,7 @@ def check(args: Namespace) -> None:
         for path in paths.split(os.pathsep):
             _require(path, flag="--path")
         _require_options(overrides, paths.split(os.pathsep))
+        model_overrides.require_own_model(overrides, paths.split(os.pathsep))
     shortlist_option.read(args)
     _require_criterion_of_gates(args, getattr(args, "criterion", None))
     _warn_of_clipped_gates(args, args)
@@ -135,14 +141,20 @@ def _require_start(checkpoint: Namespace | DictConfig) -> None:
 
 
 def _require_model_of_start(checkpoint: Namespace | DictConfig, model: Any) -> None:
-    """Raise a UsageError if a training begins with the weights of a model with other options."""
+    """Raise a UsageError if a training begins with the weights of a model with other options.
+
+    A training that begins with another's weights may prune them further. One that resumes, with
+    the state of the optimizer, has the plan of its checkpoint.
+    """
     arch = getattr(model, "arch", None) or getattr(model, "_name", None)
-    if not str(arch).startswith("transformer_headpruned"):
+    if not str(arch).startswith(model_overrides.ARCH):
         return
     flag, path = _start(checkpoint)
     if path and PathManager.exists(path):
         _, options = read_model(PathManager.get_local_path(path))
         require_same_model(model, options, path=path, flag=flag)
+        if flag == _RESUMING and not getattr(checkpoint, "reset_optimizer", False):
+            require_same_plan(model, options, folder=checkpoint.save_dir, path=path)
 
 
 def _with_defaults(model: DictConfig) -> Namespace:
@@ -161,7 +173,7 @@ def _start(checkpoint: Namespace | DictConfig) -> tuple[str, str | None]:
         return "--restore-file", restored
     last = os.path.join(getattr(checkpoint, "save_dir", ""), _LAST)
     if PathManager.exists(last):
-        return "--save-dir", last
+        return _RESUMING, last
     return "--finetune-from-model", getattr(checkpoint, "finetune_from_model", None)
 
 
@@ -219,17 +231,14 @@ def _verifying(load_checkpoint: Any) -> Any:
             if is_zip(local_path):
                 verify_zip(local_path)
             overrides = dict(arg_overrides or {})
-            given = [plan for name in _PLAN_OPTIONS if (plan := overrides.pop(name, None))]
-            if len(given) > 1:
-                raise UsageError("--model-overrides: plan and head_plan mean the same; give one")
+            own = model_overrides.take_own(overrides)
             if overrides:
                 keywords["arg_overrides"] = overrides
             state = load_checkpoint(path, **keywords)
             plan = _plan_in(state)
             if plan is not None and not plan.is_full:
                 state["model"] = with_plan(state["model"], plan)
-            if given:
-                _override_plan(state, given[0])
+            model_overrides.apply(own, state)  # another plan comes after the checkpoint's own
             return state
         except HeadpruneError:
             raise
@@ -240,23 +249,8 @@ def _verifying(load_checkpoint: Any) -> Any:
     return load
 
 
-_PLAN_OPTIONS = ("plan", "head_plan")
-"""Model overrides with a plan, which come after the checkpoint's own plan has been read."""
-
-
 def _plan_in(state: Mapping[str, Any]) -> PruningPlan | None:
     """Return the plan in a checkpoint that fairseq has read; None in one of stock fairseq."""
     model = state["cfg"].model if state.get("cfg") is not None else state.get("args")
     text = getattr(model, "head_plan", None)
     return PruningPlan.from_json(text, source="its plan") if text else None
-
-
-def _override_plan(state: Mapping[str, Any], plan: Any) -> None:
-    """Give the model of a checkpoint another plan."""
-    cfg = state.get("cfg")
-    for model in (state.get("args"), None if cfg is None else cfg.model):
-        if isinstance(model, DictConfig):
-            with open_dict(model):
-                model.head_plan = plan
-        elif model is not None:
-            model.head_plan = plan

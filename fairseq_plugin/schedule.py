@@ -45,6 +45,22 @@ def length_name(flags: Sequence[str]) -> str:
     return f"{share[1]}ep" if share else f"{updates}up"
 
 
+def require_one_length(flags: Sequence[str]) -> None:
+    """Check that a training ends, and that its length has one name in signatures.
+
+    Raises:
+        UsageError: both ``--max-epoch`` and ``--max-update``, or neither.
+    """
+    lengths = [_value(flags, name) for name in ("--max-epoch", "--max-update")]
+    if None not in lengths:
+        raise UsageError(
+            "--max-epoch and --max-update are both given, and signatures name one length; "
+            "remove one"
+        )
+    if all(length in (None, "0") for length in lengths):  # fairseq takes 0 for no limit
+        raise UsageError("--max-epoch or --max-update is needed, or it would never end")
+
+
 def resolve(flags: Sequence[str], *, updates_per_epoch: Callable[[], int]) -> list[str]:
     """Replace shares in flags by numbers of updates, rounded down, at least 1.
 

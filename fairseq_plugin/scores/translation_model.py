@@ -14,7 +14,7 @@ from fairseq_plugin.loading import fairseq_silent, languages_of
 from fairseq_plugin.measuring import search_flags, translate
 from fairseq_plugin.recovery import calibration_of, refitted
 from fairseq_plugin.running import PLUGIN, Job, train
-from fairseq_plugin.schedule import length_name
+from fairseq_plugin.schedule import length_name, require_one_length
 from fairseq_plugin.scores.bleu_ablation import Translator
 from fairseq_plugin.scores.model import Batch, FairseqModel
 from fairseq_plugin.scores.run import (
@@ -288,13 +288,18 @@ def require_finetuning(flags: Sequence[str]) -> None:
     """Check the flags for fine-tuning.
 
     Raises:
-        UsageError: a flag that the comparison sets itself, or no architecture.
+        UsageError: a flag that the comparison sets itself, no architecture, no length, or two.
     """
     for flag in flags:
         if flag.split("=")[0] in _OWN_FLAGS:
             raise UsageError(f"--finetune: {flag} is given by the comparison itself")
     if flags and not any(flag.split("=")[0] in ("--arch", "-a") for flag in flags):
         raise UsageError("--finetune: give --arch, the model's sizes, among its flags")
+    if flags:
+        try:
+            require_one_length(flags)
+        except UsageError as problem:
+            raise UsageError(f"--finetune: {problem}") from None
 
 
 def require_labels_criterion(flags: Sequence[str]) -> None:

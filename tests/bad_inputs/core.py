@@ -110,7 +110,7 @@ ROWS = [
         for what, options, message in (
             (
                 "a flag that fairseq does not have",
-                ("--finetune", "--arch transformer_headpruned_tiny --lrr 1"),
+                ("--finetune", "--arch transformer_headpruned_tiny --max-epoch 1 --lrr 1"),
                 r"^error: --finetune: fairseq-train: unrecognized arguments: --lrr",
             ),
             (

@@ -13,10 +13,10 @@ from omegaconf import OmegaConf
 
 import fairseq_plugin  # noqa: F401  (changes fairseq's loading)
 from fairseq_plugin import arguments
-from headprune import DataError, UsageError
+from headprune import DataError, HeadPlan, UsageError
 from tests.bad_inputs.fairseq_commands import write_checkpoint
 from tests.fairseq_plugin import checkpoints
-from tests.fairseq_plugin.models import SIZES
+from tests.fairseq_plugin.models import SHAPE, SIZES
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,65 @@ def test_overrides_of_the_model_the_task_and_groups_are_known(
     checkpoint: str, request: pytest.FixtureRequest
 ):
     path = request.getfixturevalue(checkpoint)
+    own = {"_name": "transformer_headpruned"}
     for name in ("head_plan", "autocast", "dropout", "data", "eval_bleu", "lr", "model"):
-        arguments.check(Namespace(model_overrides=f"{{{name!r}: 1}}", path=str(path)))
+        overrides = {name: 1} | (own if name in ("head_plan", "autocast") else {})
+        arguments.check(Namespace(model_overrides=str(overrides), path=str(path)))
+
+
+def stock_checkpoint(path: Path, *, kind: str) -> Path:
+    """A checkpoint of fairseq's transformer: of fairseq 0.10, of 0.12, or with plain values."""
+    state = checkpoints.content()
+    if kind != "args":
+        options = vars(state.pop("args"))
+        model = {**options, "_name": options.pop("arch")}
+        task = {"_name": options.pop("task"), "data": options.pop("data")}
+        state["cfg"] = {"model": Namespace(**model) if kind == "cfg" else model, "task": task}
+    history = [{"num_updates": 1, "lr_scheduler_state": {}}]
+    torch.save({**state, "optimizer_history": history}, path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["args", "cfg", "plain"])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        *({"plan": "half.json"}, {"head_plan": "half.json"}, {"es_heads": "21"}),
+        *({"head_form": "mask"}, {"autocast": "bf16"}, {"gates": "ES"}),
+        {"plan": "half.json", "_name": "transformer"},
+    ],
+)
+def test_a_model_of_fairseq_is_given_no_plan(
+    kind: str, overrides: dict[str, object], tmp_path: Path
+):
+    """fairseq would ignore it, and the unpruned model translate."""
+    ours = checkpoints.write(tmp_path / "ours.pt", plan=checkpoints.PLAN)
+    theirs = stock_checkpoint(tmp_path / "theirs.pt", kind=kind)
+    name = next(iter(overrides))
+    message = rf"theirs.pt is a model of fairseq \(transformer\).* no option '{name}'.*'_name': "
+    with pytest.raises(UsageError, match=message) as refused:
+        arguments.check(Namespace(model_overrides=str(overrides), path=f"{ours}:{theirs}"))
+    assert "\n" not in str(refused.value)
+    own = overrides | {"_name": "transformer_headpruned_tiny"}
+    for accepted, path in ((own, theirs), ({"autocast": "none"}, theirs)):
+        arguments.check(Namespace(model_overrides=str(accepted), path=str(path)))
+    if "_name" not in overrides:
+        arguments.check(Namespace(model_overrides=str(overrides), path=str(ours)))
+
+
+@pytest.mark.parametrize("kind", ["args", "cfg", "plain"])
+def test_the_name_of_the_model_makes_its_options_count(kind: str, tmp_path: Path):
+    path = stock_checkpoint(tmp_path / "model.pt", kind=kind)
+    overrides = {"_name": "transformer_headpruned", "es_heads": "21", "autocast": "bf16"}
+    cfg = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)["cfg"]
+    assert cfg.task._name == "translation"
+    assert (cfg.model._name, cfg.model.es_heads, cfg.model.autocast) == (
+        *("transformer_headpruned", "21", "bf16"),
+    )
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {**overrides, "plan": "p.json"})
+    assert state["cfg"].model.head_plan == "p.json"
+    if kind == "args":  # which fairseq reads again to build the model
+        assert state["args"].arch == "transformer_headpruned" and state["args"].es_heads == "21"
 
 
 def training(path: Path, *, flag: str = "finetune_from_model", **options: object) -> Namespace:
@@ -168,3 +225,60 @@ def test_options_in_a_configuration_file_are_compared_too(tmp_path: Path):
         add(cfg)
     cfg.model.encoder_ffn_embed_dim = 48
     add(cfg)
+
+
+def resuming(folder: Path, **options: object) -> Namespace:
+    """The options of a training that resumes from the last checkpoint of a folder."""
+    args = Namespace(arch="transformer_headpruned", **{**SIZES, **options}, save_dir=str(folder))
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    return args
+
+
+@pytest.mark.parametrize("form", ["remove", "mask"])
+def test_a_training_resumes_with_the_plan_of_its_checkpoint(form: str, tmp_path: Path):
+    """fairseq would train nothing, or end in the optimizer, whose state is of other units."""
+    checkpoints.write(tmp_path / "checkpoint_last.pt", plan=checkpoints.PLAN, form=form)
+    same, fewer = tmp_path / "same.json", tmp_path / "fewer.json"
+    checkpoints.PLAN.save(same)
+    HeadPlan(kept={**checkpoints.PLAN.kept, "ES": [(3,), ()]}, heads=SHAPE).save(fewer)
+    other = tmp_path / "other.json"
+    HeadPlan(kept={**checkpoints.PLAN.kept, "ES": [(0, 3), ()]}, heads=SHAPE).save(other)
+
+    for name in ("plan", "head_plan"):
+        arguments.check(resuming(tmp_path, **{name: str(same)}))
+    arguments.check(resuming(tmp_path, plan=str(same), head_form="mask", gates_only=True))
+    for given, counts in (
+        ({"plan": str(fewer)}, "ES=20 ED=10 DS=03 in its checkpoint, ES=10 ED=10 DS=03 here"),
+        ({"plan": str(same), "ef_neurons": "40"}, "ES=20 ED=10 DS=03 in its .*EF=40,40"),
+        ({"plan": str(other)}, "other units, as many in each layer: ES=20 ED=10 DS=03"),
+        ({}, "ES=20 ED=10 DS=03 in its checkpoint, ES=44 ED=44 DS=44 here"),
+    ):
+        message = rf"^{tmp_path}: its training was of another plan \({counts}.*give another --save"
+        with pytest.raises(UsageError, match=message) as refused:
+            arguments.check(resuming(tmp_path, **given))
+        assert "\n" not in str(refused.value)
+
+
+def test_a_training_that_begins_with_another_model_may_prune_it_further(tmp_path: Path):
+    last = checkpoints.write(tmp_path / "checkpoint_last.pt")
+    plan = tmp_path / "plan.json"
+    checkpoints.PLAN.save(plan)
+    with pytest.raises(UsageError, match="another plan"):
+        arguments.check(resuming(tmp_path, plan=str(plan)))
+    arguments.check(resuming(tmp_path, plan=str(plan), reset_optimizer=True))
+    arguments.check(resuming(tmp_path, plan=str(plan), restore_file=str(last)))
+    elsewhere = tmp_path / "elsewhere"
+    arguments.check(resuming(elsewhere, plan=str(plan), finetune_from_model=str(last)))
+    arguments.check(resuming(tmp_path))  # of stock fairseq, with all units
+
+
+def test_the_plan_in_a_configuration_file_is_compared_too(tmp_path: Path):
+    checkpoints.write(tmp_path / "checkpoint_last.pt", plan=checkpoints.PLAN)
+    checkpoints.PLAN.save(tmp_path / "plan.json")
+    add = arguments._checking(lambda cfg: None)
+    model = {"_name": "transformer_headpruned", **SIZES, "plan": str(tmp_path / "plan.json")}
+    cfg = OmegaConf.create({"checkpoint": {"save_dir": str(tmp_path)}, "model": model})
+    add(cfg)
+    cfg.model.ds_heads = "01"
+    with pytest.raises(UsageError, match="another plan .*DS=03 in its checkpoint, .*DS=01 here"):
+        add(cfg)

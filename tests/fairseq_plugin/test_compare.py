@@ -303,6 +303,9 @@ def test_options_of_classifiers_are_refused(full, tmp_path):
         ('--arch "x', "--finetune: No closing quotation"),
         ("--arch x --seed 3", "--seed is given by the comparison itself"),
         ("--arch x --head-plan=p.json", "--head-plan=p.json is given by the comparison"),
+        ("--arch x --max-epoch 9 --max-update=5", "--finetune: --max-epoch and .* are both given"),
+        ("--arch x --lr 1", "--finetune: --max-epoch or --max-update is needed, or it would never"),
+        ("--arch x --max-epoch 0", "--finetune: --max-epoch or --max-update is needed"),
     ],
 )
 def test_flags_that_cannot_be(finetune, message, full, prepared, tmp_path):
@@ -314,7 +317,9 @@ def test_flags_that_cannot_be(finetune, message, full, prepared, tmp_path):
 
 
 def test_a_fine_tuning_that_fails_says_fairseqs_last_words(full, prepared, tmp_path):
-    whole = TranslationModel(path=full, data=prepared, finetuning=("--arch", "no_such_arch"))
+    whole = TranslationModel(
+        path=full, data=prepared, finetuning=("--arch=no_such_arch", "--max-epoch=1")
+    )
     with pytest.raises(DataError, match="fairseq-train ended with status 2: .*no_such_arch"):
         whole.finetuned(HALF, seed=1, folder=tmp_path)
 
