@@ -19,6 +19,7 @@ from headprune.errors import UsageError
 
 from .documents import ROOT, CodeBlock
 
+_CHECKPOINT = ROOT / "studies" / "baselines" / "multi30k.pt"
 _PUNCTUATION = "|&;<>"
 _ENDS_OF_COMMANDS = {"|", "&&", "||", ";", "&"}
 
@@ -98,9 +99,9 @@ def _fairseq(program: str) -> Callable[[list[str]], list[str]]:
     def check(arguments: list[str]) -> list[str]:
         if not arguments or arguments[0].startswith("-"):
             return [f"fairseq-{program}: the data folder comes first"]
-        # The plugin's early checks refuse a file that does not exist; any file will do.
+        # The plugin's early checks refuse a file that is no checkpoint; any of the plugin will do.
         flags = [
-            __file__ if before == "--path" else argument
+            str(_CHECKPOINT) if before == "--path" else argument
             for before, argument in pairwise(arguments)
             if not {before, argument} & set(_FILES)
         ]
