@@ -33,6 +33,18 @@ _LAST = "checkpoint_last.pt"
 _RESUMING = "--save-dir"
 """The flag that names the checkpoint of a training that resumes."""
 
+_RESTORING = "--restore-file"
+_WITH_OPTIMIZER = {
+    _RESUMING: ("its training was", "give another --save-dir"),
+    _RESTORING: (
+        "the training was",
+        "give --finetune-from-model, or --reset-optimizer --reset-lr-scheduler "
+        "--reset-dataloader --reset-meters, to begin a new training with its weights",
+    ),
+}
+"""The flags of checkpoints whose optimizer's state a training takes up, with words of an error: how
+it names that training, and what to do."""
+
 
 def check_early() -> None:
     """Let fairseq's commands stop with one line if a file or ``--model-overrides`` is invalid."""
@@ -153,8 +165,10 @@ def _require_model_of_start(checkpoint: Namespace | DictConfig, model: Any) -> N
     if path and PathManager.exists(path):
         _, options = read_model(PathManager.get_local_path(path))
         require_same_model(model, options, path=path, flag=flag)
-        if flag == _RESUMING and not getattr(checkpoint, "reset_optimizer", False):
-            require_same_plan(model, options, folder=checkpoint.save_dir, path=path)
+        if flag in _WITH_OPTIMIZER and not getattr(checkpoint, "reset_optimizer", False):
+            resumed, remedy = _WITH_OPTIMIZER[flag]
+            name = checkpoint.save_dir if flag == _RESUMING else f"{flag} {path}"
+            require_same_plan(model, options, name=f"{name}: {resumed}", remedy=remedy, path=path)
 
 
 def _with_defaults(model: DictConfig) -> Namespace:
@@ -170,7 +184,7 @@ def _start(checkpoint: Namespace | DictConfig) -> tuple[str, str | None]:
     """The file that a training begins with, as fairseq chooses it, and the flag that names it."""
     restored = getattr(checkpoint, "restore_file", None) or _LAST
     if restored != _LAST:
-        return "--restore-file", restored
+        return _RESTORING, restored
     last = os.path.join(getattr(checkpoint, "save_dir", ""), _LAST)
     if PathManager.exists(last):
         return _RESUMING, last

@@ -16,13 +16,14 @@ from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 
 
-def require_same_plan(args: Any, options: Options, *, folder: str, path: str) -> None:
+def require_same_plan(args: Any, options: Options, *, name: str, remedy: str, path: str) -> None:
     """Check that a training's plan is that of the checkpoint that it resumes from.
 
     Args:
         args: the options of the model to train.
         options: the options of the model in the checkpoint.
-        folder: the training's folder, for the error message.
+        name: the training that is resumed, the beginning of the error message.
+        remedy: what to do about it, the end of the error message.
         path: the checkpoint, for error messages about its plan.
 
     Raises:
@@ -40,6 +41,4 @@ def require_same_plan(args: Any, options: Options, *, folder: str, path: str) ->
         counts = f"{stored} in its checkpoint, {asked} here"
         if str(asked) == str(stored):
             counts = f"other units, as many in each layer: {asked}"
-        raise UsageError(
-            f"{folder}: its training was of another plan ({counts}); give another --save-dir"
-        )
+        raise UsageError(f"{name} of another plan ({counts}); {remedy}")

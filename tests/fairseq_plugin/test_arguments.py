@@ -266,7 +266,10 @@ def test_a_training_that_begins_with_another_model_may_prune_it_further(tmp_path
     with pytest.raises(UsageError, match="another plan"):
         arguments.check(resuming(tmp_path, plan=str(plan)))
     arguments.check(resuming(tmp_path, plan=str(plan), reset_optimizer=True))
-    arguments.check(resuming(tmp_path, plan=str(plan), restore_file=str(last)))
+    restored = {"plan": str(plan), "restore_file": str(last)}
+    with pytest.raises(UsageError, match="^--restore-file .*another plan .*; give --finetune-from"):
+        arguments.check(resuming(tmp_path, **restored))
+    arguments.check(resuming(tmp_path, **restored, reset_optimizer=True))
     elsewhere = tmp_path / "elsewhere"
     arguments.check(resuming(elsewhere, plan=str(plan), finetune_from_model=str(last)))
     arguments.check(resuming(tmp_path))  # of stock fairseq, with all units
