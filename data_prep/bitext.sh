@@ -3,7 +3,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 merges=8000 pair="" from_dir="" seed=1 ratio="" longest=250 pairs=all keeping=() bpe=""
-train=() valid="" test_sources=() held_out=() added=() listed_files=()
+train=() valid="" test_sources=() held_out=() added=() listed_files=() named=()
 
 script_help() {
     cat <<HELP
@@ -77,6 +77,7 @@ need_name() {
 split_equals "$@"
 set -- ${words[@]+"${words[@]}"}
 while [ $# -gt 0 ]; do
+    named+=("$1")
     case $1 in
         --pair) need_value "$@"; pair=$2; shift 2 ;;
         --train) need_value "$@"; train+=("$(absolute "$2")"); shift 2 ;;
@@ -109,9 +110,13 @@ for option in ${held_out[@]+"${held_out[@]}"}; do
 done
 check_options() {
     if [ ${#added[@]} -gt 0 ]; then
-        [ -z "$pair$valid" ] && [ ${#train[@]} -eq 0 ] && [ ${#test_sources[@]} -eq 0 ] \
-            && [ ${#held_out[@]} -eq 0 ] && [ ${#keeping[@]} -eq 0 ] \
-            || usage_error "--add-test goes with --out alone"
+        local option
+        for option in "${named[@]}"; do
+            case $option in
+                --out | --add-test | --workers | --python) ;;  # the last two change no result
+                *) usage_error "--add-test goes with --out alone, without $option" ;;
+            esac
+        done
         [ -d "$out" ] || data_error "$out: no such folder; prepare the corpus first"
         return
     fi

@@ -22,6 +22,7 @@ from fairseq_plugin import overrides as model_overrides
 from fairseq_plugin.checkpoints import WITH_L0, read_model
 from fairseq_plugin.options import option_names
 from fairseq_plugin.plan_transport import with_plan
+from fairseq_plugin.same_gates import require_same_gates
 from fairseq_plugin.same_model import require_same_model
 from fairseq_plugin.same_plan import require_same_plan
 from fairseq_plugin.shortlist_option import shortlist_option
@@ -71,8 +72,8 @@ def check(args: Namespace) -> None:
     Raises:
         UsageError: ``--model-overrides`` is not a dictionary of options, or names one that the
             model does not have; or gates and a criterion that does not close them; or the model to
-            train has other options than that of the checkpoint to begin with, or another plan than
-            that of the checkpoint to resume from.
+            train has other options than that of the checkpoint to begin with, or another plan or
+            other gates than that of the checkpoint to resume from.
         DataError: a checkpoint to be read does not exist, or ``--shortlist`` is no shortlist.
     """
     text = getattr(args, "model_overrides", None)
@@ -156,7 +157,7 @@ def _require_model_of_start(checkpoint: Namespace | DictConfig, model: Any) -> N
     """Raise a UsageError if a training begins with the weights of a model with other options.
 
     A training that begins with another's weights may prune them further. One that resumes, with
-    the state of the optimizer, has the plan of its checkpoint.
+    the state of the optimizer, has the plan and the gates of its checkpoint.
     """
     arch = getattr(model, "arch", None) or getattr(model, "_name", None)
     if not str(arch).startswith(model_overrides.ARCH):
@@ -168,7 +169,9 @@ def _require_model_of_start(checkpoint: Namespace | DictConfig, model: Any) -> N
         if flag in _WITH_OPTIMIZER and not getattr(checkpoint, "reset_optimizer", False):
             resumed, remedy = _WITH_OPTIMIZER[flag]
             name = checkpoint.save_dir if flag == _RESUMING else f"{flag} {path}"
-            require_same_plan(model, options, name=f"{name}: {resumed}", remedy=remedy, path=path)
+            resumed = f"{name}: {resumed}"
+            require_same_plan(model, options, name=resumed, remedy=remedy, path=path)
+            require_same_gates(model, options, name=resumed, remedy=remedy)
 
 
 def _with_defaults(model: DictConfig) -> Namespace:

@@ -116,6 +116,11 @@ class Checkpoint:
         return _known_form(str(self.options.get("head_form")))
 
     @property
+    def computed_plan(self) -> PruningPlan:
+        """The units that a forward pass computes: all of them in form mask."""
+        return PruningPlan.full(self.plan.units) if self.form == "mask" else self.plan
+
+    @property
     def sizes(self) -> Sizes:
         """The widths of the model."""
         embeddings = self.state["model"].get("decoder.embed_tokens.weight")

@@ -163,11 +163,13 @@ def _describe(
     prepared = TextProcessing.of_preparation(
         data, source_lang=task.cfg.source_lang, target_lang=task.cfg.target_lang
     )
-    text = None
+    text: dict[str, Any] | None = None
     if prepared is not None:
         name = _FILE_NAMES[prepared.bpe]
         shutil.copyfile(prepared.file, folder / name)
         text = {"tokenizer": prepared.tokenizer, "bpe": prepared.bpe, "file": name}
+        if prepared.full_codes:
+            text["full_codes"] = True
         if prepared.truecaser is not None:
             shutil.copyfile(prepared.truecaser, folder / _TRUECASER)
             text["truecaser"] = _TRUECASER
@@ -186,6 +188,6 @@ def _describe(
             "float32": asdict(export.float32),
             "quantized": export.quantized and asdict(export.quantized),
         },
-        parameters=checkpoint.parameters,
+        parameters=ctranslate2_spec.parameters_of(model),
         sizes=asdict(checkpoint.sizes),
     ).save(folder)

@@ -21,7 +21,7 @@ from ctranslate2.specs.transformer_spec import (
 )
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
-from fairseq.modules import MultiheadAttention
+from fairseq.modules import LearnedPositionalEmbedding, MultiheadAttention
 from fairseq.modules.sinusoidal_positional_embedding import SinusoidalPositionalEmbedding
 from torch import Tensor
 
@@ -30,6 +30,7 @@ from fairseq_plugin.models.transformer_headpruned import HeadPrunedTransformerMo
 from fairseq_plugin.shape import complete_plan, layers_present, model_shape, unit_sizes
 from headprune.counts import format_counts
 from headprune.errors import UsageError
+from headprune.exported import STACKS, stack_heads
 from headprune.plan import PruningPlan
 from headprune.surgery import cut, uncut
 
@@ -56,18 +57,6 @@ def vocabulary(dictionary: Dictionary) -> list[str]:
     return ["<blank>" if token == "<pad>" else token for token in dictionary.symbols]
 
 
-_STACKS = {"encoder": ("ES",), "decoder": ("ED", "DS")}
-"""The components whose attentions share one number of heads."""
-
-
-def stack_heads(plan: PruningPlan) -> dict[str, int]:
-    """The number of heads of each attention of a stack, that of its largest one."""
-    return {
-        stack: max(1, *(count for name in names for count in plan.counts.get(name, ())))
-        for stack, names in _STACKS.items()
-    }
-
-
 def padding(plan: PruningPlan) -> str | None:
     """One line on the zero heads that fill up the smaller attentions; None if there are none.
 
@@ -75,7 +64,7 @@ def padding(plan: PruningPlan) -> str | None:
         plan: the heads that a model keeps, and its layers if some are dropped.
     """
     heads, costs = stack_heads(plan), []
-    for stack, names in _STACKS.items():
+    for stack, names in STACKS.items():
         counts = {name: _counts_of_layers(plan, name) for name in names if name in plan.counts}
         kept = sum(map(sum, counts.values()))
         computed = heads[stack] * sum(map(len, counts.values()))
@@ -170,6 +159,32 @@ def make_spec(model: TransformerModel) -> TransformerSpec:
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.eos_token
     return spec
+
+
+def parameters_of(model: TransformerModel) -> int:
+    """The number of parameters of the model that is written for CTranslate2.
+
+    Those that are tied to one another count once, and positions that are computed do not.
+    """
+    computed = {
+        f"{side}/position_encodings/encodings"
+        for side in ("encoder", "decoder")
+        if not isinstance(getattr(model, side).embed_positions, LearnedPositionalEmbedding)
+    }
+    arrays = make_spec(model).variables()
+    total: int = sum(
+        array.size
+        for name, array in arrays.items()
+        if isinstance(array, np.ndarray) and name not in computed
+    )
+    decoder: Any = model.decoder
+    weights: tuple[Tensor, ...] = (
+        model.encoder.embed_tokens.weight,
+        decoder.embed_tokens.weight,
+        decoder.output_projection.weight,
+    )
+    distinct = {weight.data_ptr(): weight.numel() for weight in weights}
+    return total - sum(weight.numel() for weight in weights) + sum(distinct.values())
 
 
 def _layers(model: TransformerModel, side: str, plan: PruningPlan) -> dict[int, int]:

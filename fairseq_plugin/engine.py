@@ -76,8 +76,8 @@ class FairseqEngine:
         return {"net_input": net_input}
 
     def _tokens(self, ids: torch.Tensor) -> list[str]:
-        """The tokens of a hypothesis without </s> and padding."""
-        special = {self.target.eos(), self.target.pad()}
+        """The tokens of a hypothesis without <s>, </s> and padding, as fairseq-generate's."""
+        special = {self.target.bos(), self.target.eos(), self.target.pad()}
         return [self.target[number] for number in ids.tolist() if number not in special]
 
 

@@ -47,7 +47,7 @@ def fairseq_forward_pass(checkpoint: Checkpoint, conditions: Conditions) -> Forw
     batch = _batch(task, conditions)
     length = conditions.length
     flops = forward_flops(
-        checkpoint.plan,
+        checkpoint.computed_plan,
         checkpoint.sizes,
         source=length,
         target=length,

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 PREFIX = "gates."
 """The beginning of the names of gate parameters among a model's weights."""
 
+_SPEED, _SCALED = f"{PREFIX}speed", f"{PREFIX}scaled."
+
 GATE_OPTIONS = ("gates", "gates_speed", "gates_only")
 """The model's options that concern learned gates."""
 
@@ -74,6 +76,8 @@ def add_gates(model: Any) -> None:
 def fit_gates(weights: dict[str, Tensor], gates: LearnedGates | None) -> None:
     """Add untrained gates to the weights of a checkpoint without gates, in place.
 
+    Gates that it has get the speed of the model's, and stay as open as they are.
+
     Raises:
         DataError: the weights have gates and the model has none, or gates on other units.
     """
@@ -99,6 +103,12 @@ def fit_gates(weights: dict[str, Tensor], gates: LearnedGates | None) -> None:
             f"--gates {','.join(gates.components)} on the units of this plan; close them first "
             "with `headprune gates`"
         )
+    ratio = float(stored[_SPEED]) / float(gates.speed)
+    if ratio != 1:  # log alpha is the product of the speed and the parameters
+        weights[_SPEED] = gates.speed.clone()
+        for name, tensor in stored.items():
+            if name.startswith(_SCALED):
+                weights[name] = tensor * ratio
 
 
 def stored_gates(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

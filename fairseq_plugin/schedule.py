@@ -36,7 +36,7 @@ def placeholders(flags: Sequence[str]) -> list[str]:
 
 def length_name(flags: Sequence[str]) -> str:
     """The length of a training in signatures: ``30ep``, ``200up`` (updates) or ``unlimited``."""
-    epochs, updates = _value(flags, "--max-epoch"), _value(flags, "--max-update")
+    epochs, updates = flag_value(flags, "--max-epoch"), flag_value(flags, "--max-update")
     if epochs is not None:
         return f"{epochs}ep"
     if updates is None:
@@ -51,7 +51,7 @@ def require_one_length(flags: Sequence[str]) -> None:
     Raises:
         UsageError: both ``--max-epoch`` and ``--max-update``, or neither.
     """
-    lengths = [_value(flags, name) for name in ("--max-epoch", "--max-update")]
+    lengths = [flag_value(flags, name) for name in ("--max-epoch", "--max-update")]
     if None not in lengths:
         raise UsageError(
             "--max-epoch and --max-update are both given, and signatures name one length; "
@@ -74,7 +74,7 @@ def resolve(flags: Sequence[str], *, updates_per_epoch: Callable[[], int]) -> li
     per_epoch = cache(updates_per_epoch)
 
     def length() -> int:
-        epochs, updates = _value(flags, "--max-epoch"), _value(flags, "--max-update")
+        epochs, updates = flag_value(flags, "--max-epoch"), flag_value(flags, "--max-update")
         ends = [] if epochs is None else [int(epochs) * per_epoch()]
         if updates is not None:
             share = next((each for each in _shares(flags) if each.flag == "--max-update"), None)
@@ -157,7 +157,7 @@ def _replaced(flags: Sequence[str], number: Callable[[_Share], int]) -> list[str
     return result
 
 
-def _value(flags: Sequence[str], name: str) -> str | None:
+def flag_value(flags: Sequence[str], name: str) -> str | None:
     """The value of a flag, the last one if it is given twice; None if it is missing."""
     value = None
     for place, word in enumerate(flags):

@@ -6,36 +6,51 @@ import hashlib
 import json
 import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugin import checkpoint_file
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.running import NOTE
+from fairseq_plugin.schedule import flag_value
 from headprune.errors import DataError
 from headprune.files import atomic_path, write_text_atomically
 from headprune.recovery.distillation import TEACHER, Distillation
-from headprune.results.curves import CURVE, read_log
+from headprune.results.curves import BEGINNING_ANEW, CURVE, read_log
 
-# A training that only runs for longer is the same training: it resumes.
+# A training that only runs for longer is the same training: it resumes. See `forget_if_longer`.
 LENGTH_FLAGS = ("--max-epoch", "--max-update")
 # The plugin is the same wherever it lies, and the other files are identified by their content.
 PATH_FLAGS = ("--user-dir", "--plan", "--head-plan", "--finetune-from-model", "--distill-from")
 
 
-def identity(flags: Sequence[str], *, data: Path, depends: Sequence[Path], precision: str) -> str:
+def identity(
+    flags: Sequence[str],
+    *,
+    data: Path,
+    depends: Sequence[Path],
+    precision: str,
+    test_sets: bool = False,
+) -> str:
     """A text that identifies a training, independent of its length and the paths of its files.
 
     Args:
         flags, data, depends: see ``running.train``.
         precision: see ``running.Job``.
+        test_sets: include the test sets, which no training reads, as older versions did.
 
     Raises:
         DataError: a file cannot be read.
     """
     left_out = {*LENGTH_FLAGS, *PATH_FLAGS}
     kept = [f for f, before in zip(flags, ["", *flags], strict=False) if before not in left_out]
-    files = [path for path in data.glob("*") if path.suffix in (".bin", ".idx", ".txt")]
+    files = [
+        path
+        for path in data.glob("*")
+        if path.suffix in (".bin", ".idx", ".txt")
+        and (test_sets or not path.name.startswith("test"))
+    ]
     digests: list[str] = []
     for path in [*sorted(files), *depends]:
         try:
@@ -46,23 +61,61 @@ def identity(flags: Sequence[str], *, data: Path, depends: Sequence[Path], preci
     return json.dumps({"flags": kept, "precision": precision, "sha256": digests}, indent=1)
 
 
-def forget_unless_same(save_dir: Path, mark: str, *, adopt: bool) -> None:
+def forget_unless_same(
+    save_dir: Path, mark: str, *, adopt: bool, older_mark: Callable[[], str] | None = None
+) -> None:
     """Remove the checkpoints of a training with other flags, data or files.
 
     Args:
         mark: the result of ``identity``.
         adopt: see ``running.train``.
+        older_mark: the mark that older versions wrote of the same training.
     """
     path = save_dir / "training.json"
     known = path.read_text(encoding="utf-8") if path.is_file() else None
     if known == mark:
         return
-    checkpoints = list(save_dir.glob("checkpoint*.pt"))
-    if checkpoints and not (adopt and known is None):
-        print(f"{NOTE}its flags, data or plan have changed since it began; beginning anew")
-        for checkpoint in checkpoints:
-            checkpoint.unlink()
+    same = adopt if known is None else older_mark is not None and known == older_mark()
+    if not same:
+        _forget(save_dir, "its flags, data or plan have changed since it began")
     write_text_atomically(path, mark)
+
+
+def forget_if_longer(save_dir: Path, flags: Sequence[str]) -> None:
+    """Remove the checkpoints of a training that has run for longer than its flags now say.
+
+    The best of them may be one that the shorter training never reaches.
+
+    Raises:
+        DataError: the last checkpoint cannot be read.
+    """
+    last = save_dir / "checkpoint_last.pt"
+    if not last.exists():
+        return
+    progress = _progress(checkpoint_file.read(last))
+    for flag, done in zip(LENGTH_FLAGS, progress, strict=True):
+        limit = flag_value(flags, flag)
+        # fairseq takes 0 for no limit, and refuses what is no number.
+        if limit is not None and limit.isdecimal() and 0 < int(limit) < done:
+            unit = flag.removeprefix("--max-") + "s" * (done != 1)
+            _forget(save_dir, f"it has run for {done} {unit}, more than {flag} {limit}")
+            return
+
+
+def _forget(save_dir: Path, reason: str) -> None:
+    """Remove all checkpoints, and tell why if there are any."""
+    checkpoints = list(save_dir.glob("checkpoint*.pt"))
+    if checkpoints:
+        print(f"{NOTE}{reason}; {BEGINNING_ANEW}")
+    for checkpoint in checkpoints:
+        checkpoint.unlink()
+
+
+def _progress(state: Mapping[str, Any]) -> tuple[int, int]:
+    """The epochs, of which the last may not be complete, and the updates of a checkpoint."""
+    iterator = state["extra_state"]["train_iterator"]
+    epochs = int(iterator["epoch"]) - int(iterator["iterations_in_epoch"] == 0)
+    return epochs, int(state["optimizer_history"][-1]["num_updates"])
 
 
 def mend_last_checkpoint(save_dir: Path) -> None:
@@ -88,15 +141,14 @@ def finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
     if path is None:
         raise DataError(f"{save_dir}: fairseq-train left no checkpoint")
     best = Checkpoint.load(path)
-    history = best.state["optimizer_history"][-1]
+    epochs, updates = _progress(best.state)
     extra = best.state["extra_state"]
-    iterator = extra["train_iterator"]
     best.state["last_optimizer_state"] = None
     best.save(model)
     facts: dict[str, Any] = {
         "parameters": best.parameters,
-        "best_updates": int(history["num_updates"]),
-        "best_epoch": int(iterator["epoch"]) - int(iterator["iterations_in_epoch"] == 0),
+        "best_updates": updates,
+        "best_epoch": epochs,
         **({"best_valid_loss": float(extra["best"])} if "best" in extra else {}),
         "resumed": resumed,
     }

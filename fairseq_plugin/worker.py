@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from fairseq_plugin import schedule, training_folder
@@ -78,11 +79,18 @@ def _train(options: argparse.Namespace, flags: list[str]) -> None:
 
     flags = schedule.resolve(flags, updates_per_epoch=updates_per_epoch)
     # Not the number of processes: a training may be resumed on a machine with fewer GPUs.
-    mark = training_folder.identity(
-        flags, data=options.data, depends=options.depends, precision=options.precision
+    mark = partial(
+        training_folder.identity,
+        flags,
+        data=options.data,
+        depends=options.depends,
+        precision=options.precision,
     )
-    training_folder.forget_unless_same(save_dir, mark, adopt=options.adopt)
+    training_folder.forget_unless_same(
+        save_dir, mark(), adopt=options.adopt, older_mark=partial(mark, test_sets=True)
+    )
     training_folder.mend_last_checkpoint(save_dir)
+    training_folder.forget_if_longer(save_dir, flags)
     resumed = (save_dir / "checkpoint_last.pt").exists()
     arguments = [*data, *with_processes(flags, options.processes), "--save-dir", str(save_dir)]
     if options.processes > 1:

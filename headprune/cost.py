@@ -20,7 +20,7 @@ class Sizes:
         encoder_feed_forward, decoder_feed_forward: inner widths.
         encoder_head_dim, decoder_head_dim: d, the width of one head; of a group of query heads that
             share one head of keys and values, the width of all its queries.
-        vocabulary: of the output projection; 0 for a model without one.
+        vocabulary: of the decoder's output projection; 0 for a model without one.
         encoder_heads, decoder_heads: heads of a layer; None: as many as make up the layer's width.
         encoder_key_dim, decoder_key_dim: the width of one head's keys, and of its values; None: d.
         encoder_projections, decoder_projections: matrices of a feed-forward sub-layer, 3 if gated.
@@ -38,7 +38,12 @@ class Sizes:
             share weights and are one layer of a plan (ALBERT); None: once, as no layers do.
         encoder_companion_width, encoder_companion_head_dim: C and d in a second stream of hidden
             states to which the encoder's heads write too; 0 where there is none.
-        encoder_companion_weights: weights of that stream's feed-forward sub-layer in a layer.
+        encoder_companion_weights: further weights of a layer that no unit owns and that every
+            position is multiplied by: that stream's feed-forward sub-layer, or an adapter (X-MOD).
+        encoder_output_weights: weights of the layers after an encoder without a decoder that every
+            position is multiplied by, such as those that predict masked tokens; 0 without any.
+        uncounted: the part of the model, in words, whose matrix products are not counted, so that
+            its FLOPs are not known; None: there is none.
     """
 
     encoder_width: int = 512
@@ -66,6 +71,8 @@ class Sizes:
     encoder_companion_width: int = 0
     encoder_companion_head_dim: int = 0
     encoder_companion_weights: int = 0
+    encoder_output_weights: int = 0
+    uncounted: str | None = None
 
     def of(self, component: str, name: str) -> int | None:
         """A size of the encoder or of the decoder, by the side that a component is on."""
@@ -148,8 +155,12 @@ def unit_cost(measure: str, *, sizes: Sizes, shape: Shape) -> Callable[[PruningP
 
     Raises:
         UsageError: FLOPs of a model whose layers run unequally often, so that units of one
-            component cost unequally much.
+            component cost unequally much; or FLOPs that are not known.
     """
+    if measure == "flops" and sizes.uncounted is not None:
+        raise UsageError(
+            f"budget of FLOPs: {sizes.uncounted} are not counted; give a budget of parameters"
+        )
     passes = sizes.encoder_passes or (1,)
     if measure == "flops" and len(set(passes)) > 1:
         raise UsageError(
@@ -160,6 +171,15 @@ def unit_cost(measure: str, *, sizes: Sizes, shape: Shape) -> Callable[[PruningP
     empty = {name: [()] * len(layers) for name, layers in shape.items()}
     least = count(PruningPlan(kept=empty, units=shape), sizes)
     return lambda plan: count(plan, sizes) - least
+
+
+def known_flops(
+    plan: PruningPlan, sizes: Sizes, *, source: int = 30, target: int = 30, beam: int = 1
+) -> int | None:
+    """Compute ``forward_flops``; None for a model whose operations are not all counted."""
+    if sizes.uncounted is not None:
+        return None
+    return forward_flops(plan, sizes, source=source, target=target, beam=beam)
 
 
 def forward_flops(
@@ -204,6 +224,7 @@ def forward_flops(
         projections = sizes.of(component, "projections") or 2
         total += projections * neurons * length * _width(component, sizes)
     total += _encoder_layers(plan, sizes) * sizes.encoder_companion_weights * source
+    total += source * sizes.encoder_output_weights
     if any(component in plan.counts for component in ("DS", "DF", "DL")):
         total += written * sizes.decoder_width * sizes.vocabulary
     return 2 * total

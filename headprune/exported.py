@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headprune.errors import DataError
 from headprune.json_files import json_object, known_values
+from headprune.plan import PruningPlan
 
 _NAME = "headprune.json"
 _FORMAT = "headprune.ctranslate2"
@@ -28,7 +29,8 @@ class ExportedModel:
         plan: the pruning plan as JSON values.
         quantization: CTranslate2's name for the data type of the weights.
         text: the text processing: ``tokenizer``, ``bpe``, the name of the sub-word ``file`` in the
-            folder and, for truecased text, of the ``truecaser``; None if it is not known.
+            folder and, for truecased text, of the ``truecaser``; ``full_codes`` where the corpus
+            was tokenised with codes such as ``en_GB``. None if it is not known.
         check: description of the comparison with fairseq's scores, with the measured differences.
         parameters: number of parameters of the exported model; None in older folders.
         sizes: its ``headprune.cost.Sizes`` by name; None in older folders.
@@ -40,7 +42,7 @@ class ExportedModel:
     max_target: int
     plan: dict[str, Any]
     quantization: str
-    text: dict[str, str | None] | None = None
+    text: dict[str, Any] | None = None
     check: dict[str, Any] = field(default_factory=dict)
     parameters: int | None = None
     sizes: dict[str, Any] | None = None
@@ -81,9 +83,12 @@ class ExportedModel:
         return model
 
 
-def _check_text(text: dict[str, str | None], path: Path) -> None:
-    """Check that the files lie inside the folder; headprune.json is untrusted input."""
-    if {*text} - {"truecaser"} != {"tokenizer", "bpe", "file"} or text["file"] is None:
+def _check_text(text: dict[str, Any], path: Path) -> None:
+    """Check the types, and that the files lie inside the folder; the file is untrusted input."""
+    for entry, value in text.items():
+        if not isinstance(value, bool if entry == "full_codes" else str | None):
+            raise DataError(f"{path}: not as headprune writes it: {entry} of text is {value!r:.40}")
+    if {*text} - {"truecaser", "full_codes"} != {"tokenizer", "bpe", "file"} or not text["file"]:
         raise DataError(f"{path}: not as headprune writes it: text names no file")
     for name in (text["file"], text.get("truecaser")):
         if name is None:
@@ -91,3 +96,28 @@ def _check_text(text: dict[str, str | None], path: Path) -> None:
         file = path.parent / name
         if Path(name).name != name or not file.resolve().is_relative_to(path.parent.resolve()):
             raise DataError(f"{path}: names a file outside the folder, {name}")
+
+
+STACKS = {"encoder": ("ES",), "decoder": ("ED", "DS")}
+"""The components whose attentions have one number of heads in CTranslate2."""
+
+
+def stack_heads(plan: PruningPlan) -> dict[str, int]:
+    """The number of heads of each attention of a stack, that of its largest one."""
+    return {
+        stack: max(1, *(count for name in names for count in plan.counts.get(name, ())))
+        for stack, names in STACKS.items()
+    }
+
+
+def computed_plan(plan: PruningPlan) -> PruningPlan:
+    """The plan with as many heads as CTranslate2 computes, which fills up smaller attentions."""
+    plan = plan.without_units_of_dropped_layers()
+    heads = stack_heads(plan)
+    filled = {
+        name: [range(heads[stack])] * len(plan.units[name])
+        for stack, names in STACKS.items()
+        for name in names
+        if name in plan.units
+    }
+    return replace(plan, kept={**plan.kept, **filled}).without_units_of_dropped_layers()

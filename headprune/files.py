@@ -66,7 +66,8 @@ def require_separate(
             continue
         place = os.path.realpath(path)
         if place in taken:
-            raise UsageError(f"{option} {path}: this file {taken[place]} too; give another name")
+            kind = "folder" if os.path.isdir(place) else "file"
+            raise UsageError(f"{option} {path}: this {kind} {taken[place]} too; give another name")
         taken[place] = f"is the output of {option}"
 
 

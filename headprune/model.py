@@ -224,7 +224,8 @@ class RunnableModel(Protocol):
 class PrunableModel(Protocol):
     """A model's file or folder, or a pruned model that was read from one.
 
-    Backends may add a property ``architecture``; see ``architecture_of``.
+    Backends may add the properties ``architecture``, ``computed_plan`` and ``dtype``; see
+    ``architecture_of``, ``computed_plan_of`` and ``dtype_of``.
     """
 
     @property
@@ -279,3 +280,21 @@ def architecture_of(model: PrunableModel) -> Mapping[str, object]:
     """
     values: Mapping[str, object] = getattr(model, "architecture", {})
     return values
+
+
+def computed_plan_of(model: PrunableModel) -> PruningPlan:
+    """The units that a forward pass computes: also pruned ones that are masked or uniform.
+
+    The kept units where the backend knows no other form than the removal of weights.
+    """
+    plan: PruningPlan | None = getattr(model, "computed_plan", None)
+    return model.plan if plan is None else plan
+
+
+def dtype_of(model: PrunableModel) -> str | None:
+    """The type of the weights that a model computes with, such as ``bfloat16``.
+
+    None where the backend does not know it.
+    """
+    dtype: str | None = getattr(model, "dtype", None)
+    return dtype

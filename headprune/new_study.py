@@ -117,7 +117,7 @@ def study_text(
     epochs = min(max(round(size.updates / updates), _EPOCHS[0]), _EPOCHS[1])
     tuning = max(1, epochs // 10)
     share = "share-all-embeddings: true, " if corpus.joined_dictionary else ""
-    name = path.stem
+    name = path.stem  # in quotes below, since YAML reads 2024 and true as other values than text
     folder = _quoted(corpus.folder)
     machine = "a GPU" if gpu else f"{cores} CPU core{'s' * (cores > 1)}"
     training = f"""\
@@ -151,7 +151,7 @@ model: {json.dumps(dict(baseline.options), ensure_ascii=False)}  # its other opt
     lines = f"""\
 # Run it with: snakemake -s studies/Snakefile --config study={path} --cores {cores}
 # Written for {corpus.pairs:,} training pairs and {machine}.
-name: {name}  # the run folder is runs/{name}
+name: {json.dumps(name)}  # the run folder is runs/{name}
 description: {json.dumps(f"{corpus.name}, heads pruned at random")}  # title of the table
 data:
   name: {json.dumps(corpus.name)}  # in signatures

@@ -111,7 +111,7 @@ class DistillationTrainer(ResumableTrainer):
         arguments, options: all other arguments of the Trainer.
 
     Raises:
-        UsageError: models that cannot be compared.
+        UsageError: models that cannot be compared, or the student as its own teacher.
     """
 
     def __init__(
@@ -122,6 +122,11 @@ class DistillationTrainer(ResumableTrainer):
         distillation: Distillation | None = None,
         **options: Any,
     ) -> None:
+        if teacher is model:
+            raise UsageError(
+                "the teacher is the model itself, which is trained; give a copy that was made "
+                "before pruning, copy.deepcopy(model)"
+            )
         if teacher.config.num_labels != model.config.num_labels:
             raise UsageError(
                 f"the teacher has {teacher.config.num_labels} outputs, the model "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,12 @@ _SIZES = ("_size", "_dim", "_embeddings", "_positions")
 _ACTIVATIONS = ("hidden_act", "hidden_activation", "activation", "activation_function")
 """Endings and names in configs, of what tells architectures with the same units apart."""
 
+_UNCOUNTED = {
+    "mobilebert": "the bottlenecks of MobileBERT",
+    "canine": "the layers of CANINE, which run on shortened texts,",
+}
+"""Families whose FLOPs do not follow from their widths; see ``Sizes.uncounted``."""
+
 
 @dataclass(frozen=True)
 class Folder:
@@ -98,6 +104,21 @@ class Folder:
     def plan(self) -> PruningPlan:
         """The units that are kept: all components of heads, others where some are pruned."""
         return plan_of_model(self.model)
+
+    @property
+    def computed_plan(self) -> PruningPlan:
+        """The units that a forward pass computes: those that are kept, and uniform heads."""
+        heads = {
+            name: [attention.present for attention in by_layer]
+            for name, by_layer in attentions(self.model).items()
+        }
+        return replace(self.plan, kept={**self.plan.kept, **heads})
+
+    @property
+    def dtype(self) -> str | None:
+        """The type of the weights, which the config names; None where it does not."""
+        dtype = self.model.config.dtype if self._is_outline else self.model.dtype
+        return None if dtype is None else str(dtype).removeprefix("torch.")
 
     @property
     def form(self) -> str:
@@ -166,11 +187,22 @@ class Folder:
             sizes["encoder_width"] = sizes["decoder_width"]
         if (positions := encoder_positions(self._unpruned)) is not None:
             sizes["encoder_positions"] = positions
-        passes = passes_through_layers(self._unpruned)
-        output = self.model.get_output_embeddings()
-        is_decoder = "DS" in attentions_by_component
-        vocabulary = getattr(output, "out_features", 0) if is_decoder else 0
-        return Sizes(**sizes, vocabulary=vocabulary, encoder_passes=passes)
+        if "DS" in attentions_by_component:
+            output = self._unpruned.get_output_embeddings()
+            sizes["vocabulary"] = getattr(output, "out_features", 0)
+        else:
+            sizes["vocabulary"] = 0
+            sizes["encoder_output_weights"] = _output_weights(self._unpruned)
+        if family == "xmod":  # each text goes through the adapter of one language
+            layer: Any = stacks(self._unpruned)["EL"][0].module
+            adapter = next(iter(layer.output.adapter_modules.values()))
+            weights = adapter.dense1.weight.numel() + adapter.dense2.weight.numel()
+            sizes["encoder_companion_weights"] = weights
+        return Sizes(
+            **sizes,
+            encoder_passes=passes_through_layers(self._unpruned),
+            uncounted=_UNCOUNTED.get(family),
+        )
 
     @property
     def architecture(self) -> dict[str, object]:
@@ -301,6 +333,21 @@ class Folder:
 def count_parameters(model: nn.Module) -> int:
     """The number of parameters of a model; those that are tied to one another count once."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _output_weights(model: PreTrainedModel) -> int:
+    """Weights of an encoder's layers that predict tokens: the vocabulary's, and those beside it."""
+    output = model.get_output_embeddings()
+    path = next((name for name, module in model.named_modules() if module is output), None)
+    if path is None:
+        return 0
+    encoder = {*model.base_model.modules()}
+    layers = model.get_submodule(path.rpartition(".")[0]).modules()
+    return sum(
+        layer.weight.numel()
+        for layer in layers
+        if isinstance(layer, nn.Linear) and layer not in encoder
+    )
 
 
 def outline_of(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from headprune.cost import forward_flops
+from headprune.cost import known_flops
 from headprune.errors import DataError, UsageError, needing
 from headprune.speed.forward_pass import (
     ENCODER,
@@ -51,9 +51,8 @@ def folder_forward_pass(folder: Folder, conditions: Conditions) -> ForwardPass:
     drawn = random_batch(model, conditions.batch, conditions.length, seed=_SEED)
     batch = {name: tensor.to(device) for name, tensor in drawn.items()}
     run = torch.inference_mode()(_job(model, batch, conditions, path=folder.path))
-    return _of(
-        folder, conditions, run=run, library="torch", dtype=str(model.dtype).removeprefix("torch.")
-    )
+    dtype = str(model.dtype).removeprefix("torch.")
+    return _of(folder, conditions, drawn, run=run, library="torch", dtype=dtype)
 
 
 def _job(
@@ -157,23 +156,41 @@ def onnx_forward_pass(path: Path, conditions: Conditions) -> ForwardPass:
     if missing := [name for name in names if name not in drawn]:
         raise DataError(f"{path}: model.onnx takes {missing[0]}, which its config does not explain")
     batch = {name: drawn[name].numpy() for name in names}
-    return _of(folder, conditions, run=lambda: session.run(None, batch), library="onnxruntime")
+    return _of(
+        folder, conditions, drawn, run=lambda: session.run(None, batch), library="onnxruntime"
+    )
 
 
 def _of(
-    folder: Folder, conditions: Conditions, *, run: Any, library: str, dtype: str | None = None
+    folder: Folder,
+    conditions: Conditions,
+    batch: Mapping[str, Tensor],
+    *,
+    run: Any,
+    library: str,
+    dtype: str | None = None,
 ) -> ForwardPass:
     length = conditions.length
-    flops = forward_flops(
-        folder.plan, folder.sizes, source=length, target=length, beam=conditions.hypotheses
+    flops = known_flops(
+        folder.computed_plan,
+        folder.sizes,
+        source=length,
+        target=length,
+        beam=conditions.hypotheses,
     )
     is_whole = conditions.job in (FORWARD, SEARCH)
     return ForwardPass(
         run=run,
         library=library,
         parameters=folder.parameters,
-        flops=conditions.batch * flops if is_whole else None,
+        flops=None if flops is None or not is_whole else _sequences(batch) * flops,
         file_bytes=bytes_of(folder.path),
         dtype=dtype,
         inputs=inputs_name(folder.model, length),
     )
+
+
+def _sequences(batch: Mapping[str, Tensor]) -> int:
+    """The number of sequences of a batch: several for each example of multiple choice."""
+    ids = batch.get("input_ids")
+    return len(next(iter(batch.values()))) if ids is None else ids.shape[:-1].numel()

@@ -155,9 +155,10 @@ def stored_gates(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Learn
 class L0Trainer(ResumableTrainer):
     """transformers' Trainer for a model with learned gates.
 
-    The log has the expected number of open units of each component (``open_ES``). The gates are
-    trained by the Trainer's own optimizer, ``gates_speed`` times faster than the weights. With a
-    target, evaluations also have the metrics after closing (``eval_closed_loss``).
+    The log has the expected number of open units of each component (``open_ES``). Its training loss
+    contains the penalty, the losses of evaluations do not. The gates are trained by the Trainer's
+    own optimizer, ``gates_speed`` times faster than the weights. With a target, evaluations also
+    have the metrics after closing (``eval_closed_loss``).
 
     Args:
         model: any that can be pruned; gates are added to it.
@@ -206,6 +207,8 @@ class L0Trainer(ResumableTrainer):
         if l0_target is None:
             assert l0_lambda is not None
             self.l0_penalty = L0Penalty(l0_lambda)
+            if hasattr(model.config, TARGET):  # of an earlier training; it would close gates
+                delattr(model.config, TARGET)
         else:
             budget = Budget.parse(l0_target)
             self.l0_penalty = TargetPenalty.of_plan(

@@ -23,18 +23,22 @@ from headprune.gates import LayerGate
 from hf_plugin.families import family_of, stacks
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Dropped:
-    """The gate of a layer for one forward pass: 0 with a probability while it is trained."""
+    """The gate of a layer for one forward pass: 0 with a probability while it is trained.
+
+    Attributes:
+        skipped: whether it was 0 in the last pass; see ``headprune.gates.hooks.is_skipped``.
+    """
 
     layer: nn.Module
     probability: float
+    skipped: bool = False
 
     def __call__(self, x: Tensor) -> Tensor:
         """0 or 1, ()."""
-        if not self.layer.training:
-            return x.new_ones(())
-        return (torch.rand(()) >= self.probability).to(x)
+        self.skipped = self.layer.training and bool(torch.rand(()) < self.probability)
+        return x.new_zeros(()) if self.skipped else x.new_ones(())
 
 
 def add_layerdrop(model: PreTrainedModel, probability: float) -> list[RemovableHandle]:

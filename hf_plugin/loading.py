@@ -47,6 +47,9 @@ def from_pretrained(
         places = _hub_options(options)
         config, options = read_config(name_or_path, **options)
         options |= places
+    if config.output_attentions:
+        # transformers would take sdpa, which gives none, and refuse to save the model.
+        options.setdefault("attn_implementation", "eager")
     if model_class is None:
         model_class = class_that_saved(config, where=str(name_or_path))
     is_model = isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)

@@ -63,6 +63,9 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
         raise UsageError(f"{path}: --to onnx is not for multiple choice")
     with new_folder(output) as temporary:
         model = folder.load_model().float().eval()
+        # The outputs are tensors by name, whatever the config asks for.
+        model.config.return_dict = True
+        model.config.output_hidden_states = model.config.output_attentions = False
         batches = [random_batch(model, *shape, seed=seed) for seed, shape in enumerate(SHAPES)]
         outputs = tuple(model(**batches[0]).keys())
         file = temporary / "model.onnx"

@@ -20,7 +20,8 @@ def random_batch(
 ) -> dict[str, Tensor]:
     """Draw random inputs, B x T each (B x choices x T for multiple choice); the last is padding.
 
-    Images and sounds have the size that the model's config names, in place of T.
+    Images and sounds have the size that the model's config names, in place of T, and the type of
+    the model's weights.
 
     Args:
         model: a model whose inputs are tokens, images or spectrograms.
@@ -28,6 +29,17 @@ def random_batch(
         length: T.
         seed: seed of the inputs.
     """
+    # An outline has no weights, and what is exported from a model takes float32.
+    dtype = torch.float32 if model.device.type == "meta" else model.dtype
+    drawn = _drawn(model, sentences, length, seed=seed)
+    return {
+        name: tensor.to(dtype) if tensor.is_floating_point() else tensor
+        for name, tensor in drawn.items()
+    }
+
+
+def _drawn(model: PreTrainedModel, sentences: int, length: int, *, seed: int) -> dict[str, Tensor]:
+    """Draw the inputs; floating-point numbers in float32."""
     generator = torch.Generator().manual_seed(seed)
     config = model.config
     if size := _spectrogram_or_image(config, model.main_input_name):

@@ -18,7 +18,7 @@ from headprune.errors import DataError, HeadpruneError
 from studies.cost import Calibration
 from studies.find import load_any
 from studies.glue_study import GlueStudy
-from studies.jobs import option
+from studies.jobs import measured_flags, option, without
 from studies.plugin import ROOT, running
 from studies.study import Study
 
@@ -30,19 +30,33 @@ _OF_TEACHER = ("--criterion", "--distill-weight", "--distill-temperature", "--di
 _LABELS = "label_smoothed_cross_entropy"
 
 
-def calibrate_translation(study: Study, *, data: Path, folder: Path, threads: int) -> Calibration:
+def calibrate_translation(
+    study: Study, *, data: Path, folder: Path, threads: int, processes: int = 1
+) -> Calibration:
     """Train the unpruned model for some updates, without a teacher: there is no baseline yet.
+
+    Args:
+        study: the study.
+        data: the prepared data.
+        folder: the folder to train in.
+        threads, processes: see ``running.Job``.
 
     Raises:
         DataError: the training fails or its log has no times.
     """
     replaced = (*_REPLACED, *(_OF_TEACHER if study.finetune.distilled else ()))
-    flags = ["--arch", study.arch, *study.model_flags, *_without(study.finetune.flags, replaced)]
+    flags = ["--arch", study.arch, *study.model_flags, *without(study.finetune.flags, replaced)]
     flags += ["--criterion", _LABELS] if study.finetune.distilled else []
     flags += ["--max-update", str(UPDATES), "--log-interval", str(_INTERVAL)]
     corpus = PreparedCorpus.load(data)
     log, model = folder / "train.log", folder / "model.pt"
-    job = running.Job(label="calibration", log=log, threads=threads, precision=study.precision)
+    job = running.Job(
+        label="calibration",
+        log=log,
+        threads=threads,
+        precision=study.precision,
+        processes=processes,
+    )
     plugin = ["--user-dir", str(ROOT / "fairseq_plugin")]
     running.train(
         job, [*plugin, *flags], data=corpus.binarised, languages=corpus.languages, model=model
@@ -52,6 +66,7 @@ def calibrate_translation(study: Study, *, data: Path, folder: Path, threads: in
         seconds_per_update={"translation": seconds},
         updates_per_epoch={"translation": updates},
         model_bytes=model.stat().st_size,
+        flags=measured_flags(study),
     )
 
 
@@ -92,7 +107,7 @@ def calibrate_glue(
         examples = min(available, int(limit)) if limit else round(available * (1 - hold_out / 100))
         measured = min(examples, UPDATES * batch_size)
         output = folder / task
-        kept_flags = _without(flags, ("--max-train-examples", "--hold-out", "--epochs"))
+        kept_flags = without(flags, ("--max-train-examples", "--hold-out", "--epochs"))
         command = [
             *(sys.executable, "-m", "headprune.cli", "glue", "--task", task),
             *("--model", study.model, "--threads", str(threads), "--output", str(output)),
@@ -111,18 +126,11 @@ def calibrate_glue(
         files = [path for path in (output / "model").glob("**/*") if path.is_file()]
         model_bytes = max(model_bytes, sum(path.stat().st_size for path in files))
     return Calibration(
-        seconds_per_update=seconds, updates_per_epoch=updates, model_bytes=model_bytes
+        seconds_per_update=seconds,
+        updates_per_epoch=updates,
+        model_bytes=model_bytes,
+        flags=measured_flags(study),
     )
-
-
-def _without(flags: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The flags without some that have a value."""
-    before = ["", *flags]
-    return [
-        flag
-        for flag, previous in zip(flags, before, strict=False)
-        if flag not in names and previous not in names
-    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -132,6 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="prepared data, for translation")
     parser.add_argument("--data-dir", type=Path, help="folder of GLUE's files")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--processes", type=int, default=1, help="one for each GPU, for translation"
+    )
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
@@ -145,7 +156,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
             else:
                 measured = calibrate_translation(
-                    study, data=options.data, folder=folder, threads=threads
+                    study,
+                    data=options.data,
+                    folder=folder,
+                    threads=threads,
+                    processes=options.processes,
                 )
         measured.save(options.output)
     except HeadpruneError as problem:

@@ -28,11 +28,14 @@ class Calibration:
         seconds_per_update: seconds of an update, for each task of GLUE, or ``translation``.
         updates_per_epoch: the number of updates of an epoch, of the same.
         model_bytes: the size of a model's file.
+        flags: the flags of the trainings, for each task, as ``jobs.measured_flags`` gives them;
+            None in files of older versions.
     """
 
     seconds_per_update: Mapping[str, float]
     updates_per_epoch: Mapping[str, int]
     model_bytes: int
+    flags: Mapping[str, Sequence[str]] | None = None
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -55,11 +58,27 @@ class Calibration:
             found = cls(**json_object(path))
         except TypeError:
             raise mistake from None
-        if not all(
-            isinstance(each, dict) for each in (found.seconds_per_update, found.updates_per_epoch)
-        ):
+        numbers = (found.seconds_per_update, found.updates_per_epoch)
+        if not all(isinstance(each, dict) for each in (*numbers, found.flags or {})):
             raise mistake
         return found
+
+    def is_of(self, flags: Mapping[str, Sequence[str]]) -> bool:
+        """Check that it was measured with these flags, as far as the file says."""
+        return self.flags is None or dict(self.flags) == flags
+
+    def require_flags(self, flags: Mapping[str, Sequence[str]], path: Path) -> None:
+        """Check that it was measured with these flags.
+
+        Raises:
+            DataError: the flags have changed since.
+        """
+        if not self.is_of(flags):
+            raise DataError(
+                f"{path}: measured before the flags of the trainings changed; delete it and run "
+                f"the same command without the budget and with `-- {path}` at the end (with make: "
+                f"FLAGS={path})"
+            )
 
     def hours(self, length: str, *, task: str = "translation") -> float:
         """The hours of a training of a length such as ``10ep`` (epochs) or ``200up`` (updates)."""
@@ -159,8 +178,22 @@ def cost_of(jobs: Iterable[Job], calibration: Calibration, *, machine: Machine) 
     )
 
 
-def estimate(jobs: Sequence[Job], calibration: Path, *, machine: Machine) -> list[str]:
-    """Lines for a dry run: finished trainings, remaining trainings and their cost."""
+def estimate(
+    jobs: Sequence[Job],
+    calibration: Path,
+    *,
+    machine: Machine,
+    flags: Mapping[str, Sequence[str]] | None = None,
+) -> list[str]:
+    """Lines for a dry run: finished trainings, remaining trainings and their cost.
+
+    Args:
+        jobs: the trainings.
+        calibration: the file, which need not exist.
+        machine: the limits on the jobs that run at the same time.
+        flags: the flags of the trainings; where the calibration was measured with others, a line
+            says so. None leaves the line out.
+    """
     remaining = [job for job in jobs if not job.file.exists()]
     total = sum(job.trainings for job in jobs)
     done = total - sum(job.trainings for job in remaining)
@@ -174,5 +207,12 @@ def estimate(jobs: Sequence[Job], calibration: Path, *, machine: Machine) -> lis
             f"the same command without -n and with `-- {calibration}` at the end (with make: "
             f"FLAGS={calibration})",
         ]
-    cost = cost_of(remaining, Calibration.load(calibration), machine=machine)
-    return [counted, f"still to do: {cost}, {machine}"]
+    measured = Calibration.load(calibration)
+    cost = cost_of(remaining, measured, machine=machine)
+    lines = [counted, f"still to do: {cost}, {machine}"]
+    if flags is not None and not measured.is_of(flags):
+        lines.append(
+            f"warning: {calibration} was measured before the flags of the trainings changed; "
+            "delete it and calibrate again"
+        )
+    return lines

@@ -273,6 +273,7 @@ rule calibrate:
         # The flags of the training that is measured, so that it is measured again when they change.
         flags=lambda wildcards: [*TRAINING, *STUDY.finetune.flags],
         precision=STUDY.precision,
+        processes=processes_of,
         gpus=gpus_of,
     log:
         f"{OUT}/logs/calibrate.log",
@@ -282,7 +283,7 @@ rule calibrate:
         **resource_of("finetune"),
     shell:
         "{params.gpus:q} {PYTHON:q} -m studies.calibrate {STUDY_FILE:q} --data {DATA:q} --threads {threads} "
-        "--output {output:q} >{log:q} 2>&1 || {{ tail -n 15 {log:q} >&2; exit 1; }}"
+        "--processes {params.processes} --output {output:q} >{log:q} 2>&1 || {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
 rule generate:

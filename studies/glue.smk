@@ -101,10 +101,11 @@ rule grid:
     resources:
         **resource_of("grid"),
     shell:
-        # The search is done on the unpruned model, once for all rows.
+        # The search is done on the unpruned model, once for all rows. Cells and checkpoints of
+        # options that the study had before are removed.
         "folder=$(dirname {output:q}); "
         "if ! {params.gpus:q} headprune glue {params.flags:q} {FROM_DIR:q} --threads {threads} "
-        '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
+        '--overwrite --output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
         'rm -rf "$folder/model" "$folder"/grid/*/model'
 
 
@@ -128,11 +129,12 @@ rule glue:
     resources:
         **resource_of("glue"),
     shell:
-        # After an interruption, it resumes after the last complete epoch.
+        # After an interruption, it resumes after the last complete epoch; with other options than
+        # before, it begins anew.
         "folder=$(dirname {output.result:q}); cell=; grid={input.grid:q}; "
         'if [ -n "$grid" ]; then cell=$({PYTHON:q} -m studies.chosen_cell "$grid"); fi; '
         "if ! {params.gpus:q} headprune glue {params.flags:q} {FROM_DIR:q} --plan {input.plan:q} --threads {threads} $cell "
-        '--output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
+        '--overwrite --output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
         'if [ {params.keep_model} = False ]; then rm -rf "$folder/model"; fi'
 
 

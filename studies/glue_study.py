@@ -79,7 +79,8 @@ RESERVED_FLAGS = {
     "seed": "`seeds`",
     "threads": "`resources`",
     **dict.fromkeys(
-        ("study", "kind", "row", "select", "requested-percent", "output"), "the study runner"
+        ("study", "kind", "row", "select", "requested-percent", "output", "overwrite"),
+        "the study runner",
     ),
 }
 

@@ -99,6 +99,28 @@ def _grid_cells(flags: Sequence[str]) -> int:
     return len(sizes.split(",")) * len(rates.split(","))
 
 
+def measured_flags(study: AnyStudy) -> dict[str, list[str]]:
+    """The flags of the trainings that a calibration measures, by task, without their lengths."""
+    if isinstance(study, GlueStudy):
+        return {
+            task: ["--model", study.model, *without(flags, ("--epochs",))]
+            for task, flags in study.tasks.items()
+        }
+    training = [*study.model_flags, *without(study.finetune.flags, ("--max-epoch", "--max-update"))]
+    machine = ["--precision", study.precision, "--gpus", str(study.resources["finetune"].gpu)]
+    return {"translation": ["--arch", study.arch, *training, *machine]}
+
+
+def without(flags: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The flags without some that have a value."""
+    before = ["", *flags]
+    return [
+        flag
+        for flag, previous in zip(flags, before, strict=False)
+        if flag not in names and previous not in names
+    ]
+
+
 def option(flags: Sequence[str], name: str, *, default: str) -> str:
     """The value of an option among flags."""
     return flags[flags.index(name) + 1] if name in flags else default
@@ -164,7 +186,8 @@ def _part(study: AnyStudy, cut: Cut, sizes: dict[str, int]) -> AnyStudy:
     if isinstance(study, GlueStudy) and study.changes is not None:
         remaining = {row.key for row in kept(study.rows)}
         keys = tuple(key for key in study.changes.keys if key in remaining)
-        changes = {"changes": replace(study.changes, keys=keys) if keys else None}
+        # Without keys too: figure 2 draws its own rows on the same task.
+        changes = {"changes": replace(study.changes, keys=keys)}
     return replace(
         study,
         seeds=cut.seeds,

@@ -91,11 +91,12 @@ def translate(
     from data_prep.lib.corpus import decode, open_bytes
     from data_prep.lib.parallel import available_cores
     from headprune.errors import UsageError
-    from headprune.files import atomic_path, require_standard_output
+    from headprune.files import atomic_path, require_separate, require_standard_output
     from headprune.translate import EngineSettings, LineTranslator
 
     if output is None:
         require_standard_output()
+    require_separate({"--output": output}, inputs=(model, input, data, shortlist))
     for option, value, most in (
         ("--beam", beam, _WIDEST_BEAM),
         ("--batch-size", batch_size, _LARGEST_BATCH),
@@ -162,6 +163,7 @@ def _load_exported(
             bpe=str(exported.text["bpe"]),
             file=folder / str(exported.text["file"]),
             truecaser=folder / truecaser if (truecaser := exported.text.get("truecaser")) else None,
+            full_codes=exported.text.get("full_codes", False),
         )
     return load_engine(folder, exported, settings), processing
 

@@ -35,7 +35,7 @@ def claims_document(
         test: test the compared models on the examples of their test set too.
 
     Raises:
-        DataError: one seed twice in a row, or outputs that cannot be read.
+        DataError: see ``grouped``.
     """
     all_runs = runs_of(results, changes=changes)
     assessed = assess_runs(all_claims(), all_runs, test=test)

@@ -123,7 +123,7 @@ def assess(
         test: test the models that a claim compares on the examples of their test set too.
 
     Raises:
-        DataError: one seed twice in a row, or outputs that cannot be read.
+        DataError: see ``grouped``.
     """
     return assess_runs(claims, runs_of(results, changes=changes), test=test)
 
@@ -132,7 +132,7 @@ def runs_of(results: Sequence[Located], *, changes: Sequence[Changes] = ()) -> l
     """The sets of runs on which claims are decided; changes of heads are one of their own.
 
     Raises:
-        DataError: one seed twice in a row, or outputs that cannot be read.
+        DataError: see ``grouped``.
     """
     all_runs = grouped(results)
     if changes:

@@ -36,9 +36,12 @@ def drawn_heads(record: Record) -> bool:
 
 
 def one_head_a_layer(record: Record) -> bool:
-    """One head kept in each layer of each component, drawn at random."""
+    """One head kept in each layer of each component of the Transformer, drawn at random."""
+    heads = record.plan.part(HEADS)
+    if heads is None or heads.units.keys() != set(HEADS) or not record.plan.prunes_heads_alone:
+        return False
     return method_in(record) == "random" and all(
-        kept == 1 for layers in record.plan.counts.values() for kept in layers
+        kept == 1 for layers in heads.counts.values() for kept in layers
     )
 
 

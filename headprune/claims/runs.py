@@ -10,6 +10,8 @@ from headprune.errors import DataError
 from headprune.report.changes import Changes
 from headprune.results.control_tests import Located
 from headprune.results.labels import method_of
+from headprune.results.lengths import require_one_length
+from headprune.results.merging import merged
 from headprune.results.metrics import is_low_good
 from headprune.results.record import Record
 from headprune.results.signature import fields_of
@@ -88,15 +90,22 @@ class Runs:
 def grouped(results: Sequence[Located]) -> list[Runs]:
     """Group records by study and form; unpruned models belong to every form of their study.
 
+    Copies of a record count once.
+
     Raises:
-        DataError: one seed twice in a row, or outputs that cannot be read.
+        DataError: different records of one seed of a row, fine-tunings of several lengths, or
+            outputs that cannot be read.
     """
-    groups: dict[str, dict[str, list[Located]]] = {}
+    groups: dict[str, list[Located]] = {}
     for path, record in results:
-        name = record.study or record.model or ""
-        groups.setdefault(name, {}).setdefault(record.form, []).append((path, record))
+        groups.setdefault(record.study or record.model or "", []).append((path, record))
     runs = []
-    for name, by_form in groups.items():
+    for name, of_study in groups.items():
+        of_study = merged(of_study)
+        require_one_length(of_study)
+        by_form: dict[str, list[Located]] = {}
+        for path, record in of_study:
+            by_form.setdefault(record.form, []).append((path, record))
         unpruned = by_form.pop("none", [])
         for form, pruned in (by_form or {"none": []}).items():
             rows = _rows([*unpruned, *pruned])

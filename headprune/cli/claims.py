@@ -68,7 +68,8 @@ def claims(
     from headprune.claims.recoveries import after_recovery
     from headprune.report.changes import read_changes
     from headprune.report.render import renderers, save
-    from headprune.results.record import Record, files_of_records
+    from headprune.results.record import Record
+    from headprune.results.record_files import files_of_records
 
     results = [(path, Record.load(path)) for path in files_of_records(records)]
     document = claims_document(

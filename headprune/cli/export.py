@@ -11,6 +11,7 @@ import typer
 from headprune.backends import Given, all_backends, find_backend
 from headprune.cli.options import kinds_of_models
 from headprune.errors import UsageError
+from headprune.files import require_separate
 from headprune.wording import listed
 
 app = typer.Typer(add_completion=False)
@@ -57,6 +58,7 @@ def export(
     options = {"quantization": quantization, "data": data, "shortlist": shortlist}
     given = {name: value for name, value in options.items() if value is not None}
     _refuse_options_of_others(to.value, given)
+    require_separate({"--output": output}, inputs=(model, data, shortlist))
     backend = find_backend(model)
     if backend is None or to.value not in backend.export_targets:
         takers = [each.models for each in all_backends() if to.value in each.export_targets]

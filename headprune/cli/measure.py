@@ -21,6 +21,7 @@ from headprune.cli.options import (
     with_option_groups,
 )
 from headprune.cli.progress import progress
+from headprune.files import require_separate
 
 app = typer.Typer(add_completion=False)
 
@@ -66,6 +67,8 @@ def measure(
     from headprune.compare.measuring import measured_record
     from headprune.plan import PruningPlan
 
+    examples = [Path(name) for name in (options.train, options.dev) if name is not None]
+    require_separate({"--output": output}, inputs=(model, plan, *examples))
     kept = None if plan is None else PruningPlan.load(plan)
     task_model = backend_of(model).task_model(
         model,

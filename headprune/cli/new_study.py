@@ -43,8 +43,12 @@ def new_study(
     from headprune.files import write_text_atomically
     from headprune.new_study import study_text
 
-    if output.suffix not in (".yaml", ".yml") or not re.fullmatch(r"\w[\w.-]*", output.stem):
-        raise UsageError(f"--output {output}: give a name such as mine.yaml")
+    # What studies take as the name of a run folder.
+    is_name = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", output.stem)
+    if output.suffix not in (".yaml", ".yml") or not is_name:
+        raise UsageError(
+            f"--output {output}: give a name such as mine.yaml: letters, digits, '.', '_', '-' only"
+        )
     if output.exists() and not overwrite:
         raise DataError(f"{output}: exists already; give another name, or --overwrite")
     text = study_text(

@@ -13,6 +13,7 @@ from headprune.cli.options import CalibrationOptions, kinds_of_models, with_opti
 from headprune.cli.progress import progress
 from headprune.components import unit_names
 from headprune.errors import UsageError
+from headprune.files import require_separate
 from headprune.form import Form
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
@@ -74,6 +75,7 @@ def prune(
         raise UsageError("options for calibration data go with --recovery refit")
     if recovery == WithoutTraining.REFIT and form != Form.remove:
         raise UsageError(f"--recovery refit: for form remove, not {form.value}")
+    require_separate({"--output": output}, inputs=(model, plan))
     opened = open_model(model)
     wanted = PruningPlan.load(plan)
     if recovery == WithoutTraining.REFIT:

@@ -9,7 +9,7 @@ import typer
 
 from headprune.backends import find_backend, no_model, refuse_other_options
 from headprune.cli.options import kinds_of_models
-from headprune.components import NEURONS
+from headprune.components import NEURONS, side_of
 from headprune.cost import Sizes
 from headprune.errors import UsageError
 from headprune.files import require_standard_output
@@ -37,7 +37,11 @@ def show(
     ] = None,
     vocabulary: Annotated[
         int | None,
-        typer.Option(min=0, help="Vocabulary size, for plan files only.", show_default="32000"),
+        typer.Option(
+            min=0,
+            help="Vocabulary size, for plan files only.",
+            show_default="32000, of an encoder alone 0",
+        ),
     ] = None,
     length: Annotated[
         int, typer.Option(min=1, help="Number of tokens of a sentence, for the FLOPs.")
@@ -65,6 +69,8 @@ def show(
         model=path,
         kind="a model",
     )
+    from headprune.model import computed_plan_of  # it imports torch
+
     model = backend.open(path)
     learned = getattr(model, "gates", None)
     if learned is not None:
@@ -78,6 +84,7 @@ def show(
         length=length,
         parameters=(model.unpruned_parameters, model.parameters),
         form=model.form,
+        computed=computed_plan_of(model),
     )
 
 
@@ -96,6 +103,7 @@ def _sizes(
     for name, number in heads.items():
         if width % number:
             raise UsageError(f"{name}: width {width} does not divide into {number} heads")
+    has_decoder = any(side_of(name) == "decoder" for name in plan.units)
     return Sizes(
         encoder_width=width,
         decoder_width=width,
@@ -104,4 +112,5 @@ def _sizes(
         encoder_head_dim=width // heads.get("ES", 1),
         decoder_head_dim=width // heads.get("DS", heads.get("ED", 1)),
         vocabulary=32000 if vocabulary is None else vocabulary,
+        encoder_output_weights=0 if has_decoder else width * (vocabulary or 0),
     )

@@ -11,7 +11,7 @@ import typer
 
 from headprune.cli.options import kinds_of_models
 from headprune.cli.timing import BATCH, BEAM, DEVICE, JOB, LENGTH, THREADS, Device, Job
-from headprune.files import require_standard_output, write_text_atomically
+from headprune.files import require_separate, require_standard_output, write_text_atomically
 from headprune.wording import counted
 
 if TYPE_CHECKING:
@@ -56,13 +56,14 @@ def speed(
 
       headprune speed runs/reviews/model runs/reviews-half/model --batch 1 --threads 1
     """
+    require_standard_output()
+    require_separate({"--output": output}, inputs=models)
     import torch
 
     from headprune.results.environment import device_name, versions_of
     from headprune.speed.forward_pass import Conditions
     from headprune.speed.measure import measure_speeds
 
-    require_standard_output()
     conditions = Conditions(
         batch=batch,
         length=length,

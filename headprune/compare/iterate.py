@@ -21,7 +21,7 @@ from headprune.compare.interruptions import is_resumed
 from headprune.compare.measured import Measured, timed
 from headprune.compare.records import KIND_AFTER, record_of
 from headprune.compare.requirements import require_own_layers
-from headprune.cost import forward_flops
+from headprune.cost import known_flops
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
@@ -282,7 +282,7 @@ class _Writer:
     ) -> None:
         facts = {
             "parameters": model.model.parameters_with(plan),
-            "flops": forward_flops(plan, model.model.sizes),
+            "flops": known_flops(plan, model.model.sizes),
             RESUMED: measured.resumed,
             CONSTANT: measured.constant,
         }

@@ -31,7 +31,7 @@ class Row:
         after: the metric after the recovery; None without one.
         recovery: the name of the recovery of ``after``; None without one.
         trained: whether the method trained the model, for as long as a fine-tuning.
-        parameters, flops: of the pruned model.
+        parameters, flops: of the pruned model; None for FLOPs that are not known.
         resumed: whether the fine-tuning was interrupted and resumed; None where it is not known.
         constant: whether the model of the last figure (``after``, or ``before`` without one)
             gives the same output for every example; None where it is not known.
@@ -52,7 +52,7 @@ class Row:
     before: float
     after: float | None
     parameters: int
-    flops: int
+    flops: int | None
     recovery: str | None = None
     trained: bool = False
     resumed: bool | None = None

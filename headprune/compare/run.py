@@ -22,7 +22,7 @@ from headprune.compare.rows import CONTROL, Row
 from headprune.compare.store import RECORDS, Choice, Store
 from headprune.compare.turns import Quartiles
 from headprune.components import NEURONS
-from headprune.cost import forward_flops
+from headprune.cost import known_flops
 from headprune.errors import UsageError
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
@@ -217,7 +217,7 @@ def _row(name: str, percent: float, seed: int, *, choice: Choice, store: Store) 
         constant=before.constant,
         constant_before=before.constant,
         parameters=model.parameters_with(plan),
-        flops=forward_flops(plan, model.sizes),
+        flops=known_flops(plan, model.sizes),
         environment_before=before.environment,
         fingerprint_before=before.fingerprint,
         files_before=before.files,

@@ -122,6 +122,15 @@ class LayerGate:
         return (*mixed, *output[len(before) :])
 
 
+def is_skipped(layer: nn.Module) -> bool:
+    """Check if LayerDrop has skipped a layer in its last forward pass.
+
+    Functions that draw the factor of a layer say so in an attribute ``skipped``.
+    """
+    hooks = layer._forward_hooks.values()
+    return any(isinstance(h, LayerGate) and getattr(h.factors, "skipped", False) for h in hooks)
+
+
 @contextmanager
 def gated(gates: Iterable[tuple[PrunableSublayer, Factors]]) -> Iterator[None]:
     """Within this context, multiply the outputs of units; nested gates multiply."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, kl_div, log_softmax
 
 from headprune.errors import UsageError
+from headprune.gates.hooks import is_skipped
 from headprune.model import PrunableLayer
 
 Layers = Mapping[str, Sequence[PrunableLayer]]
@@ -81,12 +82,15 @@ def require_comparable(student: Layers, teacher: Layers) -> None:
 
 @contextmanager
 def recorded(layers: Layers) -> Iterator[LayerOutputs]:
-    """The outputs of the kept layers that run within this context."""
+    """The outputs of the kept layers that run, and are not skipped, within this context."""
     outputs: LayerOutputs = {}
 
     def record(component: str, layer: int) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(_: nn.Module, inputs: Any, output: Any) -> None:
-            outputs[component, layer] = output if isinstance(output, Tensor) else output[0]
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            if is_skipped(module):  # its output is its input
+                outputs.pop((component, layer), None)
+            else:
+                outputs[component, layer] = output if isinstance(output, Tensor) else output[0]
 
         return hook
 

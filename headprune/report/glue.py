@@ -326,6 +326,7 @@ def _values(study: GlueStudy) -> Mapping[str, Any]:
         "version": 1,
         "title": study.title,
         "model": table.model,
+        **({} if table.baseline is None else {"baseline": _row_values(table.baseline)}),
         "control": None if study.control is None else _row_values(study.control),
         "rows": [_row_values(row) for row in study.rows],
         "tasks": {

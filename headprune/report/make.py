@@ -17,6 +17,7 @@ from headprune.report.paper import GLUE_TABLES, paper_glue_table, paper_table
 from headprune.report.render import html, markdown, renderers, save
 from headprune.report.table import summarise
 from headprune.results.control_tests import Located
+from headprune.results.merging import merged
 from headprune.results.record import Record
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION
@@ -160,6 +161,7 @@ def _fitting(paper: Sequence[str], group: Sequence[Located]) -> list[str]:
 def _study(
     results: Sequence[Located], *, title: str, paper: Sequence[str], test: bool
 ) -> StudyResult:
+    results = merged(results)
     first = results[0][1]
     own_title = title or first.study
     if first.task == TRANSLATION:

@@ -8,13 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from headprune.components import COMPONENT_NAMES, HEADS, LAYERS, NEURONS, unit_names
-from headprune.cost import Sizes, attention_parameters, forward_flops, prunable_parameters
+from headprune.cost import Sizes, attention_parameters, known_flops, prunable_parameters
 from headprune.counts import format_counts
 from headprune.plan import PruningPlan
 
 _BAR = 20
 """The number of characters of a bar of neurons."""
-_FORMS_WITH_ALL_WEIGHTS = ("mask", "uniform")
 
 
 def show_plan(
@@ -24,6 +23,7 @@ def show_plan(
     length: int,
     parameters: tuple[int, int] | None = None,
     form: str | None = "remove",
+    computed: PruningPlan | None = None,
     console: Console | None = None,
 ) -> None:
     """Print the kept units by component, the counts, parameters and FLOPs.
@@ -34,8 +34,9 @@ def show_plan(
         length: the number of tokens of the source and of the target, for the FLOPs.
         parameters: the parameters of the unpruned and of the pruned model; by default, only the
             parameters of the plan's components are counted.
-        form: `remove`, `mask` or `uniform`. In the last two, pruned heads keep their weights and
-            are still computed.
+        form: the form of the pruned units, to name beside those that are still computed.
+        computed: the units that are computed, with those that are masked or uniform; by default,
+            the kept ones.
         console: the console to print to (default: standard output).
     """
     console = console or Console(highlight=False)
@@ -61,8 +62,7 @@ def show_plan(
                 f"{part.percent_pruned:.1f}% pruned"
             )
     full = PruningPlan.full(plan.units)
-    whole = form in _FORMS_WITH_ALL_WEIGHTS
-    computed = full if whole else plan
+    computed = plan if computed is None else computed
     if parameters is None:
         has_heads_alone = all(component in HEADS for component in plan.units)
         count = attention_parameters if has_heads_alone else prunable_parameters
@@ -71,19 +71,28 @@ def show_plan(
         console.print(_change("parameters", before, after) + f"  ({counted})")
     else:
         console.print(_change("parameters", *parameters))
+    console.print(_flops(full, computed, sizes, length=length), soft_wrap=True)
+    if computed.kept != plan.kept:
+        number = "" if computed.is_full else f"{computed.total_kept - plan.total_kept} "
+        units = unit_names(plan.units)
+        console.print(
+            f"form        {form}: {number}pruned {units} are in the model, and are computed"
+        )
+
+
+def _flops(full: PruningPlan, computed: PruningPlan, sizes: Sizes, *, length: int) -> str:
+    """The line on floating-point operations, with the speed that they alone allow."""
     before, after = (
-        forward_flops(p, sizes, source=length, target=length) for p in (full, computed)
+        known_flops(plan, sizes, source=length, target=length) for plan in (full, computed)
     )
+    if before is None or after is None:
+        return f"FLOPs       not known: {sizes.uncounted} are not counted"
     speedup = f"; by these alone {before / after:.2f}x as fast" if after else ""
     fixed = sizes.encoder_positions
     inputs = f"one input of {fixed} positions" if fixed else f"{length} tokens a side"
-    console.print(
-        _change("FLOPs", before, after) + f"  (a forward pass, {inputs}, matrix products{speedup})",
-        soft_wrap=True,
+    return (
+        _change("FLOPs", before, after) + f"  (a forward pass, {inputs}, matrix products{speedup})"
     )
-    if whole:
-        units = unit_names(plan.units)
-        console.print(f"form        {form}: pruned {units} are in the model, and are computed")
 
 
 def _grid(plan: PruningPlan, component: str, kept: str, gone: str) -> Table:

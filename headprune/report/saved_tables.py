@@ -54,11 +54,11 @@ def _glue_study(content: Mapping[str, Any], table: ResultTable) -> glue.GlueStud
 
 
 def _glue_table(content: Mapping[str, Any]) -> ResultTable:
-    heads = content["heads"]
+    heads, baseline = content["heads"], content.get("baseline")
     return ResultTable(
         study="",
         model=content["model"],
-        baseline=None,
+        baseline=None if baseline is None else _glue_row(baseline, heads),
         control=None if content["control"] is None else _glue_row(content["control"], heads),
         rows=tuple(_glue_row(row, heads) for row in content["rows"]),
         tasks={

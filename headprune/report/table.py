@@ -5,6 +5,7 @@ A row is a way to prune, a cell of it one task, over all its seeds.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Protocol
 from headprune.components import unit_names
 from headprune.errors import DataError
 from headprune.results.control_tests import TESTS, Located
+from headprune.results.lengths import has_more_trainings, length_of, require_one_length
 from headprune.results.marks import constant_seeds
 from headprune.results.merging import merged
 from headprune.results.record import Record
@@ -35,7 +37,8 @@ class Cell:
         value: the task's first metric, over the seeds; `values` are each seed's.
         metrics: all metrics of the task.
         parameters: mean number of weights of the models.
-        delta: mean value less that of the control, or of the baseline where there is none.
+        delta: mean value less that of the control, or of the baseline where there is none. None for
+            models that were fine-tuned more often than the control.
         p_values: the p-value of each seed's model against that seed's control; empty if not tested.
         paper_delta: the paper's difference to its unpruned model.
         signature: the signature of the figures, with `*` where the seeds differ.
@@ -147,12 +150,14 @@ def summarise(
         test: test each model against the control of the same task and seed.
 
     Raises:
-        DataError: records that cannot be in one table, or different ones of one seed of a row.
+        DataError: records that cannot be in one table, different ones of one seed of a row, or
+            fine-tunings of several lengths.
     """
     if not results:
         raise DataError("no result to report")
     results = merged(results)
     _require_comparable(results)
+    require_one_length(results)
     groups = _groups(results)
     unpruned = {kind: _only(groups, kind) for kind in ("baseline", "control")}
     references = unpruned["control"] or unpruned["baseline"]
@@ -163,7 +168,7 @@ def summarise(
     rows = [
         _row(
             by_task,
-            references={} if kind in unpruned else references,
+            references={} if kind in unpruned else _comparable(references, by_task),
             tests=tests,
             paper=paper if kind == "pruned" else (),
         )
@@ -264,6 +269,7 @@ class _Tests:
                 if kind in test.kinds
                 and test.applies_to(located[1])
                 and located[1].seed == control[1].seed
+                and not has_more_trainings(located[1], control[1])
             ]
             if not models:
                 continue
@@ -271,6 +277,26 @@ class _Tests:
             self.p_values |= dict(zip((path for path, _ in models), tested.p_values, strict=True))
             if tested.signature is not None:
                 self.signatures.setdefault(task, tested.signature)
+
+
+def _comparable(references: _ByTask, by_task: _ByTask) -> _ByTask:
+    """The references of the tasks whose models were not fine-tuned more often than the control.
+
+    The others are named on standard error: more training would be taken for an effect of pruning.
+    """
+    comparable = {}
+    for task, located in by_task.items():
+        record = located[0][1]
+        of_task = references.get(task, [])
+        if of_task and has_more_trainings(record, of_task[0][1]):
+            print(
+                f"warning: {task}: {record.row!r} was fine-tuned for {length_of(record)}, the "
+                f"control for {length_of(of_task[0][1])}: no difference is shown",
+                file=sys.stderr,
+            )
+        else:
+            comparable[task] = of_task
+    return comparable
 
 
 def _row(

@@ -61,7 +61,13 @@ def curve_of(path: Path, record: Record) -> Curve:
 _INNER = re.compile(r"\| train_inner \|.* loss=([-\d.einf]+), .*num_updates=(\d+)")
 _VALID = re.compile(r"\| valid \|.* \| loss ([-\d.einf]+) \|.* num_updates (\d+)")
 _TRAIN = re.compile(r"\| train \| epoch.* \| loss ([-\d.einf]+) \|.* num_updates (\d+)")
-_BEGINS_ANEW = "No existing checkpoint found"
+BEGINNING_ANEW = "beginning anew"
+"""The end of a line of the log of a training whose checkpoints were removed."""
+# A fine-tuning that begins has no checkpoint of its own, but loads that of its start.
+_BEGINS = re.compile(
+    r"No existing checkpoint found|Loaded checkpoint .* @ 0 updates\)|"
+    rf"^note: .*; {BEGINNING_ANEW}$"
+)
 
 
 def read_log(path: Path) -> Curve:
@@ -74,7 +80,7 @@ def read_log(path: Path) -> Curve:
     epochs: dict[int, float] = {}
     valid: dict[int, float] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        if _BEGINS_ANEW in line:
+        if _BEGINS.search(line):
             for points in (inner, epochs, valid):
                 points.clear()
         for pattern, points in ((_INNER, inner), (_TRAIN, epochs), (_VALID, valid)):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from headprune.errors import DataError, UsageError
+from headprune.errors import DataError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan, is_whole
@@ -154,31 +154,6 @@ class Record:
 
 
 _FIELDS = frozenset(item.name for item in fields(Record)) - {"unknown"}
-
-
-def files_of_records(paths: Sequence[Path]) -> list[Path]:
-    """The files of records among files and folders; all files that are named themselves.
-
-    Raises:
-        UsageError: a folder without any record.
-    """
-    files: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            files.append(path)
-            continue
-        below = [each for each in sorted(path.rglob("*.json")) if _is_record(each)]
-        if not below:
-            raise UsageError(f"{path}: no record in this folder")
-        files += below
-    return files
-
-
-def _is_record(path: Path) -> bool:
-    try:
-        return json_object(path).get("format") in (FORMAT, *CONVERTERS)
-    except DataError:
-        return False
 
 
 def _problem(record: Record) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headprune.errors import DataError, UsageError
-from headprune.files import write_text_atomically
+from headprune.files import require_separate, write_text_atomically
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import distillation_name
@@ -61,11 +61,18 @@ def score(
         seed, select, form, finetune, data, recovery: see `signature`.
 
     Raises:
-        UsageError: no such kind, or no seed where the plan's origin has none.
+        UsageError: no such kind, no seed where the plan's origin has none, or a file to write that
+            is read.
         DataError: a file cannot be read, or translations and references do not match.
     """
     if kind is not None and kind not in KINDS:
         raise UsageError(f"kind: {kind!r} is not one of {', '.join(KINDS)}")
+    # Not with_suffix: wmt14.en-ru has no suffix to give up.
+    text = output.with_name(output.name.removesuffix(".json") + _TEXT)
+    require_separate(
+        {"--output": output, "the translations of --output,": text},
+        inputs=(generation, reference, plan, training),
+    )
     model_plan = PruningPlan.load(plan)
     kind = kind or kind_of(model_plan, finetune=finetune)
     if seed is None:
@@ -82,8 +89,6 @@ def score(
         )
     except DataError as problem:
         raise DataError(f"{generation} against {reference}: {problem}") from None
-    # Not with_suffix: wmt14.en-ru has no suffix to give up.
-    text = output.with_name(output.name.removesuffix(".json") + _TEXT)
     write_text_atomically(text, "".join(f"{line}\n" for line in hypotheses))
     facts = {} if training is None else json_object(training)
     known = _Facts(**known_values(_Facts, facts, source=str(training)))

@@ -144,7 +144,10 @@ def gate_gradients(
                 outcome = scored.outcome(batch)
                 losses = outcome.losses  # B
                 places = list(gates)
-                dots = torch.autograd.grad(losses.sum(), [gates[place] for place in places])
+                # A decoder without heads of attention to the encoder does not use the encoder.
+                dots = torch.autograd.grad(
+                    losses.sum(), [gates[place] for place in places], materialize_grads=True
+                )
             gates.clear()
             examples += len(losses)
             for (component, layer), dot in zip(places, dots, strict=True):

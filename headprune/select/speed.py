@@ -10,7 +10,7 @@ from headprune.budget import Speedup
 from headprune.components import HEADS, LAYERS, NEURONS, layers_of, side_of, unit_name
 from headprune.errors import UsageError
 from headprune.origin import Origin
-from headprune.plan import PruningPlan
+from headprune.plan import PruningPlan, is_whole
 from headprune.scores.head_scores import HeadScores
 from headprune.select.knapsack import Option, least_loss, undominated
 from headprune.speed.latency import Latency
@@ -84,9 +84,12 @@ def by_speed(
         faster: factor on the speed, to correct a prediction that was found too high.
 
     Raises:
-        UsageError: components that are not scored or not measured, scores on several scales, or a
-            speed that cannot be reached; the message names the highest that can.
+        UsageError: ``at_least`` below 0, components that are not scored or not measured, scores on
+            several scales, or a speed that cannot be reached; the message names the highest that
+            can.
     """
+    if not is_whole(at_least) or at_least < 0:
+        raise UsageError(f"at_least is {at_least!r}, it has to be a whole number from 0")
     if not components:
         raise UsageError(f"the score {scores.name} is of no component that was measured")
     latency.require_components(components)

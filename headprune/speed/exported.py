@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headprune.cost import Sizes, forward_flops
 from headprune.errors import DataError, UsageError, needing
-from headprune.exported import ExportedModel
+from headprune.exported import ExportedModel, computed_plan
 from headprune.plan import PruningPlan
 from headprune.speed.forward_pass import Conditions, ForwardPass, bytes_of, require_forward
 
@@ -61,7 +61,8 @@ def exported_forward_pass(folder: Path, conditions: Conditions) -> ForwardPass:
     if model.sizes is not None:
         length = conditions.length
         sizes = Sizes(**model.sizes)
-        flops = conditions.batch * forward_flops(plan, sizes, source=length, target=length)
+        each = forward_flops(computed_plan(plan), sizes, source=length, target=length)
+        flops = conditions.batch * each
     return ForwardPass(
         run=run,
         library=f"CTranslate2 {model.quantization}",

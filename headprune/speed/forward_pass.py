@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -22,8 +22,11 @@ JOBS = {
 }
 """The jobs that can be timed, with a description for help texts."""
 
-WEIGHTS = (".safetensors", ".bin", ".onnx", ".data", ".pt")
-"""Suffixes of the files that hold weights, in the folders of all libraries."""
+WEIGHTS = ((".onnx", ".data"), (".safetensors",), (".bin",), (".pt",))
+"""Suffixes of the files that hold weights, in the folders of all libraries.
+
+A folder may hold the same weights in several formats; libraries read the first of these.
+"""
 
 _OF_TRAININGS = ("optimizer.pt", "scheduler.pt", "scaler.pt", "training_args.bin")
 """Files in the checkpoints of transformers' Trainer that are no weights of the model."""
@@ -153,12 +156,9 @@ def drawn_hypotheses(conditions: Conditions) -> Tensor:
 
 
 def bytes_of(path: Path) -> int:
-    """The size of a file, or of the files with weights in a folder."""
-    files: Iterable[Path] = [path]
-    if path.is_dir():
-        files = (
-            each
-            for each in path.iterdir()
-            if each.suffix in WEIGHTS and each.name not in _OF_TRAININGS
-        )
-    return sum(file.stat().st_size for file in files)
+    """The size of a file, or of the files in a folder that its weights are read from."""
+    if not path.is_dir():
+        return path.stat().st_size
+    candidates = [each for each in path.iterdir() if each.name not in _OF_TRAININGS]
+    by_format = ([each for each in candidates if each.suffix in suffixes] for suffixes in WEIGHTS)
+    return sum(file.stat().st_size for file in next(filter(None, by_format), []))

@@ -192,11 +192,13 @@ class Latency:
             )
 
     def require_model(self, model: PrunableModel, *, where: object) -> None:
-        """Check that a model has the shape and the widths of the one that was measured.
+        """Check that a model has the shape, widths and data type of the one that was measured.
 
         Raises:
-            UsageError: it has others. Widths that one of the two does not know are not compared.
+            UsageError: it has others. What one of the two does not know is not compared.
         """
+        from headprune.model import dtype_of  # it imports torch
+
         shape, measured = dict(model.shape), dict(self.shape)
         if shape != measured:
             name = next(
@@ -214,6 +216,12 @@ class Latency:
                     f"{where}: measured on {self.model}, another model than {model.path}: "
                     f"{name.replace('_', ' ')} {size} there, {sizes[name]} here"
                 )
+        dtype = dtype_of(model)
+        if None not in (dtype, self.dtype) and dtype != self.dtype:
+            raise UsageError(
+                f"{where}: measured on {self.model} in {self.dtype}, and {model.path} is in "
+                f"{dtype}; measure it with `headprune latency {model.path}`"
+            )
 
     def require_components(self, components: Sequence[str], *, where: object = None) -> None:
         """Check that the units of components were measured.

@@ -12,7 +12,7 @@ from headprune.compare.competition import Competition, component_settings
 from headprune.compare.measured import Measured
 from headprune.compare.records import files_beside, record_of
 from headprune.compare.store import OUTPUTS, RECORDS, Choice, Store
-from headprune.cost import forward_flops
+from headprune.cost import known_flops
 from headprune.errors import UsageError
 from headprune.model import architecture_of
 from headprune.origin import Origin
@@ -106,7 +106,7 @@ def find_subnetworks(
     Raises:
         UsageError: models of different shapes, one model twice, components that are no heads or
             neurons, a score that they do not have, a model to restart from that has other units,
-            widths or another architecture, or a folder of another run.
+            widths or another architecture, or a folder of another run or of more models.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     require_elements(components or ())
@@ -120,6 +120,7 @@ def find_subnetworks(
     if restart is not None:
         settings["restart_from"] = restart.model.fingerprint
     claim(folder, settings)
+    _require_no_more_models(folder, len(models))
     for number, model in enumerate(models, 1):  # now, not after hours
         claim(folder / f"model{number}", {**model.settings, **settings})
     searches, networks = [], []
@@ -184,7 +185,7 @@ def _restart(path: Path, models: Sequence[TaskModel]) -> TaskModel:
 
 def _form(model: TaskModel) -> tuple[object, ...]:
     """The units and widths of a model, without the output layer, which fine-tunings may lack."""
-    widths = replace(model.model.sizes, vocabulary=0)
+    widths = replace(model.model.sizes, vocabulary=0, encoder_output_weights=0)
     return validate_shape(model.model.shape), model.model.plan, widths
 
 
@@ -284,7 +285,7 @@ class _Measuring:
             training={
                 "model": str(self.model.model.path),
                 "parameters": self.model.model.parameters_with(plan),
-                "flops": forward_flops(plan, self.model.model.sizes),
+                "flops": known_flops(plan, self.model.model.sizes),
                 RESUMED: measured.resumed,
                 CONSTANT: measured.constant,
                 **({} if restart is None else {"restarted_from": str(restart.model.path)}),
@@ -292,6 +293,19 @@ class _Measuring:
         )
         record.save(path)
         return record
+
+
+def _require_no_more_models(folder: Path, given: int) -> None:
+    """Check that a folder has no sub-networks of models that are not given any more.
+
+    Raises:
+        UsageError: it has, and tables and overlaps would count them.
+    """
+    if (folder / "plans" / f"seed{given + 1}").exists():
+        raise UsageError(
+            f"{folder}: has sub-networks of more models than the {given} given; give all of them, "
+            "or choose another output folder"
+        )
 
 
 def _require_seeds_of_one_model(models: Sequence[TaskModel]) -> None:

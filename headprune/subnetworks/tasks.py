@@ -73,11 +73,13 @@ def read_tasks(folders: Mapping[str, Path]) -> dict[str, list[PruningPlan]]:
     """The survivors of each task.
 
     Raises:
-        UsageError: folders of models of different shapes, or with different numbers of models.
+        UsageError: folders of models of different shapes, of models that had other elements before
+            the search, or with different numbers of models.
         DataError: see ``survivors_in``.
     """
     by_task = {name: survivors_in(folder) for name, folder in folders.items()}
     first_task, first = next(iter(by_task.items()))
+    pool = pool_in(folders[first_task], first[0])
     for name, plans in by_task.items():
         for plan in plans:
             if plan.units != first[0].units:
@@ -85,6 +87,11 @@ def read_tasks(folders: Mapping[str, Path]) -> dict[str, list[PruningPlan]]:
                     f"{folders[name]}: models of another shape, or other components, than in "
                     f"{folders[first_task]}"
                 )
+        if pool_in(folders[name], plans[0]) != pool:  # the overlap by chance depends on it
+            raise UsageError(
+                f"{folders[name]}: its models had other heads or MLPs before the search than those "
+                f"in {folders[first_task]}; give folders of models that were pruned alike"
+            )
         if len(plans) != len(first):
             raise UsageError(
                 f"{folders[name]}: {counted(len(plans), 'model')}, {folders[first_task]} has "

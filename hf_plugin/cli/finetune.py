@@ -18,6 +18,7 @@ from headprune.cli.options import (
     with_option_groups,
 )
 from headprune.errors import UsageError, needing
+from headprune.files import require_separate
 from headprune.form import Form
 from headprune.locks import locked_folder
 
@@ -141,6 +142,8 @@ def finetune(
     from headprune.plan import PruningPlan
     from headprune.recovery.variant import Variant
 
+    models = [Path(name) for name in (model, distill_from) if name is not None]
+    require_separate({"--output": output / "model"}, inputs=models)
     kept = None if plan is None else PruningPlan.load(plan)
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):

@@ -21,6 +21,7 @@ from headprune.cli.options import (
     with_option_groups,
 )
 from headprune.errors import UsageError, needing
+from headprune.files import require_separate
 from headprune.form import Form
 from headprune.locks import locked_folder
 
@@ -71,6 +72,14 @@ def glue(
             "--output", "-o", help="Folder for the results. Default: runs/glue/TASK.", metavar="OUT"
         ),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Remove results and checkpoints of other settings from OUT. Default: they are "
+            "refused.",
+        ),
+    ] = False,
     model: Annotated[
         str,
         typer.Option(
@@ -294,6 +303,8 @@ def glue(
     quieten()
     defaults = task_named(task)
     folder = output or Path("runs/glue") / task
+    models = [Path(name) for name in (model, distill_from) if name is not None]
+    require_separate({"--output": folder / "model"}, inputs=models)
     settings = Settings(
         task=task,
         model=model,
@@ -326,9 +337,10 @@ def glue(
                 folder,
                 batch_sizes=[int(size) for size in cells[0]],
                 learning_rates=cells[1],
+                overwrite=overwrite,
             )
         else:
-            result = run(settings, labels, folder)
+            result = run(settings, labels, folder, overwrite=overwrite)
     show_result(result, folder)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune.results.record import Record
-from hf_plugin.glue.run import require_same, run
+from hf_plugin.glue.run import require_own, run
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.training import Diverged
 
@@ -23,6 +23,7 @@ def search(
     *,
     batch_sizes: Sequence[int],
     learning_rates: Sequence[float],
+    overwrite: bool = False,
 ) -> Record:
     """Do a run for each pair in ``output``/grid, and copy the files of the best run to ``output``.
 
@@ -30,19 +31,14 @@ def search(
     is therefore optimistic, and the result says so. The result lists all cells, also those whose
     fine-tuning diverged. Only the best model is kept. An interrupted search is resumed.
 
+    Args:
+        settings, labels, output, overwrite: see ``run``.
+        batch_sizes, learning_rates: the sides of the grid.
+
     Raises:
         UsageError, DataError: see ``run``; or all fine-tunings diverge.
     """
-    path = output / "result.json"
-    if path.exists():
-        facts = Record.load(path).training
-        require_same(
-            facts.get("settings"),
-            settings,
-            where=path,
-            but=("batch_size", "learning_rate"),
-            facts=facts,
-        )
+    require_own(settings, output, overwrite=overwrite, but=("batch_size", "learning_rate"))
     best, best_cell = None, output
     diverged: Diverged | None = None
     cells: list[dict[str, Any]] = []
@@ -52,7 +48,7 @@ def search(
             print(f"grid: batch size {batch_size}, learning rate {rate:g}")
             try:
                 chosen = replace(settings, batch_size=batch_size, learning_rate=rate)
-                result = run(chosen, labels, cell)
+                result = run(chosen, labels, cell, overwrite=overwrite)
             except Diverged as problem:
                 print(f"grid: {problem}")
                 cells.append(
@@ -83,5 +79,5 @@ def search(
     for file in best_cell.glob("predictions*.tsv"):
         shutil.copy(file, output)
     result = replace(best, training={**best.training, "grid": cells, "grid_note": NOTE})
-    result.save(path)
+    result.save(output / "result.json")
     return result

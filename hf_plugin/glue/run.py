@@ -52,11 +52,29 @@ from hf_plugin.tokenizers import load_reader, set_padding
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
 """Values of settings that are missing from the results of older versions."""
 
+_CLAIM = "settings.json"
+"""File in the folder of a training with its settings and the fingerprints of its models."""
+
 _WEIGHTS = {"model": START, "distill_from": TEACHER}
 """Settings that name models, with the facts about a training that name their weights."""
 
 
-def run(settings: Settings, labels: Labels, output: Path, *, warn: bool = True) -> Record:
+class OtherRun(UsageError):
+    """The folder has files of a run with other settings, or with models of other weights."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; choose another output folder or delete this one")
+        self.what = what
+
+
+def run(
+    settings: Settings,
+    labels: Labels,
+    output: Path,
+    *,
+    warn: bool = True,
+    overwrite: bool = False,
+) -> Record:
     """Do one run and write to ``output``: result.json, predictions.tsv and the folder model.
 
     Masked heads are removed from the saved model, which computes the same.
@@ -69,6 +87,7 @@ def run(settings: Settings, labels: Labels, output: Path, *, warn: bool = True) 
         labels: the labels of the record.
         output: the folder.
         warn: whether to warn of a model that gives the same output for every example.
+        overwrite: see ``require_own``.
 
     Raises:
         UsageError: the settings are invalid, the plan does not fit the model, the model cannot be
@@ -79,13 +98,9 @@ def run(settings: Settings, labels: Labels, output: Path, *, warn: bool = True) 
     """
     settings.check()
     labels.check(settings.plan)
+    require_own(settings, output, overwrite=overwrite)
     path = output / "result.json"
-    if path.exists():
-        measured = Record.load(path)
-        facts = measured.training
-        require_same(facts.get("settings"), settings, where=path, facts=facts)
-    else:
-        measured = _measure(settings, output, warn=warn)
+    measured = Record.load(path) if path.exists() else _measure(settings, output, warn=warn)
     record = _labelled(measured, settings, labels)
     record.save(path)
     shutil.rmtree(output / "training", ignore_errors=True)
@@ -97,10 +112,6 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
     started = time.monotonic()
     source = _data(settings, output)
     task, folder = source.task, output / "training"
-    claim = folder / "settings.json"
-    if any(folder.glob("*/checkpoint-*")):
-        claimed = json_object(claim)
-        require_same(claimed, settings, where=folder, facts=claimed)
     # Before the seed is set, since loading a model may draw random numbers.
     start_weights = start_fingerprint(settings.model)
     fingerprints = {} if start_weights is None else {START: start_weights}
@@ -143,7 +154,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
     def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
         if not settings.epochs:
             return
-        write_text_atomically(claim, json.dumps(settings.as_json() | fingerprints))
+        write_text_atomically(folder / _CLAIM, json.dumps(settings.as_json() | fingerprints))
         trainings.append(
             fine_tune(
                 model,
@@ -180,7 +191,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
         with _layerdrop(model, settings.variant.layerdrop):
             train("after", teacher, settings.variant.gates)
         if settings.variant.gates is not None:
-            plan = _closed(model, settings)
+            plan, form = _closed(model, settings), form_of(model)
         predicted = predictions()
     for split, values in predicted.items():
         content = table(values, labels[split], task)
@@ -348,15 +359,48 @@ def _prediction_file(split: str) -> str:
     return f"{split.replace('dev', 'predictions')}.tsv"
 
 
-def require_same(
+def require_own(
+    settings: Settings, output: Path, *, overwrite: bool = False, but: Sequence[str] = ()
+) -> None:
+    """Check that the result or the interrupted training in a folder is of the same run.
+
+    Args:
+        settings: those of this run.
+        output: the folder.
+        overwrite: remove the files of another run in place of refusing them.
+        but: the settings that may differ.
+
+    Raises:
+        OtherRun: they are of another run.
+        DataError: they cannot be read.
+    """
+    result, training = output / "result.json", output / "training"
+    try:
+        if result.exists():
+            facts = Record.load(result).training
+            _require_same(facts.get("settings"), settings, where=result, but=but, facts=facts)
+        elif any(training.glob("*/checkpoint-*")):
+            claimed = json_object(training / _CLAIM)
+            _require_same(claimed, settings, where=training, but=but, facts=claimed)
+    except OtherRun as problem:
+        if not overwrite:
+            raise
+        print(f"note: {problem.what}; it is removed", file=sys.stderr)
+        for file in (result, *output.glob("predictions*.tsv")):
+            file.unlink(missing_ok=True)
+        for folder in (training, output / "model"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_same(
     recorded: object,
     settings: Settings,
     *,
     where: Path,
-    but: Sequence[str] = (),
-    facts: Mapping[str, Any] | None = None,
+    but: Sequence[str],
+    facts: Mapping[str, Any],
 ) -> None:
-    """Raise a UsageError if recorded settings differ, except in the settings named in ``but``.
+    """Raise an OtherRun if recorded settings differ, except in the settings named in ``but``.
 
     Args:
         recorded: the settings, as JSON.
@@ -376,21 +420,18 @@ def require_same(
         )
     ]
     if set(differing) <= set(_WEIGHTS):  # else nothing is reused, and no weights need be read
-        same = _same_weights(settings, facts or {}, where=where.parent)
+        same = _same_weights(settings, facts, where=where.parent)
         differing = [name for name in differing if name not in same]
     if not differing:
         return
-    raise UsageError(
-        f"{where}: is of a run with other settings ({', '.join(differing)}); choose another "
-        "output folder or delete this one"
-    )
+    raise OtherRun(f"{where}: is of a run with other settings ({', '.join(differing)})")
 
 
 def _same_weights(settings: Settings, facts: Mapping[str, Any], *, where: Path) -> list[str]:
     """List the settings that name a model with the recorded weights; others are not known.
 
     Raises:
-        UsageError: a model has other weights.
+        OtherRun: a model has other weights.
     """
     same = []
     for name, fact in _WEIGHTS.items():
@@ -405,9 +446,6 @@ def _same_weights(settings: Settings, facts: Mapping[str, Any], *, where: Path) 
             continue
         if fingerprint != facts[fact]:
             done = "trained from" if settings.epochs else "measured with"
-            raise UsageError(
-                f"{where}: was {done} other weights of {path}; choose another output folder or "
-                "delete this one"
-            )
+            raise OtherRun(f"{where}: was {done} other weights of {path}")
         same.append(name)
     return same

@@ -66,11 +66,16 @@ def trim_vocabulary(
     with reporting(f"{name}: cannot read the model"):
         model = from_pretrained(folder, None if config.architectures else AutoModel)
     require_finite(model, name=str(name))
+    if model.main_input_name != "input_ids":
+        raise UsageError(
+            f"{name}: {type(model).__name__} reads {model.main_input_name}, not tokens; give a "
+            "model that reads text"
+        )
     model.eval()
     with new_folder(output) as temporary:
         tokenizer.save_pretrained(temporary)
         lines = list(_token_numbers(tokenizer, text))
-        numbers = _renumbering(model, tokenizer, temporary, text=text, used=lines)
+        numbers = _renumbering(model, tokenizer, temporary, text=text, used=lines, name=str(name))
         kept = sorted(numbers)
         some = lines[:: max(1, len(lines) // _COMPARED)][:_COMPARED]
         before = [_outputs(model, line) for line in some]
@@ -111,8 +116,13 @@ def _renumbering(
     *,
     text: Sequence[str],
     used: Iterable[Sequence[int]],
+    name: str,
 ) -> dict[int, int]:
     """Trim the tokenizer's files in a folder.
+
+    Args:
+        folder: the new folder, with the whole tokenizer.
+        name: the model's name, for messages.
 
     Returns:
         From the numbers of kept tokens to the new ones.
@@ -143,7 +153,10 @@ def _renumbering(
         kept_strings = sentencepiece_files.kept_entries(folder, strings)
     kept = sorted({numbered[token] for token in kept_strings if token in numbered})
     if kept and kept[-1] >= size:
-        raise DataError(f"{folder}: the tokenizer has more entries than the model's {size}")
+        raise DataError(
+            f"{name}: the tokenizer has more entries than the model's {size}; give the model its "
+            "own tokenizer"
+        )
     numbers = {old: new for new, old in enumerate(kept)}
     if is_fast:
         tokenizer_json.trim(folder / tokenizer_json.FILE, numbers)
@@ -209,10 +222,15 @@ def _tokens(tokenizer: Any, lines: Sequence[str]) -> Iterator[list[str]]:
 @torch.no_grad()
 def _outputs(model: PreTrainedModel, tokens: Sequence[int]) -> list[Tensor]:
     """The logits, or hidden states, of a line."""
-    inputs = {"input_ids": torch.tensor([list(tokens[:_LENGTH])], device=model.device)}
+    shown = list(tokens)
+    if len(shown) > _LENGTH:
+        shown = [*shown[: _LENGTH - 1], shown[-1]]  # BART's classifiers read from the end token
+    inputs = {"input_ids": torch.tensor([shown], device=model.device)}
+    if "MultipleChoice" in type(model).__name__:
+        inputs["input_ids"] = inputs["input_ids"][:, None]  # one choice
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = inputs["input_ids"]
-    outputs = model(**inputs)
+    outputs = model(**inputs, return_dict=True)
     return [value for value in outputs.to_tuple() if isinstance(value, Tensor)]
 
 

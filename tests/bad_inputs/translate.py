@@ -131,6 +131,11 @@ ROWS = [
                 r"headprune\.json: max_source is -5, it has to be from 2 to ",
             ),
             (
+                "a text with another type",
+                _model(text={**_MOSES, "truecaser": 3}),
+                r"headprune\.json: not as headprune writes it: truecaser of text is 3$",
+            ),
+            (
                 "a text that names no file",
                 _model(text={}),
                 r"headprune\.json: not as headprune writes it: text names no file$",

@@ -107,6 +107,15 @@ def test_the_records_of_one_recovery_are_chosen(tmp_path: Path) -> None:
     assert effects == {"finetune": 0.0, "distill": -1.0}
 
 
+def test_a_damaged_record_in_a_folder_is_named(translations: Make, tmp_path: Path) -> None:
+    (damaged, _), (path, _) = translations(30.0, 30.2, kind="control")
+    damaged.write_text(damaged.read_text()[:100])
+    run = CliRunner().invoke(app, ["claims", str(tmp_path), "--no-test"])
+    assert run.exception is None, run.exception
+    assert run.stderr.startswith(f"warning: {damaged}: not JSON")
+    assert run.stderr.endswith("; left out\n")
+
+
 def test_a_file_that_is_no_record(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text("{}")

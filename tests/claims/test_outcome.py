@@ -191,10 +191,52 @@ def test_models_are_tested_on_their_translations(translations: Make) -> None:
     assert not assess(all_claims(), results, test=False)[0].tests
 
 
-def test_a_seed_twice_is_an_error(translations: Make) -> None:
+def test_copies_of_a_record_count_once_and_contradictions_are_an_error(
+    translations: Make,
+) -> None:
+    control = translations(30.0, 30.2, kind="control")
     results = translations(30.0, 30.2, percent=25)
-    with pytest.raises(DataError, match="seed 1 of '25%' is also in"):
-        assess(all_claims(), [*results, results[0]])
+    assessed = outcome([*control, *results, results[0]], "25-percent-costs-nothing")
+    assert assessed.weakest is not None and len(assessed.weakest.models) == 2
+    path, record = results[0]
+    other = (path.with_name("other.json"), replace(record, metrics={"bleu": 29.0}))
+    with pytest.raises(DataError, match="seed 1 of '25%' has two records, this and .*; leave out"):
+        assess(all_claims(), [*results, other])
+
+
+def test_fine_tunings_of_several_lengths_are_not_compared(translations: Make) -> None:
+    control = [
+        (path, replace(record, finetune="10ep"))
+        for path, record in translations(30.0, 30.2, kind="control")
+    ]
+    pruned = [
+        (path, replace(record, finetune="1ep"))
+        for path, record in translations(25.0, 25.2, percent=25)
+    ]
+    message = "'25%' was fine-tuned for 1ep, but the control for 10ep in .*; give records of one"
+    with pytest.raises(DataError, match=message):
+        assess(all_claims(), [*control, *pruned])
+    with pytest.raises(DataError, match="seed 2 of '25%' was fine-tuned for 10ep, but seed 1 for"):
+        assess(all_claims(), [pruned[0], (pruned[1][0], replace(pruned[1][1], finetune="10ep"))])
+
+
+def test_one_head_a_layer_is_one_in_every_component(translations: Make) -> None:
+    control = translations(30.0, 30.2, kind="control")
+    whole = translations(29.0, 29.3, keep=ONE_HEAD)
+    assert outcome([*control, *whole], "one-head-a-layer").outcome is not Outcome.NOT_RUN
+    encoder = [(path, replace(record, plan=record.plan.part(["ES"]))) for path, record in whole]
+    assert outcome([*control, *encoder], "one-head-a-layer").outcome is Outcome.NOT_RUN
+    # Pruned neurons cost BLEU too.
+    neurons = {"EF": ((0,), (0,))}
+    plans = [
+        PruningPlan(kept={**record.plan.kept, **neurons}, units={**record.plan.units, "EF": (2, 2)})
+        for _, record in whole
+    ]
+    with_neurons = [
+        (path, replace(record, plan=plan))
+        for (path, record), plan in zip(whole, plans, strict=True)
+    ]
+    assert outcome([*control, *with_neurons], "one-head-a-layer").outcome is Outcome.NOT_RUN
 
 
 def test_studies_are_decided_apart_and_corrected_together(translations: Make) -> None:

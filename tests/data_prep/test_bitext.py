@@ -369,9 +369,22 @@ def test_files_of_the_user_in_the_folders_of_the_script_are_refused(
         assert done.returncode == 2
         assert "lies where this script writes; move your files" in done.stderr
         assert not (tmp_path / "out" / "prep.json").exists()
-    for option in (("--test", "more"), ("--valid", "more"), ("--test-lines", 5), ("--keep-all",)):
-        done = script(*common, "--add-test", "more", *option)
-        assert done.returncode == 2 and "--add-test goes with --out alone" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--test more", "--test-lines=5", "--keep-all", "--merges 50", "--truecase", "--pairs 7"],
+)
+def test_a_test_set_is_added_with_the_options_of_its_preparation(
+    option: str, script: Script, tmp_path: Path, python: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    done = script(
+        "bitext.sh", "--out", "out", "--python", python, "--add-test", "a", *option.split()
+    )
+    name = option.replace("=", " ").split()[0]
+    assert done.returncode == 2
+    assert f"--add-test goes with --out alone, without {name}" in done.stderr
 
 
 @pytest.mark.slow

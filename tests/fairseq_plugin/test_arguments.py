@@ -259,6 +259,40 @@ def test_a_training_resumes_with_the_plan_of_its_checkpoint(form: str, tmp_path:
         assert "\n" not in str(refused.value)
 
 
+def test_a_training_resumes_with_the_gates_of_its_checkpoint(tmp_path: Path):
+    """fairseq would end in the optimizer, whose state is of the parameters that were trained."""
+    state = checkpoints.content()
+    last = tmp_path / "checkpoint_last.pt"
+    criterion = "label_smoothed_cross_entropy_with_l0"
+    given = {"gates": "ES,ED", "gates_speed": 100.0, "gates_only": False, "criterion": criterion}
+
+    def check(stored: dict[str, object], **options: object) -> None:
+        vars(state["args"]).update(stored)
+        torch.save(state, last)
+        arguments.check(resuming(tmp_path, **{**given, **options}))
+
+    message = r"^{}: its training was with other gates \({}\); give another --save-dir$"
+    with pytest.raises(
+        UsageError,
+        match=message.format(tmp_path, "--gates off in its checkpoint, ED,ES here"),
+    ):
+        check({})  # of stock fairseq
+    check({"gates": "ES,ED"})  # without the other options
+    check(given, gates="ed, es", gates_speed=100)
+    for options, difference in (
+        ({"gates": None}, "--gates ED,ES in its checkpoint, off here"),
+        ({"gates": "ES"}, "--gates ED,ES in its checkpoint, ES here"),
+        ({"gates_only": True}, "--gates-only off in its checkpoint, on here"),
+        ({"gates_speed": 7.0}, "--gates-speed 100 in its checkpoint, 7 here"),
+    ):
+        with pytest.raises(UsageError, match=message.format(tmp_path, difference)):
+            check(given, **options)
+        check(given, **options, reset_optimizer=True)
+        with pytest.raises(UsageError, match="^--restore-file .* other gates .*; give --finetune"):
+            check(given, **options, restore_file=str(last))
+    check({"gates": None, "gates_speed": 7.0}, gates=None)
+
+
 def test_a_training_that_begins_with_another_model_may_prune_it_further(tmp_path: Path):
     last = checkpoints.write(tmp_path / "checkpoint_last.pt")
     plan = tmp_path / "plan.json"

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
+from data_prep.lib.text import TextProcessing
 from fairseq_plugin.checkpoints import Checkpoint
-from fairseq_plugin.cli.translate import app
+from fairseq_plugin.cli.translate import _load_exported, app
 from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
 from headprune.cost import forward_flops
 from headprune.speed.exported import exported_forward_pass
 from headprune.speed.forward_pass import Conditions
+from headprune.translate import EngineSettings
 from tests.fairseq_plugin.conftest import ROOT, generate, run, train
 from tests.fairseq_plugin.models import SHAPE, build, dictionary
 from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, NOTHING_LEFT, plans
@@ -257,6 +260,26 @@ def test_random_tokens_where_there_are_only_dictionaries(
     assert export.quantized is None
 
 
+@pytest.mark.parametrize("older", [True, False])
+def test_an_export_splits_text_as_its_checkpoint(
+    older: bool, pruned: Checkpoint, corpus: Path, tmp_path: Path
+):
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("dict.en.txt", "dict.de.txt", "train.en-de.en.idx"):
+        shutil.copy(corpus / name, data)
+    (data / "codes").write_text("#version: 0.2\nt h\n")
+    facts = {"tokenizer": "moses", "bpe": "subword_nmt", "bpe_codes": "codes"}
+    languages = {} if older else {"tokenizer_languages": {"en": "en", "de": "de"}}
+    (data / "prep.json").write_text(json.dumps(facts | languages))
+    export_to_ctranslate2(pruned, tmp_path / "model", data=data)
+    of_data = TextProcessing.of_preparation(data, source_lang="en", target_lang="de")
+    assert of_data is not None and of_data.full_codes is older
+    settings = EngineSettings(device="cpu", threads=1, beam=1, batch_size=1)
+    _, found = _load_exported(tmp_path / "model", settings, data=None)
+    assert found == replace(of_data, file=tmp_path / "model" / "bpe.codes")
+
+
 @pytest.mark.slow
 def test_stock_fairseqs_checkpoint_and_one_in_mask_form(stock: Path, tmp_path: Path):
     checkpoint = Checkpoint.load(stock)
@@ -393,12 +416,41 @@ def exported(pruned: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
-def test_the_speed_of_an_export_has_the_cost_of_its_checkpoint(exported: Path, pruned: Checkpoint):
+def test_the_cost_of_an_export_is_that_of_all_heads_that_it_computes(
+    exported: Path, pruned: Checkpoint, full: Path, tmp_path: Path
+):
     conditions = Conditions(batch=2, length=6, threads=1, device="cpu")
     timed = exported_forward_pass(exported, conditions)
     assert [len(result.tokens) for result in timed.run()] == [6, 6]
-    assert timed.parameters == pruned.parameters
-    assert timed.flops == 2 * forward_flops(pruned.plan, pruned.sizes, source=6, target=6)
+    checkpoint = Checkpoint.load(full)
+    heads = ctranslate2_spec.stack_heads(pruned.plan)
+    even = select.at_random(
+        pruned.plan.heads,
+        keep={
+            name: [heads["encoder" if name == "ES" else "decoder"]] * len(layers)
+            for name, layers in pruned.plan.heads.items()
+        },
+        seed=1,
+    )
+    padded = checkpoint.prune(even)
+    assert timed.parameters == padded.parameters
+    assert timed.flops == 2 * forward_flops(padded.plan, padded.sizes, source=6, target=6)
+    export_to_ctranslate2(checkpoint.prune(pruned.plan, form="mask"), tmp_path / "masked")
+    masked = exported_forward_pass(tmp_path / "masked", conditions)
+    assert (masked.parameters, masked.flops) == (timed.parameters, timed.flops)
+
+
+@pytest.mark.parametrize("style", ["shared", "learned positions", "no positions", "embeddings"])
+def test_the_parameters_of_an_export_are_those_of_the_model(style: str):
+    built = model(HeadPlan.full(SHAPE), **STYLES[style])
+    padding = 0
+    if style == "learned positions":  # which fairseq has for padding too, and never reads
+        padding = sum(
+            (side.embed_positions.padding_idx + 1) * side.embed_positions.embedding_dim
+            for side in (built.encoder, built.decoder)
+        )
+    number = sum(parameter.numel() for parameter in built.parameters())
+    assert ctranslate2_spec.parameters_of(built) == number - padding
 
 
 def translate(*arguments: str | Path, text: str | bytes = "") -> Result:

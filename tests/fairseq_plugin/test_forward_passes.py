@@ -73,3 +73,13 @@ def test_no_data_are_needed(full: Path, tmp_path: Path):
 def test_the_state_of_the_training_is_no_part_of_the_size(full: Path):
     found = backend.forward_pass_of(Checkpoint.load(full), CONDITIONS)
     assert found.file_bytes == 4 * found.parameters < full.stat().st_size / 2
+
+
+def test_masked_units_are_computed(full: Path):
+    checkpoint = Checkpoint.load(full)
+    plan = select.at_random(checkpoint.shape, percent=50, seed=1)
+    masked, removed = (checkpoint.prune(plan, form=form) for form in ("mask", "remove"))
+    flops = [
+        backend.forward_pass_of(model, CONDITIONS).flops for model in (checkpoint, masked, removed)
+    ]
+    assert flops[0] == flops[1] > flops[2]

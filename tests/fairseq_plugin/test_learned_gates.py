@@ -230,6 +230,19 @@ def test_gates_of_a_checkpoint_are_not_lost() -> None:
         checkpoint.with_gates_closed()
 
 
+def test_gates_of_a_checkpoint_are_trained_further_at_the_speed_that_is_asked() -> None:
+    model = gated("ES,DF,EL", gates_speed=100.0)
+    faster = build(gates="ES,DF,EL", gates_speed=400.0, seed=2).eval()
+    faster.load_state_dict(stored(model))
+    assert float(faster.gates.speed) == 400
+    for component, layers in model.gates.plan.kept.items():
+        for layer in range(len(layers)):
+            expected = model.gates.log_alpha(component, layer)
+            torch.testing.assert_close(faster.gates.log_alpha(component, layer), expected)
+    torch.testing.assert_close(outputs(faster), outputs(model))
+    assert float(model.gates.speed) == 100
+
+
 def test_a_penalty_that_closes_everything(tmp_path: Path) -> None:
     model = gated("ES,ED,DS")
     for parameter in model.gates.scaled.values():

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,48 @@ def test_other_data_or_another_start_is_another_training(tmp_path: Path) -> None
     (data / "dict.en.txt").write_text("a 1\n")
     third = identity(data, [], depends=[start])
     assert len({first, second, third}) == 3
+
+
+def test_another_test_set_is_the_same_training(tmp_path: Path) -> None:
+    data = tmp_path / "bin"
+    first = identity(data, [])
+    (data / "test1.en-ru.en.bin").write_text("a sentence")
+    assert identity(data, []) == first
+    # The marks of older versions include the test sets; they are still known.
+    old = partial(training_folder.identity, [], data=data, depends=[], precision="fp32")
+    (tmp_path / "training.json").write_text(old(test_sets=True))
+    last = checkpoint(tmp_path / "checkpoint_last.pt")
+    known = partial(old, test_sets=True)
+    training_folder.forget_unless_same(tmp_path, first, adopt=False, older_mark=known)
+    assert last.exists() and (tmp_path / "training.json").read_text() == first != known()
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--max-epoch", "2"], "it has run for 4 epochs, more than --max-epoch 2"),
+        (["--max-update=399"], "it has run for 400 updates, more than --max-update 399"),
+        (["--max-epoch", "4"], None),
+        (["--max-epoch", "9", "--max-update", "400"], None),
+        (["--max-epoch", "0"], None),  # no limit
+    ],
+)
+def test_a_training_that_is_made_shorter_begins_anew(
+    flags: list[str], reason: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # At the end of an epoch, fairseq saves the number of the next.
+    iterator = {"epoch": 5, "iterations_in_epoch": 0}
+    state = {
+        "optimizer_history": [{"num_updates": 400}],
+        "extra_state": {"train_iterator": iterator},
+    }
+    last, best = (tmp_path / f"checkpoint_{name}.pt" for name in ("last", "best"))
+    for path in (last, best):
+        torch.save(state, path)
+    training_folder.forget_if_longer(tmp_path, flags)
+    assert last.exists() == best.exists() == (reason is None)
+    note = "" if reason is None else f"note: {reason}; beginning anew\n"
+    assert capsys.readouterr().out == note
 
 
 def test_checkpoints_stay_only_while_the_training_is_the_same(tmp_path: Path) -> None:
@@ -152,6 +195,24 @@ def test_processes_share_the_steps_of_an_update() -> None:
     for steps in ("4,1", "x", "[4]"):
         with pytest.raises(UsageError, match=re.escape(f"--update-freq is {steps}, no multiple")):
             worker.with_processes([f"--update-freq={steps}"], 2)
+
+
+@pytest.mark.slow
+def test_a_shorter_training_is_the_one_of_its_length(corpus: Path, tmp_path: Path) -> None:
+    def train(epochs: int) -> dict[str, object]:
+        job, model = running.Job(label="x", log=tmp_path / "log", threads=1), tmp_path / "model.pt"
+        own = [flag for flag in TRAIN if flag not in ("--cpu", "--log-format=json")]
+        flags = ["--user-dir", PLUGIN, "--arch", "transformer_headpruned_tiny", *own]
+        flags += ["--log-format", "simple", "--max-epoch", str(epochs)]
+        running.train(job, flags, data=corpus, languages=None, model=model, keep_checkpoints=True)
+        facts: dict[str, object] = json.loads(model.with_suffix(".json").read_text())
+        return facts
+
+    short = train(1)
+    longer = train(2)
+    assert longer["resumed"] and longer["best_epoch"] == 2
+    again = train(1)
+    assert again == short and not again["resumed"]
 
 
 @pytest.mark.slow

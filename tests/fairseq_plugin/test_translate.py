@@ -11,6 +11,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from fairseq_plugin.cli.translate import app
+from fairseq_plugin.engine import FairseqEngine
 from fairseq_plugin.unknown_words import Counter
 from headprune import DataError, UsageError
 from tests.fairseq_plugin.conftest import generate, hypotheses
@@ -42,6 +43,17 @@ def test_a_checkpoint_translates_as_fairseq_generate(corpus: Path, full: Path):
 
 def _number(item: tuple[str, object]) -> int:
     return int(item[0])
+
+
+def test_special_tokens_are_left_out_as_in_fairseq_generate():
+    words = dictionary()
+    tokens = torch.tensor([words.bos(), 4, words.bos(), 5, words.eos()])
+    search = Namespace(generate=lambda *_: [[{"tokens": tokens}]])
+    device = torch.device("cpu")
+    engine = FairseqEngine(
+        model=None, generator=search, source=words, target=words, batch_size=1, device=device
+    )
+    assert engine.translate([["w1"]]) == [words.string(tokens).split()] == [["w0", "w1"]]
 
 
 def test_mistakes(full: Path, tmp_path: Path):

@@ -388,6 +388,47 @@ def test_a_model_is_not_exported_to_the_formats_of_others(tmp_path: Path) -> Non
         )
 
 
+def test_no_command_replaces_a_file_that_it_reads(tmp_path: Path) -> None:
+    read, other = tmp_path / "read", tmp_path / "other"
+    read.write_text("kept")
+    for command in (
+        ("speed", other, read),
+        ("prune", read, "--plan", other),
+        ("prune", other, "--plan", read),
+        ("export", read, "--to", "fairseq"),
+        ("export", other, "--to", "ctranslate2", "--shortlist", read),
+        ("translate", read, "--input", other),
+        ("translate", other, "--input", read),
+        ("translate", other, "--shortlist", read),
+        ("measure", read),
+        ("measure", other, "--dev", read),
+        ("measure", other, "--plan", read),
+        ("bleu", read, "--ref", other, "--plan", other, "--data", "x"),
+        ("bleu", other, "--ref", read, "--plan", other, "--data", "x"),
+    ):
+        assert headprune(*command, "-o", read) == Outcome(
+            2, "", f"error: --output {read}: this file is read too; give another name\n"
+        ), command
+    assert read.read_text() == "kept" and list(tmp_path.iterdir()) == [read]
+
+
+def test_translations_beside_a_result_replace_no_file_that_is_read(tmp_path: Path) -> None:
+    read, other = tmp_path / "result.hyp.txt", tmp_path / "other"
+    command = ("bleu", read, "--ref", other, "--plan", other, "--data", "x")
+    assert headprune(*command, "-o", tmp_path / "result.json").err == (
+        f"error: the translations of --output, {read}: this file is read too; give another name\n"
+    )
+
+
+def test_a_fine_tuned_model_does_not_replace_the_one_that_it_starts_from(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    for options in ((model,), ("other", "--distill-from", model)):
+        assert headprune("finetune", *options, "-o", tmp_path).err == (
+            f"error: --output {model}: this folder is read too; give another name\n"
+        )
+
+
 def test_without_fairseq_a_checkpoint_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     path.write_bytes(b"PK")
@@ -454,6 +495,14 @@ def test_show_of_a_plan_for_bert(tmp_path: Path) -> None:
     assert (outcome.status, outcome.err) == (0, "")
     assert "ES=0,0,0,12,12,12,12,12,12,0,0,0" in outcome.out
     assert "28,348,416 -> 14,178,816" in outcome.out
+    words = headprune("show", path, "--vocabulary", 30000)  # which a language model predicts
+    before, predictions = (_flops(each) for each in (outcome, words))
+    assert predictions == [each + 2 * 30 * 768 * 30000 for each in before]
+
+
+def _flops(outcome: Outcome) -> list[int]:
+    (line,) = (line for line in outcome.out.splitlines() if line.startswith("FLOPs"))
+    return [int(number.replace(",", "")) for number in line.split()[1:4:2]]
 
 
 def test_show_refuses(plan_file: Path, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from headprune.plan import PruningPlan
 from headprune.results.curves import Curve, curve_of, read_log
 from headprune.results.record import Record
@@ -60,6 +62,24 @@ def test_a_resumed_training_counts_its_later_figures_and_a_new_one_forgets(tmp_p
     assert read_log(written(tmp_path / "a.log", *lines)).train == ((50, 9.5), (100, 8.0))
     again = [*lines, BEGINS, INNER.format(loss="9.0", updates=50)]
     assert read_log(written(tmp_path / "b.log", *again)).train == ((50, 9.0),)
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [
+        "note: its flags, data or plan have changed since it began; beginning anew",
+        "2026-01-01 00:00:00 | INFO | fairseq.trainer | Loaded checkpoint baseline/model.pt "
+        "(epoch 11 @ 0 updates)",
+    ],
+)
+def test_a_fine_tuning_that_begins_anew_forgets(begins: str, tmp_path: Path) -> None:
+    resumed = BEGINS.split(" | No ")[0] + " | Loaded checkpoint last.pt (epoch 2 @ 50 updates)"
+    first, again = (
+        [INNER.format(loss=loss, updates=updates) for updates in range(50, last + 1, 50)]
+        for loss, last in (("5.0", 200), ("3.0", 100))
+    )
+    log = written(tmp_path / "train.log", *first, begins, again[0], resumed, again[1])
+    assert read_log(log).train == ((50, 3.0), (100, 3.0))
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:

@@ -24,7 +24,7 @@ from headprune.scores import HeadScores
 from headprune.select.random import lot
 from headprune.select.ranking import plan_of
 from headprune.select.speed import by_speed
-from headprune.speed.forward_pass import Conditions
+from headprune.speed.forward_pass import Conditions, bytes_of
 from headprune.speed.latency import Latency
 from headprune.speed.latency_measuring import falling
 
@@ -151,6 +151,28 @@ def test_one_layer_of_each_side_is_kept() -> None:
     assert not any(emptied.kept["EL"])
     with pytest.raises(UsageError, match="the best is 1.66x; add ES,EF to --components"):
         by_speed(scores_of({"EL": [[1], [1]]}), LATENCY, Speedup(3), components=["EL"])
+    with pytest.raises(UsageError, match="at_least is -1, it has to be a whole number from 0"):
+        by_speed(scores, LATENCY, Speedup(2), at_least=-1, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("files", "counted"),
+    [
+        ({"model.safetensors": 3, "pytorch_model.bin": 5}, 3),
+        ({"model-00001-of-00002.safetensors": 3, "model-00002-of-00002.safetensors": 4}, 7),
+        ({"pytorch_model.bin": 5, "training_args.bin": 1, "optimizer.pt": 9}, 5),
+        ({"model.onnx": 2, "model.onnx.data": 6, "model.safetensors": 3}, 8),
+        ({"model.bin": 5, "sentencepiece.model": 2}, 5),
+        ({"config.json": 1}, 0),
+    ],
+)
+def test_the_size_of_a_folder_is_that_of_the_weights_that_are_read(
+    files: dict[str, int], counted: int, tmp_path: Path
+) -> None:
+    for name, size in files.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    assert bytes_of(tmp_path) == counted
+    assert all(bytes_of(tmp_path / name) == size for name, size in files.items())
 
 
 def test_units_without_a_score_are_pruned_only_as_needed() -> None:

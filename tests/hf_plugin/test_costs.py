@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedModel,
+)
 from typer.testing import CliRunner
 
 import hf_plugin
@@ -18,6 +24,7 @@ from headprune.cli.plan import app as plan_app
 from headprune.cost import (
     forward_flops,
     head_parameters,
+    known_flops,
     neuron_parameters,
     pruned_parameters,
     unit_cost,
@@ -25,6 +32,7 @@ from headprune.cost import (
 from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape, without_units_of_dropped_layers
 from hf_plugin.random_batches import random_batch
+from tests.command import headprune
 from tests.hf_plugin.models import build
 from tests.hf_plugin.small_models import SMALL, plan_of, small
 
@@ -101,6 +109,35 @@ def test_flops_are_those_of_all_passes_through_shared_layers():
     heads = plan.part(["ES"])
     pruned = hf_plugin.prune(copy.deepcopy(model), heads)
     assert counted_flops(pruned) - forward_flops(heads, sizes) == rest
+
+
+@pytest.mark.parametrize("family", ["ernie", "xmod", "mpnet", "albert", "xlm"])
+def test_flops_of_a_masked_language_model_are_those_of_its_predictions_too(family):
+    model = small(family, AutoModelForMaskedLM, attention="eager")
+    sizes = Folder(Path(), model).sizes
+    full = PruningPlan.full(model_shape(model))
+    rest = counted_flops(model) - forward_flops(full, sizes)
+    # ALBERT projects its embeddings from 8 to 16, which no plan prunes.
+    assert rest == (2 * TOKENS * 8 * 16 if family == "albert" else 0)
+    for component in full.units:
+        plan = full.replaced_by(plan_of(model, component)).without_units_of_dropped_layers()
+        pruned = hf_plugin.prune(copy.deepcopy(model), plan_of(model, component))
+        assert counted_flops(pruned) - rest == forward_flops(plan, sizes)
+        assert Folder(Path(), pruned).sizes == sizes
+
+
+@pytest.mark.parametrize("family", ["mobilebert", "canine"])
+def test_flops_that_are_not_all_counted_are_refused_and_not_shown(family, tmp_path):
+    small(family).save_pretrained(tmp_path)
+    folder = Folder.load(tmp_path)
+    assert known_flops(folder.plan, folder.sizes) is None
+    options = ("--components", "ES", "--seed", 1, "-o", tmp_path / "plan.json")
+    refused = headprune("plan", "--model", tmp_path, "--budget", "50% of flops", *options)
+    assert refused.status == 2 and refused.err.startswith("error: budget of FLOPs: the ")
+    assert refused.err.endswith(" are not counted; give a budget of parameters\n")
+    planned = headprune("plan", "--model", tmp_path, "--budget", "50% of parameters", *options)
+    assert planned.status == 0, planned.err
+    assert "FLOPs       not known: the " in headprune("show", tmp_path).out
 
 
 def test_flops_of_a_companion_stream():

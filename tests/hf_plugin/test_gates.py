@@ -145,6 +145,13 @@ def test_resuming_where_the_files_of_a_family_have_older_names(tmp_path: Path) -
     assert done.status == 0, done.err
 
 
+def test_the_target_of_an_earlier_training_closes_no_gates_of_a_later_one() -> None:
+    model = classifier("bert")
+    L0Trainer(model, gates="ES", l0_target="50%")
+    L0Trainer(model, l0_lambda=0.0)
+    assert plan(close_gates(model)).is_full  # all gates are still open
+
+
 def test_gates_alone_are_trained_where_asked(tmp_path: Path) -> None:
     start = build("bert", AutoModelForSequenceClassification).state_dict()
     trainer = train(tmp_path, l0_lambda=0.05, gates_only=True)

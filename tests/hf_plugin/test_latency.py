@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import AutoModelForImageClassification
 
 from headprune import PruningPlan, UsageError, open_model
@@ -180,6 +182,19 @@ def test_files_with_other_sizes_of_the_same_model(family: str, tmp_path: Path) -
         path.write_text(json.dumps(content | {"sizes": older | {name: 48}}))
         with pytest.raises(UsageError, match=message):
             Latency.load(path).require_model(opened, where=path)
+
+
+def test_times_of_another_data_type_are_refused(tmp_path: Path) -> None:
+    model = small("ernie")
+    for dtype in (torch.float32, torch.bfloat16):
+        model.to(dtype).save_pretrained(tmp_path / str(dtype))
+    whole, half = (open_model(tmp_path / str(each)) for each in (torch.float32, torch.bfloat16))
+    path = tmp_path / "latency.json"
+    latency = write_latency(whole, path, job="forward")
+    latency.require_model(whole, where=path)
+    with pytest.raises(UsageError, match="in float32, and .*bfloat16 is in bfloat16; measure it"):
+        latency.require_model(half, where=path)
+    replace(latency, dtype=None).require_model(half, where=path)  # where it is not known
 
 
 def _half(folder: Path, model: Path) -> Path:

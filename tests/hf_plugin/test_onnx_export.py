@@ -101,6 +101,16 @@ def test_a_folder_that_does_not_say_its_class(tmp_path: Path):
     assert done.outputs == ("last_hidden_state", "pooler_output")
 
 
+@pytest.mark.slow
+def test_a_config_that_asks_for_other_outputs(tmp_path: Path):
+    saved(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    asked = {"return_dict": False, "output_hidden_states": True, "output_attentions": True}
+    path.write_text(json.dumps(json.loads(path.read_text()) | asked))
+    done = export_to_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert done.outputs == ("last_hidden_state", "pooler_output")
+
+
 @pytest.mark.parametrize(
     ("family", "auto", "message"),
     [

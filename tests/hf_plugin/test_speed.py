@@ -11,7 +11,7 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModelForMultipleChoice, AutoModelForSeq2SeqLM
 from typer.testing import CliRunner, Result
 
 from headprune import HeadPlan
@@ -107,6 +107,23 @@ def test_inputs_that_are_no_tokens_are_named(family, inputs, tmp_path):
     assert f"forward pass over {inputs}, 3 rounds" in out
     with pytest.raises(HeadpruneError, match="no encoder|the job search is timed for models of te"):
         speed(tmp_path / "model", *SMALL, "--job", "search")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["beit", "whisper", "audio-spectrogram-transformer", "bros"])
+def test_inputs_that_are_no_tokens_have_the_type_of_the_weights(family, dtype, tmp_path):
+    small(family).to(dtype).save_pretrained(tmp_path / "model")
+    timed = forward_pass(tmp_path / "model", CONDITIONS)
+    assert timed.dtype == str(dtype).removeprefix("torch.")
+    assert timed.run()[0].dtype == dtype
+
+
+def test_all_choices_of_an_example_are_computed(tmp_path):
+    build("bert", AutoModelForMultipleChoice).save_pretrained(tmp_path)
+    folder = Folder.load(tmp_path)
+    timed = forward_pass(tmp_path, CONDITIONS)
+    assert timed.run().logits.shape == (2, 3)
+    assert timed.flops == 2 * 3 * forward_flops(folder.plan, folder.sizes, source=8)
 
 
 @pytest.fixture(scope="module")

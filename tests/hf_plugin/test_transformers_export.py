@@ -96,6 +96,14 @@ def test_an_unpruned_model_and_a_plan_for_all(tmp_path):
     assert isinstance(Folder.load(tmp_path / "out").sizes, Sizes)
 
 
+def test_a_config_that_asks_for_other_outputs(tmp_path):
+    model = build("bert", attn_implementation="eager")
+    model.config.output_attentions, model.config.return_dict = True, False
+    exported(tmp_path, model)
+    config = AutoConfig.from_pretrained(tmp_path / "out")
+    assert config.output_attentions and not config.return_dict
+
+
 def test_nothing_is_written_where_outputs_differ(tmp_path, monkeypatch):
     monkeypatch.setattr(transformers_export, "_largest_difference", lambda *_: 0.1)
     hf_plugin.prune_heads(build("bert"), SOME).save_pretrained(tmp_path / "in")

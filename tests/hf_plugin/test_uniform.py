@@ -10,7 +10,13 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_plugin
 from headprune import HeadPlan, UsageError
+from headprune.cost import forward_flops
+from headprune.model import computed_plan_of
+from headprune.speed.forward_pass import Conditions
+from headprune.speed.measure import forward_pass
 from hf_plugin.families import form_of
+from hf_plugin.folders import Folder
+from tests.command import headprune
 from tests.hf_plugin.models import (
     FAMILIES,
     HEADS,
@@ -164,3 +170,19 @@ def test_a_plan_removes_uniform_heads_too_and_a_dict_leaves_them():
     hf_plugin.prune_heads(model, hf_plugin.head_plan(model))
     close(first(model), expected)
     assert form_of(model) == "remove" and model.config.uniform_heads is None
+
+
+def test_uniform_heads_are_computed_and_removed_ones_are_not(tmp_path):
+    model = build("bert")
+    hf_plugin.prune_heads(model, {0: [0]})
+    hf_plugin.prune_heads(model, {0: [1], 2: [3]}, form="uniform")
+    model.save_pretrained(tmp_path)
+    assert form_of(model) == "remove+uniform"
+    folder = Folder.load(tmp_path)
+    computed = computed_plan_of(folder)
+    assert computed.kept["ES"] == ((1, 2, 3), (0, 1, 2, 3), (0, 1, 2, 3))
+    shown = headprune("show", tmp_path).out
+    assert f"-> {forward_flops(computed, folder.sizes):,}" in shown
+    assert "remove+uniform: 2 pruned heads are in the model, and are computed" in shown
+    timed = forward_pass(tmp_path, Conditions(batch=2, length=8, threads=1, device="cpu"))
+    assert timed.flops == 2 * forward_flops(computed, folder.sizes, source=8)

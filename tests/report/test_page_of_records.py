@@ -20,6 +20,7 @@ from headprune.report.document import Figure, HeadGrid, Notes, Section, Table, w
 from headprune.report.make import Report, make_report, report_of
 from headprune.report.render import html, markdown
 from headprune.results.record import Record
+from headprune.results.record_files import files_of_records
 from headprune.scores import HeadScores
 
 from .conftest import SHAPE, Make
@@ -305,6 +306,86 @@ def test_curves_of_other_lengths_of_fine_tuning_name_them(make: Make, tmp_path: 
     assert "longer, fine-tuned for 30 epochs: 50% " in text
 
 
+def test_points_of_figure_1_are_means_over_the_seeds_of_their_bars(
+    make: Make, tmp_path: Path
+) -> None:
+    """Seeds without a control are in the table's mean alone."""
+    for seed, wrong in ((1, 1), (2, 2), (3, 25)):
+        make("control", row="control", percent=0, seed=seed, wrong=wrong)
+    differences = []
+    for seed, wrong in ((1, 7), (2, 12), (4, 20)):
+        record = make(seed=seed, wrong=wrong)[1]
+        if seed != 4:
+            control = Record.load(tmp_path / f"control/control/seed{seed}/result.json")
+            differences.append(record.value - control.value)
+    figure = figure_1(tmp_path)
+    assert f"50% {sum(differences) / 2:+.2f}." in figure.alt
+    axes = figure.draw().axes[0]
+    (bar,) = axes.collections[0].get_segments()
+    assert sum(float(y) for _, y in bar) / 2 == pytest.approx(sum(differences) / 2)
+    # No seed in common with the control: no bar, but not one seed.
+    for seed in (1, 2, 3):
+        (tmp_path / f"control/control/seed{seed}/result.json").unlink()
+    make("control", row="control", percent=0, seed=9)
+    figure = figure_1(tmp_path)
+    assert "without a bar: no two seeds with a control." in figure.caption
+    assert "hollow" not in figure.caption
+    assert all(line.get_fillstyle() != "none" for line in figure.draw().axes[0].lines[-1:])
+
+
+def test_without_a_control_figure_1_names_the_baseline(make: Make, tmp_path: Path) -> None:
+    make("baseline", row="baseline", percent=0)
+    make()
+    make(seed=2, wrong=5)
+    figure = figure_1(tmp_path)
+    assert "Change: mean less that of the baseline, in points" in figure.caption
+    assert "control" not in figure.caption and "hollow" not in figure.caption
+
+
+def test_copies_of_records_keep_the_claims(study: Path) -> None:
+    shutil.copytree(study / "pruned", study / "other-machine")
+    report = report_of([study], test=False)
+    assert len(report.material.studies[0].results) == 4
+    assert "Claims are left out" not in markdown.render(report.page)
+
+
+def test_the_searches_of_a_grid_are_no_rows_of_a_study(tmp_path: Path) -> None:
+    make_glue = maker(tmp_path / "models")
+    make_glue()
+    path, _ = make_glue("control")
+    search = tmp_path / "grid" / "sst2"
+    for folder in (search, *(search / "grid" / name for name in ("bs16-lr5e-05", "bs32-lr5e-05"))):
+        folder.mkdir(parents=True)
+        replace(Record.load(path), study="").save(folder / "result.json")
+    (study,) = report_of([tmp_path], test=False).material.studies
+    assert len(study.results) == 2
+    assert files_of_records([tmp_path]) == sorted((tmp_path / "models").rglob("result.json"))
+    # The search itself is shown where its folder is named.
+    (study,) = report_of([search], test=False).material.studies
+    assert [path for path, _ in study.results] == [search / "result.json"]
+
+
+def test_a_saved_table_of_classifiers_keeps_the_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_glue = maker(tmp_path)
+    make_glue("baseline", row="baseline", percent=0, form="none")
+    make_glue()
+    report = report_of([tmp_path], title="Another title", test=False)
+    report.save(tmp_path / "report")
+    again = report_of([tmp_path / "report" / "table.json"])
+    assert again.markdown == report.markdown and "| baseline" in again.markdown
+    # The table is that of these records, and so not named as left out.
+    report_of([tmp_path], test=False)
+    assert capsys.readouterr().err == ""
+    # Tables of older versions have no baseline.
+    content = json.loads((tmp_path / "report" / "table.json").read_text())
+    del content["baseline"]
+    (tmp_path / "report" / "table.json").write_text(json.dumps(content))
+    (study,) = report_of([tmp_path / "report" / "table.json"]).material.studies
+    assert study.table.baseline is None
+
+
 def test_a_saved_table_keeps_the_name_of_its_units(make: Make, tmp_path: Path) -> None:
     path, record = make()
     content = json.loads(path.read_text())
@@ -451,6 +532,43 @@ def test_commands_of_records_of_no_study_choose_the_same_heads(make: Make) -> No
     text = markdown.render(report_of([path], test=False).page)
     assert "headprune plan --shape=ES=4x2 --shape=ED=4x2 --shape=DS=4x2" in text
     assert "--budget=50% --seed=1 -o plan.json" in text
+
+
+def test_commands_of_fine_tunings_on_own_data_are_those_of_finetune(tmp_path: Path) -> None:
+    own = {
+        "data": {"train": "train.csv@b02de7898b1e", "dev": "dev.csv@8085561a6ada"},
+        **{"type": "single-label", "text": ["review", "title"], "label": "mood"},
+        **{"labels": ["bad", "good"], "metrics": ["accuracy", "macro-f1"]},
+    }
+    settings = {
+        **{"protocol": "prune-finetune", "pooling": "first", "weight_decay": 0.0},
+        **{"adam_epsilon": 1e-8, "epochs": 2.0, "bf16": False, "plan": None, "data_dir": None},
+    }
+    gates = {"gates": "ES", "l0_target": "50%"}
+
+    def commands(task: str = "dev.mood", **changed: object) -> list[str]:
+        training = {"settings": {**settings, **changed}}
+        path, _ = maker(tmp_path / "made")(study="", task=task, training=training)
+        text = markdown.render(report_of([path], test=False).page)
+        shutil.rmtree(tmp_path / "made")
+        section = text.partition("Making these numbers again")[2]
+        return [*re.findall(r"^headprune .*", section, flags=re.MULTILINE), section]
+
+    data = "--train=TRAIN --dev=DEV --text=review --text2=title --label=mood"
+    kind = "--task-type=single-label --metric=accuracy"
+    start = f"headprune finetune made-up-bert {data} {kind} --epochs=2.0"
+    command, section = commands(own=own, **gates)
+    assert command == f"{start} --gates=ES --l0-target=50% --seed=1 -o OUT"
+    assert "TRAIN is train.csv (fingerprint b02de7898b1e)" in section
+    plan, command, _ = commands(own=own, plan={})
+    assert plan.startswith("headprune plan --shape=ES=4x4 --budget=50% --seed=1")
+    assert command == f"{start} --plan plan.json --form=remove --seed=1 -o OUT"
+    command, _ = commands("sst2", layerdrop=0.2, data_dir=str(tmp_path))
+    assert command.startswith("headprune finetune made-up-bert --task=sst2 --data-dir=GLUE --epoch")
+    assert commands("sst2")[0].startswith("headprune glue --task=sst2 --protocol=prune-finetune")
+    # No command does these.
+    assert commands(own=own, protocol="finetune-prune-finetune") == [""]
+    assert commands("sst2", from_scratch=True) == [""]
 
 
 @needs_browser

@@ -154,6 +154,46 @@ def test_copies_of_a_record_count_once_and_contradictions_are_refused(make: Make
         summary([(path, record), other], test=False)
 
 
+def of_length(finetune: str, located: tuple[Path, Record]) -> tuple[Path, Record]:
+    path, record = located
+    signature = record.signature.replace("finetune:30ep", f"finetune:{finetune}")
+    return path, replace(record, finetune=finetune, signature=signature)
+
+
+def test_fine_tunings_of_several_lengths_are_no_table(make: Make) -> None:
+    control = make("control", row="control", percent=0)
+    first, second = make(), make(seed=2)
+    with pytest.raises(DataError, match=r"seed1/result.json: translation: '50%' was fine-tuned .*"):
+        summarise([control, of_length("1ep", first), of_length("1ep", second)], test=False)
+    with pytest.raises(DataError, match="seed 2 of '50%' was fine-tuned for 1ep, but seed 1 for 3"):
+        summarise([first, of_length("1ep", second)], test=False)
+    # Models without a fine-tuning, from scratch and of variants of the same length are compared.
+    others = [
+        make("before-finetune"),
+        of_length("scratch-30ep", make("scratch", row="again")),
+        of_length("30ep,layerdrop=0.2", make(row="dropped")),
+    ]
+    table = summarise([control, first, second, *others], test=False)
+    assert all(row.cells["translation"].delta is not None for row in table.rows)
+
+
+def test_models_that_were_fine_tuned_more_often_than_the_control_have_no_difference(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [
+        make("control", row="control", percent=0),
+        make(),
+        of_length("30ep+30ep", make(row="gates 50%")),
+    ]
+    rows = {row.label: row.cells["translation"] for row in summarise(results).rows}
+    assert rows["50%"].delta is not None and rows["50%"].p_values
+    assert rows["gates 50%"].delta is None and not rows["gates 50%"].p_values
+    assert capsys.readouterr().err == (
+        "warning: translation: 'gates 50%' was fine-tuned for 30ep+30ep, the control for 30ep: no "
+        "difference is shown\n"
+    )
+
+
 def test_models_from_scratch_are_rows_of_their_own(make: Make) -> None:
     results = whole_study(make)
     results += [make("scratch", row="75% from scratch", percent=75, seed=s) for s in (1, 2, 3)]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from data_prep.lib.prepared import PreparedCorpus
 from headprune import DataError, UsageError
 from studies.budget import Cut, cut_to_budget, what_was_cut
+from studies.calibrate import main as calibrate
 from studies.calibrate import read_log
 from studies.cost import Calibration, Job, Machine, cost_of, estimate
 from studies.find import load_any
-from studies.jobs import jobs_of, within_budget
+from studies.glue_study import MINILM, GlueStudy
+from studies.jobs import jobs_of, measured_flags, within_budget
+from studies.plugin import running
 from studies.study import Study
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -219,6 +226,66 @@ def test_a_study_of_glue_is_cut_too() -> None:
     assert cost_of(jobs_of(part, [], out=Path(), base=Path()), HOUR, machine=ONE_CORE).hours <= 60
 
 
+def test_figure_2_stays_where_a_budget_leaves_no_row_of_changes(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        """{name: g, runner: glue, model: some/name, shape: {ES: 12x6}, tasks: {sst2: {epochs: 1}},
+        changes: {task: sst2, rows: [10%]},
+        tables: [{name: figure2, plans: [{percent: 10}, {percent: 50}, {percent: 90}]}]}"""
+    )
+    study = load_any(path)
+    part, _ = within_budget(study, 1, tables=["figure2"], calibration=HOUR, machine=ONE_CORE)
+    assert isinstance(part, GlueStudy)
+    assert part.changed_runs() == []
+    assert part.changed_runs("figure2") == ["sst2/50pct/remove/seed1"]
+    assert part.runs_for(["figure2"]) == part.changed_runs("figure2")
+
+
+def test_a_calibration_with_other_flags_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    study = load_any(STUDIES / "multi30k.yaml")
+    assert isinstance(study, Study)
+    flags = measured_flags(study)
+    longer = replace(study.finetune, flags=(*study.finetune.flags, "--max-epoch", "9"))
+    assert measured_flags(replace(study, finetune=longer)) == flags
+    larger = replace(study.finetune, flags=(*study.finetune.flags, "--max-tokens", "9"))
+    changed = measured_flags(replace(study, finetune=larger))
+    replace(HOUR, flags=flags).save(path)
+    Calibration.load(path).require_flags(flags, path)
+    with pytest.raises(DataError, match="calibration.json: measured before the flags .* delete it"):
+        Calibration.load(path).require_flags(changed, path)
+    assert len(estimate([], path, machine=ONE_CORE, flags=flags)) == 2
+    assert "warning: " in estimate([], path, machine=ONE_CORE, flags=changed)[2]
+    # Files of older versions do not say their flags.
+    content = json.loads(path.read_text())
+    del content["flags"]
+    path.write_text(json.dumps(content))
+    Calibration.load(path).require_flags(changed, path)
+    glue = measured_flags(load_any(STUDIES / "glue.minilm.yaml"))
+    assert glue["sst2"][:2] == ["--model", MINILM] and "--epochs" not in glue["sst2"]
+
+
+def test_a_calibration_trains_on_as_many_gpus_as_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[Any] = []
+
+    def train(job: Any, flags: list[str], *, model: Path, **options: Any) -> None:
+        jobs.append(job)
+        job.log.write_text(LOG)
+        model.write_text("")
+
+    monkeypatch.setattr(running, "train", train)
+    monkeypatch.setattr(PreparedCorpus, "load", lambda data: SimpleNamespace(**CORPUS))
+    path = tmp_path / "calibration.json"
+    arguments = ["--data", "data", "--processes", "4", "--output", str(path)]
+    assert calibrate([str(STUDIES / "multi30k.yaml"), *arguments]) == 0
+    assert [job.processes for job in jobs] == [4]
+    study = load_any(STUDIES / "multi30k.yaml")
+    assert Calibration.load(path).flags == measured_flags(study)
+
+
+CORPUS = {"binarised": Path("bin"), "languages": ("en", "de")}
 LOG = """\
 | epoch 001:     10 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=0.5, wpb=1800, lr=0.1
 | epoch 001:     20 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=2.0, wpb=1800, lr=0.1

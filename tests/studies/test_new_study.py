@@ -94,9 +94,18 @@ def test_what_is_no_preparation_is_refused(tmp_path: Path) -> None:
         (tmp_path, "mine.yaml", "prep.json"),
         (prepared(tmp_path / "data", counts={}), "mine.yaml", "how many training pairs"),
         (tmp_path / "data", "mine.txt", "give a name such as mine.yaml"),
+        (tmp_path / "data", "_mine.yaml", "letters, digits, '.', '_', '-' only"),
+        (tmp_path / "data", "été.yaml", "letters, digits, '.', '_', '-' only"),
     ):
         error = new_study(data, "-o", tmp_path / output)
         assert isinstance(error, HeadpruneError) and message in str(error)
+
+
+@pytest.mark.parametrize("name", ["2024", "true", "null", "12.5", "1_000", "0x1f", "my.study"])
+def test_a_name_that_yaml_reads_as_another_value(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.yaml"
+    assert new_study(prepared(tmp_path / "data"), "-o", path) is None
+    assert load_study(path).name == name
 
 
 def test_the_script_of_the_study_copies_a_finished_preparation(tmp_path: Path) -> None:

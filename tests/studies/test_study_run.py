@@ -139,6 +139,7 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
     else:
         glue = [call for call in calls if call[0] == "glue"]
         assert len(glue) == 2 and all(f"--data-dir={data}" in call for call in glue)
+        assert all("--overwrite" in call for call in glue)
         assert any(f"--row=50% {HOSTILE} {{x}}" in call for call in glue)
         assert (work / HOSTILE / "changes.md").is_file()
         assert len(list((work / HOSTILE).glob("models/**/model/config.json"))) == 1

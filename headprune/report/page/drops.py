@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from headprune.components import HEADS
@@ -37,23 +37,32 @@ class _Point:
 
     Attributes:
         percent: the share of the heads that is pruned.
-        change: the mean less that of the control.
+        change: the mean difference to the control of the same seed, where there is an error; else
+            the mean less that of the control or the baseline.
         error: half of the 95% interval of the difference to the control of the same seed; None
-            with one seed.
+            where there are no two seeds with a control.
+        is_single: one seed.
     """
 
     percent: float
     change: float
     error: float | None
+    is_single: bool
 
 
 @dataclass
 class _Curve:
-    """The rows of one setting, and the name of its metric."""
+    """The rows of one setting.
+
+    Attributes:
+        metric: the name of the metric.
+        versus: the kind of the model that changes are differences to.
+    """
 
     title: str
     label: str
     metric: str
+    versus: str
     points: list[_Point] = field(default_factory=list)
 
 
@@ -88,20 +97,39 @@ def drops(studies: Sequence[StudyResult]) -> list[Block]:
         + ", ".join(f"{point.percent:g}% {point.change:+z.2f}" for point in curve.points)
         for curve in curves
     )
-    one_seed = any(point.error is None for curve in curves for point in curve.points)
-    bars = "bars: 95% interval over seeds of the difference to the control of the same seed" + (
-        "; hollow: one seed" if one_seed else ""
-    )
     figure = Figure(
         name="drops",
         draw=lambda: _draw(curves, papers),
         alt=f"Change against the share of heads pruned at random. {words}.",
-        caption="Heads drawn at random. Change: mean less that of the control, in points of BLEU, "
-        f"accuracy or the task's metric; {bars}. Where heads of some "
+        caption=f"Heads drawn at random. Change: mean less that of the {_versus(curves)}, in "
+        f"points of BLEU, accuracy or the task's metric{_marks(curves)}. Where heads of some "
         "components alone are pruned, the share is that of their heads. Grey and dashed: "
         f"{SOURCE}, tables 1 and 4.",
     )
     return [Section(title="Change against the share pruned (figure 1)", blocks=[figure])]
+
+
+def _versus(curves: Sequence[_Curve]) -> str:
+    """The unpruned models that the curves' points are compared with, in words."""
+    names = {curve.versus for curve in curves}
+    if len(names) > 1:
+        return "control, or of the baseline where there is none"
+    return names.pop()
+
+
+def _marks(curves: Sequence[_Curve]) -> str:
+    """What bars and hollow points mean, where there are any."""
+    paired = [point for curve in curves if curve.versus == "control" for point in curve.points]
+    words = []
+    if paired:
+        words.append(
+            "bars: 95% interval over seeds of the difference to the control of the same seed"
+        )
+    if any(point.is_single for curve in curves for point in curve.points):
+        words.append("hollow: one seed")
+    if any(point.error is None and not point.is_single for point in paired):
+        words.append("without a bar: no two seeds with a control")
+    return "".join(f"; {each}" for each in words)
 
 
 def _curves(study: StudyResult, *, by_length: Collection[str]) -> list[_Curve]:
@@ -128,9 +156,9 @@ def _curves(study: StudyResult, *, by_length: Collection[str]) -> list[_Curve]:
             ]
             key = (task, row.form, components, _length(cell))
             metric = study.table.tasks[task].metric
-            curve = _Curve(title=study.title, label=", ".join(parts), metric=metric)
-            error = _error(cell, _control_of(study, task))
-            point = _Point(percent=percent, change=cell.delta, error=error)
+            versus = "baseline" if study.table.control is None else "control"
+            curve = _Curve(title=study.title, label=", ".join(parts), metric=metric, versus=versus)
+            point = _point(percent, cell, _control_of(study, task))
             curves.setdefault(key, curve).points.append(point)
     for curve in curves.values():
         curve.points.sort(key=lambda point: (point.percent, point.change))
@@ -142,11 +170,10 @@ def _control_of(study: StudyResult, task: str) -> Cell | None:
     return None if control is None else control.cells.get(task)
 
 
-def _error(cell: Cell, control: Cell | None) -> float | None:
-    """Half of the t-interval of the differences between models of the same seed."""
-    if control is None:
-        return None
-    of_control = dict(zip(control.seeds, control.values, strict=True))
+def _point(percent: float, cell: Cell, control: Cell | None) -> _Point:
+    """The point of a cell: the t-interval of the differences between models of the same seed."""
+    is_single = cell.value.n == 1
+    of_control = {} if control is None else dict(zip(control.seeds, control.values, strict=True))
     differences = [
         value - of_control[seed]
         for seed, value in zip(cell.seeds, cell.values, strict=True)
@@ -154,12 +181,15 @@ def _error(cell: Cell, control: Cell | None) -> float | None:
     ]
     n = len(differences)
     if n < 2:
-        return None
+        assert cell.delta is not None
+        return _Point(percent=percent, change=cell.delta, error=None, is_single=is_single)
     from headprune.claims.estimate import MeanDifference
 
     error = stdev(differences) / math.sqrt(n)
     low, high = MeanDifference(effect=0.0, error=error, freedom=n - 1, n=n).interval()
-    return (high - low) / 2
+    return _Point(
+        percent=percent, change=fmean(differences), error=(high - low) / 2, is_single=is_single
+    )
 
 
 def _name_alike(curves: Sequence[_Curve]) -> None:
@@ -257,19 +287,20 @@ def _draw_papers(axes: Axes, papers: Mapping[str, Sequence[tuple[float, float]]]
 def _draw_curve(axes: Axes, curve: _Curve, *, number: int) -> None:
     """Draw a curve through the points of several seeds; those of one seed are hollow."""
     colour, marker = _COLOURS[number % len(_COLOURS)], MARKERS[number % len(MARKERS)]
-    several = [(point, point.error) for point in curve.points if point.error is not None]
+    several = [point for point in curve.points if not point.is_single]
     if several:
         axes.errorbar(
-            [point.percent for point, _ in several],
-            [point.change for point, _ in several],
-            yerr=[error for _, error in several],
+            [point.percent for point in several],
+            [point.change for point in several],
+            # Nothing is drawn where there is no number.
+            yerr=[math.nan if point.error is None else point.error for point in several],
             color=colour,
             marker=marker,
             linestyle="-" if number < len(_COLOURS) else "-.",
             capsize=3,
             label=curve.label,
         )
-    single = [point for point in curve.points if point.error is None]
+    single = [point for point in curve.points if point.is_single]
     if single:
         axes.plot(
             [point.percent for point in single],

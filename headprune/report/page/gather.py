@@ -9,24 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headprune.errors import DataError, UsageError, needing
-from headprune.json_files import json_object, read_json
 from headprune.report import saved_tables
 from headprune.report.changes import FORMAT as CHANGES_FORMAT
 from headprune.report.changes import read_changes
 from headprune.report.page.material import ChangesResult, ComparisonResult, StudyResult
 from headprune.results.control_tests import Located
-from headprune.results.old_formats import CONVERTERS
-from headprune.results.record import FORMAT as RECORD_FORMAT
 from headprune.results.record import Record
+from headprune.results.record_files import FORMATS as RECORD_FORMATS
+from headprune.results.record_files import NAME as RECORD_NAME
+from headprune.results.record_files import format_in, is_of_a_grid
 from headprune.results.tasks import TRANSLATION
 from headprune.scores import HeadScores
 from headprune.scores.head_scores import FORMAT as SCORES_FORMAT
 
 _COMPARISON = "compare.json"
-_NAMES = ("result.json", "table.json", "changes.json")
+_NAMES = (RECORD_NAME, "table.json", "changes.json")
 """The usual names of records, tables and changes."""
-
-_RECORDS = (RECORD_FORMAT, *CONVERTERS)
 
 
 @dataclass
@@ -82,20 +80,7 @@ def _format_of(path: Path, *, warn: bool) -> str | None:
     """
     if path.name == _COMPARISON:
         return _COMPARISON
-    try:
-        return str(json_object(path).get("format"))
-    except DataError as problem:
-        if warn and (path.name in _NAMES or not _is_json(path)):
-            print(f"warning: {problem}; left out", file=sys.stderr)
-        return None
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        read_json(path)
-    except DataError:
-        return False
-    return True
+    return format_in(path, names=_NAMES, warn=warn)
 
 
 def _gather_file(path: Path, gathered: Gathered, name: str | None) -> None:
@@ -120,7 +105,7 @@ def _gather_folder(folder: Path, gathered: Gathered) -> None:
     """Gather the files in a folder and below.
 
     What lies in the folder of a comparison belongs to it. Tables are left out where the folder has
-    records, of which they were made; a line on standard error names those of other titles.
+    records, of which they were made; a line on standard error names those of other records.
     """
     files = sorted(_files(folder), key=_natural)
     comparisons = [path.parent for path in files if path.name == _COMPARISON]
@@ -130,9 +115,9 @@ def _gather_folder(folder: Path, gathered: Gathered) -> None:
         if path.name == _COMPARISON or not any(path.is_relative_to(each) for each in comparisons)
     ]
     formats = {path: _format_of(path, warn=True) for path in own}
-    formats_to_read = [*_RECORDS, _COMPARISON, SCORES_FORMAT, CHANGES_FORMAT]
+    formats_to_read = [*RECORD_FORMATS, _COMPARISON, SCORES_FORMAT, CHANGES_FORMAT]
     tables = [path for path in own if formats[path] in saved_tables.FORMATS]
-    has_records = any(name in _RECORDS for name in formats.values())
+    has_records = any(name in RECORD_FORMATS for name in formats.values())
     formats_to_read += [] if has_records else saved_tables.FORMATS
     files_to_read = [path for path in own if formats[path] in formats_to_read]
     if not files_to_read:
@@ -140,9 +125,8 @@ def _gather_folder(folder: Path, gathered: Gathered) -> None:
     for path in files_to_read:
         _gather_file(path, gathered, formats[path])
     if has_records:
-        studies = {record.study for _, record in gathered.records}
         for path in tables:
-            if json_object(path).get("title") not in studies:
+            if not _is_of(path, gathered.records):
                 print(
                     f"note: {path}: left out, as the folder has records; name the file itself to "
                     "show the table too",
@@ -150,14 +134,26 @@ def _gather_folder(folder: Path, gathered: Gathered) -> None:
                 )
 
 
+def _is_of(path: Path, records: Sequence[Located]) -> bool:
+    """True if a table is that of the records' study, or all its values are the records'."""
+    try:
+        title, table, _ = saved_tables.load_table(path)
+    except DataError:
+        return False
+    values = {(record.kind, record.row, record.task, record.value) for _, record in records}
+    return title in {record.study for _, record in records} or all(
+        (row.kind, row.label, task, value) in values
+        for row in table.lines
+        for task, cell in row.cells.items()
+        for value in cell.values
+    )
+
+
 def _files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*.json"):
-        if path.is_file() and not _is_hidden(path.relative_to(folder)):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not is_hidden and not is_of_a_grid(path, folder=folder):
             yield path
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:

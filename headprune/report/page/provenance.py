@@ -44,8 +44,13 @@ _PLACES = {
     "model": ("MODEL", "the folder of the pretrained model"),
 }
 """For settings that are absolute paths: the word that stands for the path, and its meaning."""
-_OF_THE_RUN = ("task", "model", "plan", "data_dir", "form", "seed")
+_OF_THE_RUN = ("task", "model", "plan", "data_dir", "form", "seed", "own")
 """Settings of a fine-tuning that the command states in its own way."""
+_OF_GLUE_ALONE = {
+    **{"protocol": "prune-finetune", "pooling": "first"},
+    **{"weight_decay": 0.0, "adam_epsilon": 1e-8},
+}
+"""Options that `headprune glue` has and `headprune finetune` has not, with the latter's values."""
 
 
 def provenance(study: StudyResult) -> list[Block]:
@@ -161,7 +166,9 @@ def _own_commands(record: Record) -> tuple[list[str], list[str]]:
     The second list says what the words for absolute paths mean.
     """
     lines = []
-    plan = [] if record.plan.is_full else ["--plan", "plan.json"]
+    # Gates that were closed, and units of a model that was pruned before, are of no plan file.
+    given = not record.plan.is_full and record.settings.get("plan", True) is not None
+    plan = ["--plan", "plan.json"] if given else []
     if plan:
         choice, shape = _choice(record), _shape(record.plan)
         if choice is None or shape is None:
@@ -171,19 +178,49 @@ def _own_commands(record: Record) -> tuple[list[str], list[str]]:
         return lines, []
     if not record.settings:  # such as those of sub-networks, which no single command trains
         return [], []
+    if record.settings.get("from_scratch"):  # a recovery of `headprune compare` alone
+        return [], []
     settings = {name: value for name, value in record.settings.items() if name not in _OF_THE_RUN}
     model, meanings = _without_places({"model": record.model} if record.model else {})
+    command = ["headprune", "glue", f"--task={record.task}", *_flags(settings), *_flags(model)]
+    if "own" in record.settings or any(name in settings for name in ("gates", "layerdrop")):
+        if any(settings.pop(name, value) != value for name, value in _OF_GLUE_ALONE.items()):
+            return [], []
+        data, meanings_of_data = _data(record)
+        start = str(model.get("model", "MODEL"))
+        command = ["headprune", "finetune", start, *data, *_flags(settings)]
+        meanings += meanings_of_data
     lines.append(
         shlex.join(
             [
-                *("headprune", "glue", f"--task={record.task}", *_flags(settings)),
-                *_flags(model),
+                *command,
                 *(plan and [*plan, f"--form={record.form}"]),
                 *(f"--seed={record.seed}", "-o", "OUT"),
             ]
         )
     )
     return lines, meanings
+
+
+def _data(record: Record) -> tuple[list[str], list[str]]:
+    """The flags of the data of `headprune finetune`, and the meanings of the words in them."""
+    own = record.settings.get("own")
+    if not isinstance(own, dict):
+        folder = record.settings.get("data_dir")
+        places, meanings = _without_places({} if folder is None else {"data_dir": folder})
+        return [f"--task={record.task}", *_flags(places)], meanings
+    names = {split: str(name).partition("@") for split, name in own["data"].items()}
+    columns = dict(zip(("text", "text2"), own["text"], strict=False))
+    flags = {
+        **{split: split.upper() for split in names},
+        **columns,
+        **({"label": own["label"]} if own["label"] and own["type"] != "images" else {}),
+        **{"task_type": own["type"], "metric": own["metrics"][0]},
+    }
+    return _flags(flags), [
+        f"{split.upper()} is {name} (fingerprint {fingerprint})"
+        for split, (name, _, fingerprint) in names.items()
+    ]
 
 
 def _without_places(settings: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:

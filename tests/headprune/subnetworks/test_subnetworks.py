@@ -249,6 +249,36 @@ def test_chance_is_that_of_the_elements_that_the_models_had(tmp_path):
     assert overlap.p_value == pytest.approx(5 / 6)
 
 
+def test_folders_of_models_that_had_other_heads_are_refused_in_any_order(tmp_path):
+    full = PruningPlan.full(SHAPE)
+    half = PruningPlan(kept={"ES": [(0, 1, 2, 3), ()]}, units=SHAPE)
+    good = PruningPlan(kept={"ES": [(0, 1), ()]}, units=SHAPE)
+    for name, whole in (("full", full), ("half", half), ("older", None)):
+        for seed in (1, 2):
+            folder = tmp_path / name / "plans" / f"seed{seed}"
+            folder.mkdir(parents=True)
+            good.save(folder / "good.json")
+            if whole is not None:
+                whole.save(folder / "full.json")
+    for names in (("full", "half"), ("half", "full")):
+        folders = {name: tmp_path / name for name in names}
+        message = f"{names[1]}: its models had other heads .* in .*{names[0]}; give folders"
+        with pytest.raises(UsageError, match=message):
+            read_tasks(folders)
+    read_tasks({name: tmp_path / name for name in ("full", "older")})
+
+
+def test_models_can_be_added_but_not_left_out(tmp_path):
+    find_subnetworks([model(1), model(2)], rules=rules(), folder=tmp_path)
+    plans = sorted(tmp_path.rglob("good.json"))
+    message = "sub-networks of more models than the 1 given; give all of them, or choose another"
+    with pytest.raises(UsageError, match=message):
+        find_subnetworks([model(1)], rules=rules(), folder=tmp_path)
+    assert sorted(tmp_path.rglob("good.json")) == plans
+    found = find_subnetworks([model(n) for n in (1, 2, 3)], rules=rules(), folder=tmp_path)
+    assert len(found.survivors) == len(read_tasks({"a": tmp_path})["a"]) == 3
+
+
 def test_one_model_has_no_overlap(tmp_path):
     found = find_subnetworks([model()], rules=rules(), folder=tmp_path)
     text = markdown.render(document_of(found, title="T"))

@@ -21,13 +21,15 @@ from headprune.cli.compare import app as compare_app
 from headprune.compare.saved import load_report
 from headprune.errors import DataError
 from headprune.recovery.distillation import Distillation
-from headprune.recovery.distillation_loss import bernoulli_divergence, divergence
+from headprune.recovery.distillation_loss import bernoulli_divergence, divergence, recorded
 from headprune.results.record import Record
 from hf_plugin.cli.glue import app
 from hf_plugin.distillation import DistillationTrainer
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels
+from hf_plugin.layerdrop import add_layerdrop
+from hf_plugin.scores.model import HuggingFaceModel
 from tests.hf_plugin.models import SOME, batch, build
 
 from .made import settings, write_model
@@ -101,8 +103,36 @@ def test_the_loss_and_its_gradient(kind: str, tmp_path: Path) -> None:
     assert evaluated == student(**inputs).loss
 
 
+def test_layers_that_layerdrop_skips_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    student, teacher = classifier(1).train(), classifier(2)
+    inputs = {**batch(), "labels": TYPES["single_label_classification"]}
+    layers = HuggingFaceModel(student).layers
+    with recorded(layers) as whole:
+        student(**inputs)
+    hooks = add_layerdrop(student, 0.5)
+    draws = iter([0.9, 0.1, 0.9])
+    monkeypatch.setattr(torch, "rand", lambda _: torch.tensor(next(draws)))
+    with recorded(layers) as outputs:
+        student(**inputs)
+    assert whole.keys() - outputs.keys() == {("EL", 1)}
+    draws = iter([0.1, 0.1, 0.1])
+    distilling = trainer(student, teacher, tmp_path, weight=0.0, hidden=1.0)
+    loss, own = distilling.compute_loss(student, dict(inputs), return_outputs=True)
+    assert float(loss.detach()) == float(own.loss.detach())
+    for hook in hooks:
+        hook.remove()
+    with recorded(layers) as outputs:
+        student(**inputs)
+    assert outputs.keys() == whole.keys()
+
+
 def test_models_that_cannot_be_compared(tmp_path: Path) -> None:
     student = classifier(1)
+    with pytest.raises(UsageError, match="the teacher is the model itself, which is trained"):
+        trainer(student, student, tmp_path)
+    assert all(parameter.requires_grad for parameter in student.parameters())
     with pytest.raises(UsageError, match="the teacher has 2 outputs, the model 3"):
         trainer(student, build("bert", AutoModelForSequenceClassification), tmp_path)
     other = classifier(2, num_hidden_layers=2)

@@ -651,6 +651,31 @@ def test_another_grid_in_the_same_folder(model, glue, tmp_path):
         search(replace(first, seed=2), Labels(), tmp_path, batch_sizes=[8], learning_rates=[2e-3])
 
 
+def test_files_of_other_settings_are_removed_only_if_asked_to(model, glue, tmp_path, capsys):
+    first, grid = settings("sst2", model, glue, epochs=0.0), tmp_path / "grid"
+    other = replace(first, max_length=16)
+    sides = {"batch_sizes": [8, 24], "learning_rates": [1e-3]}
+    search(first, Labels(), grid, **sides)
+    (grid / "result.json").unlink()  # as snakemake does; it does not know the cells
+    with pytest.raises(UsageError, match=r"bs8.*other settings \(max_length\)"):
+        search(other, Labels(), grid, **sides)
+    capsys.readouterr()
+    assert search(other, Labels(), grid, overwrite=True, **sides).settings["max_length"] == 16
+    assert capsys.readouterr().err.count("other settings (max_length); it is removed") == 2
+    assert search(other, Labels(), grid, overwrite=True, **sides).settings["max_length"] == 16
+    assert not capsys.readouterr().err
+
+    # An interrupted training with other settings.
+    checkpoint = tmp_path / "run" / "training" / "after" / "checkpoint-3"
+    checkpoint.mkdir(parents=True)
+    (tmp_path / "run/training/settings.json").write_text(json.dumps(first.as_json()))
+    with pytest.raises(UsageError, match=r"training: is of a run with other settings"):
+        run(other, Labels(), tmp_path / "run")
+    assert checkpoint.exists()
+    assert run(other, Labels(), tmp_path / "run", overwrite=True).settings["max_length"] == 16
+    assert not checkpoint.exists()
+
+
 @pytest.mark.parametrize("change", [{"metrics": []}, {"training": None}, {"plan": 3}])
 def test_a_result_edited_by_hand(change, model, glue, tmp_path):
     chosen = settings("sst2", model, glue, epochs=0.0)

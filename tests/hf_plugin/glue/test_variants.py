@@ -35,6 +35,7 @@ def test_gates_are_trained_and_closed_and_a_killed_training_gives_the_same(
     wanted = settings("rte", model, glue, variant=HALF, epochs=2)
     record = run(wanted, Labels(), tmp_path / "whole")
     assert record.plan.percent_pruned == 50
+    assert record.form == "remove" and "|form:remove|" in record.signature
     assert "|select:l0-gates|" in record.signature
     assert hf_plugin.plan(loaded(tmp_path / "whole" / "model")) == record.plan
     with killed_after_a_checkpoint(monkeypatch):

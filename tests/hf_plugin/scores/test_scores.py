@@ -16,7 +16,7 @@ from transformers import (
 )
 
 import hf_plugin
-from headprune import DataError, UsageError
+from headprune import DataError, PruningPlan, UsageError
 from headprune.components import HEADS as HEAD_COMPONENTS
 from headprune.scores import HeadScores
 from headprune.scores import attention_statistics as core_statistics
@@ -106,6 +106,15 @@ def test_gradient_is_the_mean_over_examples_of_the_gates_gradient(family):
         close(tensor(found.gradient, name), expected[name] / norms)
         close(tensor(found.fisher, name), squares[name])
     assert found.examples == 5
+
+
+def test_an_encoder_that_the_decoder_does_not_attend_to_has_gradients_of_zero():
+    model = classifier("bart")
+    none = PruningPlan(kept={"ED": [()] * LAYERS}, units={"ED": (HEADS,) * LAYERS})
+    hf_plugin.prune(model, none)
+    found = gradient_scores(model, [data("bart")])
+    assert not tensor(found.gradient_raw, "ES").any()
+    assert (tensor(found.gradient_raw, "DS") > 0).all()
 
 
 @families

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 from typer.testing import CliRunner
 
 import headprune
@@ -12,7 +18,9 @@ from headprune.cli import app
 from headprune.errors import DataError, HeadpruneError
 from headprune.vocabulary import read_lines, single_characters, splits_of, with_parts
 from hf_plugin.vocabulary.trim import trim_vocabulary
-from tests.hf_plugin.vocabulary.tiny import ALL, ALL_KINDS, SMALL, bert, sentences
+from tests.hf_plugin.models import config_of
+from tests.hf_plugin.small_models import small
+from tests.hf_plugin.vocabulary.tiny import ALL, ALL_KINDS, SMALL, bert, roberta, sentences
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -48,6 +56,34 @@ def test_kept_tokens_have_the_same_outputs_token_by_token(kind, tmp_path):
                 model(**each).logits for model, each in zip((whole, smaller), inputs, strict=True)
             )
         torch.testing.assert_close(found[..., : len(rows)], expected[..., rows])
+
+
+def test_classifiers_that_read_the_last_token(tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(roberta(tmp_path / "roberta"))
+    special = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    config = config_of("bart", vocab_size=len(tokenizer), max_position_embeddings=128, **special)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "bart")
+    tokenizer.save_pretrained(tmp_path / "bart")
+    text = [" ".join(SMALL[:6])]
+    assert len(tokenizer(text[0])["input_ids"]) > 24  # longer than what is compared
+    trimmed = trim_vocabulary(tmp_path / "bart", tmp_path / "smaller", text=text, held_out=[])
+    assert trimmed.sizes["vocabulary"][1] < len(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("auto", "options"),
+    [
+        (AutoModelForMultipleChoice, {}),
+        (AutoModelForMaskedLM, {"return_dict": False, "output_hidden_states": True}),
+    ],
+)
+def test_the_outputs_of_any_task_and_config_are_compared(auto, options, tmp_path):
+    folder = bert(tmp_path / "bert")
+    auto.from_pretrained(folder, **options).save_pretrained(folder)
+    trimmed = trim_vocabulary(folder, tmp_path / "smaller", text=SMALL, held_out=[])
+    before, after = trimmed.sizes["vocabulary"]
+    assert after < before
+    assert AutoTokenizer.from_pretrained(tmp_path / "smaller").is_fast
 
 
 def test_unseen_words_are_spelt_by_the_characters_of_the_text(tmp_path):
@@ -90,6 +126,17 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path):
         assert isinstance(run.exception, HeadpruneError) and message in str(run.exception)
     with pytest.raises(HeadpruneError, match="lies in the folder of the model"):
         trim_vocabulary(folder, folder / "smaller", text=SMALL, held_out=[])
+    small("whisper").save_pretrained(tmp_path / "whisper")
+    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "whisper")
+    few = config_of("bert", vocab_size=9)
+    AutoModelForMaskedLM.from_config(few).save_pretrained(tmp_path / "few")
+    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "few")
+    for name, message in (
+        ("whisper", "WhisperModel reads input_features, not tokens; give a model that reads text"),
+        ("few", "the tokenizer has more entries than the model's 9; give the model its own token"),
+    ):
+        with pytest.raises(HeadpruneError, match=f"^{tmp_path / name}: {message}"):
+            trim_vocabulary(tmp_path / name, tmp_path / "out", text=SMALL, held_out=[])
     (tmp_path / "latin.txt").write_bytes(b"\xe9t\xe9")
     with pytest.raises(DataError, match="not UTF-8"):
         read_lines([tmp_path / "latin.txt"])
