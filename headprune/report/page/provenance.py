@@ -47,8 +47,10 @@ _PLACES = {
 _OF_THE_RUN = ("task", "model", "plan", "data_dir", "form", "seed", "own")
 """Settings of a fine-tuning that the command states in its own way."""
 _OF_GLUE_ALONE = {
-    **{"protocol": "prune-finetune", "pooling": "first"},
-    **{"weight_decay": 0.0, "adam_epsilon": 1e-8},
+    "protocol": "prune-finetune",
+    "pooling": "first",
+    "weight_decay": 0.0,
+    "adam_epsilon": 1e-8,
 }
 """Options that `headprune glue` has and `headprune finetune` has not, with the latter's values."""
 
