@@ -14,7 +14,7 @@ from fairseq_plugin.scores.run import batches_of, data_name, load_items, load_sc
 from headprune.errors import DataError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import Calibration
-from headprune.recovery.refit import RefittedModel, refit
+from headprune.recovery.refit import RefittedModel, Target, refit
 from headprune.scores.compute import Watch
 
 _BATCH = 32
@@ -61,14 +61,24 @@ def calibration_of(
 
 
 def refitted(
-    checkpoint: Checkpoint, plan: PruningPlan, data: Path, calibration: Calibration
+    checkpoint: Checkpoint,
+    plan: PruningPlan,
+    data: Path,
+    calibration: Calibration,
+    *,
+    target: Target = "output",
 ) -> RefittedModel:
     """The checkpoint pruned to a plan, re-fitted to the unpruned model of ``calibration``."""
     pruned = checkpoint.prune(plan)
     with fairseq_silent():
         model, _ = load_scored(pruned, data)
         scored = FairseqModel(model)
-        sublayers = refit(scored, calibration.model, lambda: calibration.batches("re-fitting"))
+        sublayers = refit(
+            scored,
+            calibration.model,
+            lambda: calibration.batches("re-fitting"),
+            target=target,
+        )
     changed = {(each.component, each.layer) for each in sublayers}
     weights: dict[str, torch.Tensor] = pruned.state["model"]
     for stored in stored_sublayers(pruned.complete_plan, "remove"):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # it imports torch, and plans are made without it
     from headprune.model import PrunableModel
     from headprune.plan import PruningPlan
     from headprune.recovery.calibration import Calibration
-    from headprune.recovery.refit import RefittedModel
+    from headprune.recovery.refit import RefittedModel, Target
     from headprune.scores.head_scores import HeadScores
 
 
@@ -102,10 +102,10 @@ class TaskModel(Protocol):
     def calibration(self) -> Calibration:
         """The model in memory, with examples that no model is reported on."""
 
-    def refitted(self, plan: PruningPlan) -> RefittedModel:
+    def refitted(self, plan: PruningPlan, *, target: Target = "output") -> RefittedModel:
         """The model with only the units of ``plan``, re-fitted on the examples of ``calibration``.
 
-        See ``headprune.recovery.refit``. No file is written.
+        See ``headprune.recovery.refit``, for the targets too. No file is written.
         """
 
     def opened(self, path: Path) -> TaskModel:

@@ -75,7 +75,9 @@ def calibration_of(
     )
 
 
-def refitted(folder: Folder, plan: PruningPlan, calibration: Calibration) -> core.RefittedModel:
+def refitted(
+    folder: Folder, plan: PruningPlan, calibration: Calibration, *, target: core.Target = "output"
+) -> core.RefittedModel:
     """The folder's model pruned to a plan, re-fitted to the unpruned one of ``calibration``."""
     require_own_layers(folder.model)
     pruned = folder.prune(plan)
@@ -85,6 +87,7 @@ def refitted(folder: Folder, plan: PruningPlan, calibration: Calibration) -> cor
         HuggingFaceModel(pruned.model),
         calibration.model,
         lambda: calibration.batches("re-fitting"),
+        target=target,
     )
     nn.Module.to(pruned.model, device="cpu", dtype=dtype)
     return core.RefittedModel(model=pruned, sublayers=sublayers, data=calibration.data)

@@ -18,6 +18,7 @@ def refit(
     batches: Callable[[], Iterable[Mapping[str, Tensor]]],
     *,
     ridge: float = core.RIDGE,
+    target: core.Target = "output",
 ) -> list[core.Refitted]:
     """Re-fit a pruned model in place, without training; see ``headprune.recovery.refit``.
 
@@ -27,6 +28,8 @@ def refit(
         batches: function that returns the inputs of the models' forward pass, batch by batch: a
             few thousand examples of the text that the model is for, with their attention masks.
         ridge: see ``headprune.recovery.refit.RIDGE``.
+        target: ``output``: a sub-layer reproduces its output; ``residual``: its output with the
+            residual connection.
 
     Returns:
         The re-fitted sub-layers, with their differences from the unpruned model.
@@ -36,4 +39,5 @@ def refit(
         DataError: too few tokens, or values that are not finite.
     """
     require_own_layers(pruned)
-    return core.refit(HuggingFaceModel(pruned), HuggingFaceModel(unpruned), batches, ridge=ridge)
+    models = HuggingFaceModel(pruned), HuggingFaceModel(unpruned)
+    return core.refit(*models, batches, ridge=ridge, target=target)

@@ -32,7 +32,7 @@ from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
 from headprune.recovery.distillation import DISTILL_SETTINGS, Distillation
-from headprune.recovery.refit import RefittedModel
+from headprune.recovery.refit import RefittedModel, Target
 from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.bleu import bleu_and_chrf
 from headprune.results.marks import is_constant
@@ -194,9 +194,9 @@ class TranslationModel:
         """The model with sentence pairs of the training set."""
         return self._calibration
 
-    def refitted(self, plan: PruningPlan) -> RefittedModel:
+    def refitted(self, plan: PruningPlan, *, target: Target = "output") -> RefittedModel:
         """The pruned model, re-fitted."""
-        return refitted(self.model, plan, self.data, self._calibration)
+        return refitted(self.model, plan, self.data, self._calibration, target=target)
 
     def opened(self, path: Path) -> TranslationModel:
         """The model of another checkpoint, with the same teacher."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from headprune.form import Form
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
 
+if TYPE_CHECKING:
+    from headprune.recovery.refit import Target
+
 app = typer.Typer(add_completion=False)
 
 
@@ -26,6 +29,13 @@ class WithoutTraining(StrEnum):
 
     NONE = Recovery.NONE.value
     REFIT = Recovery.REFIT.value
+
+
+class RefitTarget(StrEnum):
+    """The targets of re-fitting."""
+
+    OUTPUT = "output"
+    RESIDUAL = "residual"
 
 
 _CALIBRATION = "Calibration (--recovery refit)"
@@ -66,12 +76,23 @@ def prune(
             rich_help_panel=_CALIBRATION,
         ),
     ] = None,
+    refit_target: Annotated[
+        RefitTarget | None,
+        typer.Option(
+            help="What a re-fitted sub-layer reproduces. output: its output in MODEL. residual: "
+            "the same together with the residual connection, so that it makes up for the errors of "
+            "sub-layers below, too.",
+            show_default="output",
+            rich_help_panel=_CALIBRATION,
+        ),
+    ] = None,
     *,
     options: CalibrationOptions,
 ) -> None:
     """Prune heads, neurons and layers of a trained model, without training."""
     given = options.given()
-    if recovery == WithoutTraining.NONE and (given or max_examples is not None):
+    of_refit = (max_examples, refit_target)
+    if recovery == WithoutTraining.NONE and (given or of_refit != (None, None)):
         raise UsageError("options for calibration data go with --recovery refit")
     if recovery == WithoutTraining.REFIT and form != Form.remove:
         raise UsageError(f"--recovery refit: for form remove, not {form.value}")
@@ -87,7 +108,9 @@ def prune(
             watch=progress,
             given=given,
         )
-        refitted = task_model.refitted(wanted)
+        with_residual = refit_target == RefitTarget.RESIDUAL
+        target: Target = "residual" if with_residual else "output"
+        refitted = task_model.refitted(wanted, target=target)
         pruned = refitted.model
         print(refitted)
     else:

@@ -2,13 +2,16 @@
 
 Kwon et al. (2022, section 4.3) choose after pruning one factor for each kept unit, layer by layer,
 by linear least squares, so that each pruned sub-layer reproduces the unpruned one's output, with
-the residual connection. Here the whole output projection is solved, and the output is that without
-the residual connection. With x' the input of a pruned sub-layer's output projection (the outputs of
-its kept units, in the pruned model) and y the unpruned sub-layer's output for the same token,
+the residual connection. Here the whole output projection is solved. With x' the input of a pruned
+sub-layer's output projection (the outputs of its kept units, in the pruned model) and y the target
+for the same token,
 
     minimise over W, b:   sum_t |y_t - W x'_t - b|^2 + lambda |W - W_0|^2
 
-with W_0 the weights as they are. The sub-layers are solved from the bottom to the top, so that x'
+with W_0 the weights as they are. The target ``output`` is the unpruned sub-layer's output. With the
+target ``residual``, y is that output with the unpruned residual connection, less the residual
+connection of the pruned model: as in Kwon et al., the sub-layer then makes up for the errors of
+those below, too. The sub-layers are solved from the bottom to the top, so that x'
 comes from a model that is re-fitted below. Each takes one pass over the data, in which both models
 run up to this sub-layer only; the memory does not depend on the number of batches. A sub-layer with
 companion streams has an output projection for each, which are all solved, by their own inputs.
@@ -17,22 +20,26 @@ companion streams has an output projection for each, which are all solved, by th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headprune.components import layers_of
 from headprune.errors import DataError, UsageError
 from headprune.model import Batch, PrunableModel, PrunableSublayer, RunnableModel, streams_of
 from headprune.recovery.least_squares import LeastSquares
+from headprune.recovery.residual import Output, outputs_of
 
 RIDGE = 1e-3
 """Default of the penalty lambda, as a share of the mean of sum_t x'_ti^2 over the inputs i."""
 
 _ORDER = ("ES", "EF"), ("DS", "ED", "DF")
 """The sub-layers of one layer of the encoder and of the decoder, in the order of computation."""
+
+Target = Literal["output", "residual"]
+"""What a re-fitted sub-layer reproduces: the output alone, or with the residual connection."""
 
 Place = tuple[str, int]
 """Component and layer."""
@@ -46,9 +53,9 @@ class Refitted:
         component, layer: its place.
         unknowns: the unknowns of the least squares for each output, of the sub-layer's own stream.
         tokens: the number of tokens.
-        before, after: the mean squared difference from the unpruned output (of all streams), over
-            the calibration data, before and after re-fitting this sub-layer (those below are
-            re-fitted in both).
+        before, after: the mean squared difference from the target (of all streams), over the
+            calibration data, before and after re-fitting this sub-layer (those below are re-fitted
+            in both).
     """
 
     component: str
@@ -92,6 +99,7 @@ def refit(
     batches: Callable[[], Iterable[Batch]],
     *,
     ridge: float = RIDGE,
+    target: Target = "output",
     say: Callable[[Refitted], None] = lambda _: None,
 ) -> list[Refitted]:
     """Re-fit the output projections of all sub-layers that have lost units, in place.
@@ -102,14 +110,16 @@ def refit(
         batches: function that returns the calibration data for one pass. Labels are not used.
             Padding is left out.
         ridge: see ``RIDGE``; above 0.
+        target: what a sub-layer reproduces; see the module.
         say: function that is called after each sub-layer.
 
     Returns:
         The re-fitted sub-layers in order; empty where none has lost units.
 
     Raises:
-        UsageError: models of different shapes, units that are masked or uniform, or a ridge that
-            is not above 0.
+        UsageError: models of different shapes, units that are masked or uniform, a ridge that is
+            not above 0, or the target ``residual`` for a model that does not add the outputs of its
+            sub-layers to its hidden states as they are.
         DataError: fewer tokens than unknowns, or values that are not finite.
     """
     if not ridge > 0:
@@ -121,7 +131,9 @@ def refit(
     refitted = []
     with torch.no_grad(), pruned.evaluating(), unpruned.evaluating():
         for place in places:
-            refitted.append(_refit_one(pruned, unpruned, place, batches(), ridge=ridge))
+            refitted.append(
+                _refit_one(pruned, unpruned, place, batches(), ridge=ridge, target=target)
+            )
             say(refitted[-1])
     return refitted
 
@@ -189,13 +201,16 @@ def _refit_one(
     batches: Iterable[Batch],
     *,
     ridge: float,
+    target: Target,
 ) -> Refitted:
     component, layer = place
     sublayer = pruned.sublayers[component][layer]
     streams = streams_of(sublayer)
-    outputs = [stream.output for stream in streams]
+    projections = [stream.output for stream in streams]
     columns = [stream.as_columns(stream.output.weight) for stream in streams]  # C x U'd each
-    targets = [each.output for each in streams_of(unpruned.sublayers[component][layer])]
+    unpruned_projections = [
+        each.output for each in streams_of(unpruned.sublayers[component][layer])
+    ]
     sums = [
         LeastSquares(
             len(sublayer.kept) * stream.unit_size,
@@ -209,18 +224,21 @@ def _refit_one(
         real = pruned.queries(component, batch)  # B x T
         if pruned.batch_dim == 1:
             real = real.T  # T x B
-        wanted = _run_to(unpruned, targets, batch)  # of each stream: any, B x T x C (or T x B x C)
-        given = _run_to(pruned, outputs, batch)  # of each stream: ... x U'd, ... x C
-        for of_stream, (_, y), (x, now) in zip(sums, wanted, given, strict=True):
+        with_sums = target == "residual"
+        wanted = outputs_of(unpruned, unpruned_projections, batch, with_sums=with_sums)
+        given = outputs_of(pruned, projections, batch, with_sums=with_sums)
+        for of_stream, whole, part in zip(sums, wanted, given, strict=True):
+            x = part.inputs  # B x T x U'd (or T x B x U'd)
             mask = real.to(x.device)
-            of_stream.add(x[mask], y.to(x.device)[mask].double() - now[mask].double())
+            y, now = (_target(each, mask, target, place) for each in (whole, part))  # N x C
+            of_stream.add(x[mask], y.to(x.device) - now)
     if not all(of_stream.finite for of_stream in sums):
         raise DataError(f"{component}: layer {layer}: its outputs are not finite (NaN or infinity)")
     corrections = [of_stream.solve(ridge) for of_stream in sums]
-    for output, weight, correction in zip(outputs, columns, corrections, strict=True):
+    for projection, weight, correction in zip(projections, columns, corrections, strict=True):
         weight.add_(correction.weight.to(weight.dtype))
         if correction.bias is not None:
-            output.bias.add_(correction.bias.to(output.bias.dtype))
+            projection.bias.add_(correction.bias.to(projection.bias.dtype))
     widths = [weight.size(0) for weight in columns]
     return Refitted(
         component=component,
@@ -237,24 +255,19 @@ def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
     return sum(value * weight for value, weight in pairs) / sum(weights)
 
 
-class _Reached(Exception):
-    """The output projections have been computed; the modules above them need not be."""
+def _target(output: Output, mask: Tensor, target: Target, place: Place) -> Tensor:
+    """The output of the tokens in a mask, with the residual connection if wanted: N x C, float64.
 
-
-def _run_to(
-    model: RunnableModel, outputs: Sequence[nn.Linear], batch: Batch
-) -> list[tuple[Tensor, Tensor]]:
-    """Run a model up to the last of some output projections; return their inputs and outputs."""
-    seen: list[tuple[Tensor, Tensor]] = []
-
-    def keep(_: nn.Module, inputs: tuple[Tensor, ...], result: Tensor) -> None:
-        seen.append((inputs[0], result))
-        if len(seen) == len(outputs):
-            raise _Reached
-
-    with ExitStack() as hooks:
-        for output in outputs:
-            hooks.callback(output.register_forward_hook(keep).remove)
-        with suppress(_Reached):
-            model.run(batch)
-    return seen
+    Raises:
+        UsageError: the output is not added to the residual connection as it is.
+    """
+    result = output.result[mask.to(output.result.device)].double()
+    if target == "output":
+        return result
+    if output.added is None:
+        component, layer = place
+        raise UsageError(
+            f"{component}: layer {layer}: its output is not added to the hidden states as it is "
+            "(it is normalised, scaled or rearranged before); give the target output"
+        )
+    return result + output.added[mask.to(output.added.device)].to(result)

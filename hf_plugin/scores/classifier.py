@@ -21,7 +21,7 @@ from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
 from headprune.recovery.distillation import DISTILL_SETTINGS
-from headprune.recovery.refit import RefittedModel
+from headprune.recovery.refit import RefittedModel, Target
 from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.marks import is_constant
 from headprune.scores.compute import Watch
@@ -233,9 +233,9 @@ class Classifier:
         """The classifier with training examples that neither it nor its fine-tunings use."""
         return self._calibration
 
-    def refitted(self, plan: PruningPlan) -> RefittedModel:
+    def refitted(self, plan: PruningPlan, *, target: Target = "output") -> RefittedModel:
         """The pruned classifier, re-fitted."""
-        return refitted(self.model, plan, self._calibration)
+        return refitted(self.model, plan, self._calibration, target=target)
 
     def opened(self, path: Path) -> Classifier:
         """The classifier of another folder."""

@@ -10,6 +10,7 @@ import torch
 from fairseq_plugin.scores.model import FairseqModel
 from headprune import PruningPlan
 from headprune.recovery.refit import refit
+from headprune.recovery.residual import outputs_of
 from tests.fairseq_plugin.models import build
 from tests.fairseq_plugin.test_scores import model, samples
 
@@ -61,6 +62,34 @@ def test_encoder_and_decoder_are_refitted(options: dict[str, Any]) -> None:
     # The same data in other batches, of another amount of padding.
     refit(FairseqModel(again), FairseqModel(unpruned), lambda: samples(1, 1, 5))
     torch.testing.assert_close(losses(again, batches), losses(pruned, batches), atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"encoder_normalize_before": True}])
+def test_encoder_and_decoder_are_refitted_with_the_residual_connection(
+    options: dict[str, Any],
+) -> None:
+    unpruned = model(**options)
+    alone, pruned = (pruned_from(unpruned, PLAN, **options) for _ in range(2))
+    batches = samples(3, 4)
+    whole = FairseqModel(unpruned)
+    outputs = refit(FairseqModel(alone), whole, lambda: batches)
+    sums = refit(FairseqModel(pruned), whole, lambda: batches, target="residual")
+    assert all(each.after <= each.before for each in sums)
+    # Nothing differs below the first sub-layer: its sum and its output are as far off.
+    assert sums[0].after == pytest.approx(outputs[0].after, rel=1e-4)
+    assert sums[1].before > outputs[1].before
+    # The decoder normalises the sums after its sub-layers.
+    found: list[torch.Tensor] = []
+    norm = pruned.decoder.layers[-1].final_layer_norm
+    hook = norm.register_forward_pre_hook(lambda _, given: found.append(given[0]))
+    with torch.no_grad():
+        pruned(**batches[0]["net_input"])
+        scored = FairseqModel(pruned)
+        projection = scored.sublayers["DF"][-1].output
+        (output,) = outputs_of(scored, [projection], batches[0], with_sums=True)
+    hook.remove()
+    assert output.added is not None
+    torch.testing.assert_close(output.result + output.added, found[0])
 
 
 def test_layers_that_are_gone_are_left_out() -> None:

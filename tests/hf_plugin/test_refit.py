@@ -19,6 +19,7 @@ from headprune.cli import app
 from headprune.cost import unit_cost
 from headprune.model import streams_of
 from headprune.recovery.refit import refit
+from headprune.recovery.residual import outputs_of
 from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape
 from hf_plugin.random_batches import random_batch
@@ -27,7 +28,9 @@ from tests.hf_plugin.glue.made import write_model, write_task
 from tests.hf_plugin.models import FAMILIES
 from tests.hf_plugin.scores.test_ablation import model_of
 from tests.hf_plugin.scores.test_scores import data
-from tests.hf_plugin.small_models import small
+from tests.hf_plugin.small_models import SMALL as ALL_SMALL
+from tests.hf_plugin.small_models import inputs_of, small
+from tests.hf_plugin.small_models import plan_of as small_plan_of
 
 ORDER = ("ES", "EF", "DS", "ED", "DF")
 RIDGE = 1e-2
@@ -140,6 +143,97 @@ def test_refitting_is_least_squares_layer_by_layer(family: str) -> None:
     for name, weight in unpruned.state_dict().items():
         assert torch.equal(weight, before[name])
     assert not any(linear._forward_hooks for linear in pruned.modules())
+
+
+def sums_in(model: Any, component: str, layer: int, batches: Any) -> Tensor:
+    """The sums after a sub-layer of a BERT, which it normalises: N x C."""
+    place = model.bert.encoder.layer[layer]
+    norm = (place.attention.output if component == "ES" else place.output).LayerNorm
+    found: list[Tensor] = []
+    hook = norm.register_forward_pre_hook(lambda _, given: found.append(given[0]))
+    scored = HuggingFaceModel(model)
+    with torch.no_grad(), scored.evaluating():
+        for batch in batches:
+            scored.run(batch)
+    hook.remove()
+    real = [batch["attention_mask"].bool() for batch in batches]
+    return torch.cat([sums[mask] for sums, mask in zip(found, real, strict=True)]).double()
+
+
+def test_with_the_residual_connection_the_sums_are_fitted() -> None:
+    unpruned = model_of("bert")
+    batches = batches_of("bert")
+    pruned = hf_plugin.prune(copy.deepcopy(unpruned), plan_of(unpruned))
+    expected, alone = copy.deepcopy(pruned), copy.deepcopy(pruned)
+    refitted = hf_plugin.refit(pruned, unpruned, lambda: batches, ridge=RIDGE, target="residual")
+    remaining = []
+    for each in refitted:
+        place = each.component, each.layer
+        output = HuggingFaceModel(expected).sublayers[each.component][each.layer].output
+        x, _ = recorded(expected, output, "bert", batches)
+        goal = sums_in(unpruned, *place, batches) - sums_in(expected, *place, batches)
+        remaining.append(naive_stream(output, x, goal).square().mean().item())
+    for name, weight in expected.state_dict().items():
+        torch.testing.assert_close(pruned.state_dict()[name], weight, atol=2e-3, rtol=2e-3)
+    assert [each.after for each in refitted] == pytest.approx(remaining, rel=1e-2, abs=1e-6)
+    # On the calibration data the top layer comes closer than with the target `output`.
+    hf_plugin.refit(alone, unpruned, lambda: batches, ridge=RIDGE)
+    top = "EF", 2
+    wanted = sums_in(unpruned, *top, batches)
+    errors = [(sums_in(model, *top, batches) - wanted).square().mean() for model in (pruned, alone)]
+    assert errors[0] < errors[1]
+
+
+SCALED = ("beit", "dinov2", "gemma2", "gemma3_text")
+"""Families that scale or normalise the outputs of sub-layers before they add them."""
+
+
+@pytest.mark.parametrize("family", sorted(ALL_SMALL))
+def test_the_residual_connection_is_found_in_every_family(family: str) -> None:
+    unpruned = small(family)
+    try:
+        HuggingFaceModel(unpruned).run(inputs_of(unpruned))
+    except UsageError as problem:
+        pytest.skip(str(problem))
+    pruned = hf_plugin.prune(copy.deepcopy(unpruned), small_plan_of(unpruned, *ORDER))
+    for model in (unpruned, pruned):
+        runnable, batch = HuggingFaceModel(model), inputs_of(model)
+        for layers in runnable.sublayers.values():
+            for sublayer in layers:
+                projections = [stream.output for stream in streams_of(sublayer)]
+                with torch.no_grad(), runnable.evaluating():
+                    plain = outputs_of(runnable, projections, batch)
+                    summed = outputs_of(runnable, projections, batch, with_sums=True)
+                for one, other in zip(plain, summed, strict=True):
+                    assert torch.equal(one.result, other.result) and one.added is None
+                    assert (other.added is None) == (family in SCALED)
+
+
+def test_outputs_that_are_scaled_have_no_residual_target() -> None:
+    unpruned = small("dinov2")
+    pruned = hf_plugin.prune(copy.deepcopy(unpruned), small_plan_of(unpruned, *ORDER))
+    batches = [inputs_of(unpruned) for _ in range(9)]
+    with pytest.raises(UsageError, match="^ES: layer 0: its output is not added to the hidden"):
+        hf_plugin.refit(pruned, unpruned, lambda: batches, target="residual")
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "vit", "t5"])
+def test_the_sum_after_the_last_sub_layer_is_the_layers_output(family: str) -> None:
+    """Models that normalise the inputs of sub-layers."""
+    model = HuggingFaceModel(small(family))
+    component = "DF" if family in ("gpt2", "llama") else "EF"
+    layer, sublayer = model.layers[f"{component[0]}L"][0], model.sublayers[component][0]
+    found: list[Tensor] = []
+    hook = layer.module.register_forward_hook(
+        lambda _, given, result: found.append(result if isinstance(result, Tensor) else result[0])
+    )
+    batch = inputs_of(model.model)
+    with torch.no_grad(), model.evaluating():
+        model.run(batch)
+        (output,) = outputs_of(model, [sublayer.output], batch, with_sums=True)
+    hook.remove()
+    assert output.added is not None
+    torch.testing.assert_close(output.result + output.added, found[0])
 
 
 def test_nothing_changes_where_no_unit_is_pruned() -> None:
@@ -269,6 +363,12 @@ def test_refitting_from_the_command_line(tmp_path: Path) -> None:
         *(f"attention.output.dense.{name}" for name in ("weight", "bias")),
         *(f"output.dense.{name}" for name in ("weight", "bias")),
     }
+    target = ("--recovery", "refit", *data, "--refit-target", "residual")
+    headprune(*options, *target, "-o", tmp_path / "residual")
+    fitted = hf_plugin.from_pretrained(tmp_path / "residual").state_dict()
+    for layer, equal in ((0, True), (1, False)):  # the bottom sub-layer's inputs are the same
+        name = f"bert.encoder.layer.{layer}.attention.output.dense.weight"
+        assert torch.allclose(fitted[name], models[1].state_dict()[name], atol=1e-6) == equal
     for arguments, message in (
         (
             ("--recovery", "refit", *data, "--max-examples", 1),
@@ -277,6 +377,7 @@ def test_refitting_from_the_command_line(tmp_path: Path) -> None:
         (("--recovery", "refit"), "give --task"),
         (("--recovery", "refit", "--form", "uniform", *data), "for form remove, not uniform"),
         (data, "go with --recovery refit"),
+        (("--refit-target", "residual"), "go with --recovery refit"),
     ):
         with pytest.raises((DataError, UsageError), match=message):
             headprune(*options, *arguments, "-o", tmp_path / "none")
