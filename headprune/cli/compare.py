@@ -127,7 +127,8 @@ def compare(
         typer.Option(
             help="What is done after pruning, repeatable: finetune (with --epochs or --finetune); "
             "refit: the remaining weights are re-fitted by least squares on training examples "
-            "(2000, or --max-examples), without training; distill: fine-tuned as with finetune, "
+            "(2000, or --max-examples), without training; refit-residual: the same, with the "
+            "residual connection in their target; distill: fine-tuned as with finetune, "
             "and towards the outputs of MODEL; scratch: trained as with finetune, but from random "
             "weights in the pruned shape; none.",
             show_default="finetune",

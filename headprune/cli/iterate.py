@@ -60,7 +60,8 @@ def iterate(
         typer.Option(
             help="What is done after each step: finetune (with --epochs or --finetune); distill: "
             "fine-tuned as with finetune, and towards the outputs of MODEL; refit: the remaining "
-            "weights are re-fitted by least squares on training examples, without training; none.",
+            "weights are re-fitted by least squares on training examples, without training; "
+            "refit-residual: the same, with the residual connection in their target; none.",
             show_default="finetune with --epochs or --finetune, else none",
         ),
     ] = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from headprune.form import Form
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
 
-if TYPE_CHECKING:
-    from headprune.recovery.refit import Target
-
 app = typer.Typer(add_completion=False)
 
 
@@ -29,10 +26,11 @@ class WithoutTraining(StrEnum):
 
     NONE = Recovery.NONE.value
     REFIT = Recovery.REFIT.value
+    REFIT_RESIDUAL = Recovery.REFIT_RESIDUAL.value
 
 
 class RefitTarget(StrEnum):
-    """The targets of re-fitting."""
+    """The targets of re-fitting, for the older option ``--refit-target``."""
 
     OUTPUT = "output"
     RESIDUAL = "residual"
@@ -62,8 +60,10 @@ def prune(
         typer.Option(
             help="refit: the output projections of pruned sub-layers are re-fitted by least "
             "squares, without training, so that they reproduce the outputs of MODEL (form remove). "
-            "It needs calibration examples, which are training examples. none: the remaining "
-            "weights stay as they are. To train after pruning: `headprune finetune`, or "
+            "It needs calibration examples, which are training examples. refit-residual: the same, "
+            "with the outputs together with the residual connection, so that each sub-layer makes "
+            "up for the errors of those below it, too. none: the remaining weights stay as they "
+            "are. To train after pruning: `headprune finetune`, or "
             "fairseq-train --plan.",
         ),
     ] = WithoutTraining.NONE,
@@ -78,13 +78,7 @@ def prune(
     ] = None,
     refit_target: Annotated[
         RefitTarget | None,
-        typer.Option(
-            help="What a re-fitted sub-layer reproduces. output: its output in MODEL. residual: "
-            "the same together with the residual connection, so that it makes up for the errors of "
-            "sub-layers below, too.",
-            show_default="output",
-            rich_help_panel=_CALIBRATION,
-        ),
+        typer.Option(help="Older: residual stands for --recovery refit-residual.", hidden=True),
     ] = None,
     *,
     options: CalibrationOptions,
@@ -92,14 +86,17 @@ def prune(
     """Prune heads, neurons and layers of a trained model, without training."""
     given = options.given()
     of_refit = (max_examples, refit_target)
+    if recovery == WithoutTraining.REFIT and refit_target == RefitTarget.RESIDUAL:
+        recovery = WithoutTraining.REFIT_RESIDUAL
+    target = Recovery(recovery).refit_target
     if recovery == WithoutTraining.NONE and (given or of_refit != (None, None)):
         raise UsageError("options for calibration data go with --recovery refit")
-    if recovery == WithoutTraining.REFIT and form != Form.remove:
-        raise UsageError(f"--recovery refit: for form remove, not {form.value}")
+    if target is not None and form != Form.remove:
+        raise UsageError(f"--recovery {recovery}: for form remove, not {form.value}")
     require_separate({"--output": output}, inputs=(model, plan))
     opened = open_model(model)
     wanted = PruningPlan.load(plan)
-    if recovery == WithoutTraining.REFIT:
+    if target is not None:
         task_model = backend_of(model).task_model(
             model,
             output=output,
@@ -108,8 +105,6 @@ def prune(
             watch=progress,
             given=given,
         )
-        with_residual = refit_target == RefitTarget.RESIDUAL
-        target: Target = "residual" if with_residual else "output"
         refitted = task_model.refitted(wanted, target=target)
         pruned = refitted.model
         print(refitted)

@@ -20,7 +20,7 @@ from headprune.scores.names import FINE_TUNED
 from headprune.speed.latency import Latency
 from headprune.task_model import TaskModel, holds_out_the_same, training_settings
 
-_OF_HELD_OUT = ("scores", "plans", "refitted")
+_OF_HELD_OUT = ("scores", "plans", "refitted", "refit-residual")
 """Folders of results that depend on the examples held out from training."""
 
 

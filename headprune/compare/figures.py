@@ -10,7 +10,7 @@ from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
-from headprune.recovery.kinds import BEFORE, Recovery, words_for
+from headprune.recovery.kinds import BEFORE, is_untrained, words_for
 from headprune.report.drawing import BLUE, DARK, draw_level, scale_logarithmically
 from headprune.results.metrics import RATIOS, direction
 from headprune.results.stats import Spread
@@ -73,7 +73,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
 
     percents = sorted(outcomes.percents)
     axes.set_xticks(percents, [f"{percent:g}" for percent in percents])
-    if when in (BEFORE, Recovery.REFIT):
+    if is_untrained(when):
         level: Spread | None = Spread(comparison.base, None, 1)
     else:
         control = outcomes.cell(CONTROL, 0.0, when)

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headprune.budget import Budget
 from headprune.compare.claimed_folder import claim
@@ -37,6 +37,9 @@ from headprune.scores.partial import partial_results
 from headprune.select.score import by_score
 from headprune.select.steps import budgets_of_steps, percent_of_budget
 from headprune.task_model import TaskModel
+
+if TYPE_CHECKING:
+    from headprune.recovery.refit import Target
 
 _RECORD = "step.json"
 
@@ -170,8 +173,8 @@ def _require_recovery(model: TaskModel, recovery: Recovery) -> None:
             "--recovery scratch: a model that is trained from random weights after each step has "
             "no use for the steps before; give finetune, distill, refit or none"
         )
-    if recovery is Recovery.REFIT:
-        require_own_layers(model)
+    if recovery.refit_target is not None:
+        require_own_layers(model, recovery)
     if recovery.trains and not model.can_finetune:
         raise UsageError(f"--recovery {recovery}: give --epochs, or --finetune for a checkpoint")
     if model.can_finetune and not recovery.trains:
@@ -248,8 +251,11 @@ class _Writer:
         if self.recovery.trains:
             _write(recovered(finetune_and_measure), folder)
             return
+        target = self.recovery.refit_target or "output"
         with scratch_folder(folder.parent) as work:
-            done = recovered(lambda: Measured.of(_refitted(model, plan, work).measure()))
+            done = recovered(
+                lambda: Measured.of(_refitted(model, plan, work, target=target).measure())
+            )
             _replace(folder, work, done)
 
     def _choose(
@@ -312,11 +318,11 @@ class _Writer:
         return None if self.recovery is Recovery.FINETUNE else str(self.recovery)
 
 
-def _refitted(model: TaskModel, plan: PruningPlan, folder: Path) -> TaskModel:
+def _refitted(model: TaskModel, plan: PruningPlan, folder: Path, *, target: Target) -> TaskModel:
     """The pruned model, re-fitted, in a folder: ``model``, or ``model.pt`` if it is one file."""
     folder.mkdir(exist_ok=True)
     path = folder / "model"
-    model.refitted(plan).model.save(path)
+    model.refitted(plan, target=target).model.save(path)
     if path.is_file():
         path = path.rename(path.with_suffix(".pt"))
     return model.opened(path)

@@ -118,6 +118,9 @@ def _recovery_note(outcomes: Outcomes) -> list[str]:
         Recovery.REFIT: "after re-fitting: the output projections of pruned sub-layers are "
         "solved by least squares on calibration examples, which are training examples; nothing "
         "is trained.",
+        Recovery.REFIT_RESIDUAL: "after re-fitting with the residual connection: the same, with "
+        "the sum of a sub-layer's output and the residual connection as the target, so that it "
+        "makes up for the errors of the sub-layers below, too.",
         Recovery.SCRATCH: "trained from scratch: from random weights in the pruned shape, for "
         "as long as a fine-tuning; the row of what is not pruned has the unpruned shape, "
         "trained in the same way.",

@@ -25,10 +25,18 @@ if TYPE_CHECKING:
 KIND_AFTER = {
     Recovery.FINETUNE: "pruned",
     Recovery.REFIT: "refitted",
+    Recovery.REFIT_RESIDUAL: "refitted",
     Recovery.DISTILL: "pruned",
     Recovery.SCRATCH: "scratch",
 }
 """The kind of the record of a pruned model after a recovery."""
+
+_FIRST_OF_KIND = {
+    "pruned": Recovery.FINETUNE,
+    "control": Recovery.FINETUNE,
+    "refitted": Recovery.REFIT,
+}
+"""For kinds of records of several recoveries, the one whose folder is named after the kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +60,9 @@ class Outcome:
     def file(self) -> Path:
         """The record's file, relative to the folder of records."""
         kind = self.record.kind
-        # Several recoveries train, and their records are of these kinds.
-        is_shared = kind in ("pruned", "control") and self.when != Recovery.FINETUNE
-        folder = Path(f"{kind}-{self.when}" if is_shared else kind)
+        # Recoveries of one kind of record have folders of their own.
+        is_further = self.when not in (BEFORE, _FIRST_OF_KIND.get(kind, self.when))
+        folder = Path(f"{kind}-{self.when}" if is_further else kind)
         if self.score != CONTROL:
             folder = folder / self.score / self._amount
         return folder / f"seed{self.record.seed}.json"

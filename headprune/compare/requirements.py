@@ -70,11 +70,11 @@ def require_speeds(
                 method.at_speed(request)
 
 
-def require_own_layers(model: TaskModel) -> None:
+def require_own_layers(model: TaskModel, recovery: Recovery) -> None:
     """Raise a UsageError if layers share weights, so that they cannot be re-fitted one by one."""
     if model.model.sizes.encoder_passes is not None:
         raise UsageError(
-            f"--recovery {Recovery.REFIT}: the layers of {model.model.path} share weights, and "
+            f"--recovery {recovery}: the layers of {model.model.path} share weights, and "
             f"cannot be re-fitted one after the other; take --recovery {Recovery.FINETUNE}"
         )
 
@@ -89,8 +89,9 @@ def possible_recoveries(
             of layers that share weights.
     """
     asked = list(dict.fromkeys(recoveries))
-    if Recovery.REFIT in asked:
-        require_own_layers(model)
+    for each in asked:
+        if each.refit_target is not None:
+            require_own_layers(model, each)
     trained = [each for each in asked if each.trains]
     if model.can_finetune and not trained and not any(map(is_training, methods)):
         names = ", ".join(asked)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
-from headprune.recovery.kinds import BEFORE, Recovery, words_for
+from headprune.recovery.kinds import BEFORE, is_untrained, words_for
 from headprune.report.drawing import DARK, MARKERS, scale_logarithmically
 from headprune.results.metrics import RATIOS, direction
 
@@ -73,7 +73,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
 
 def _unpruned(comparison: Comparison, outcomes: Outcomes, when: str) -> float | None:
     """The metric of the model with all units: after the same training, if there was one."""
-    if when in (BEFORE, Recovery.REFIT):
+    if is_untrained(when):
         return comparison.base
     control = outcomes.cell(CONTROL, 0.0, when)
     return None if control is None else control.value.mean

@@ -4,7 +4,7 @@ scores/NAME.json    the scores
 plans/LABEL.json    the plans of methods that take long, or draw
 methods/LABEL/      the models of methods that train, while they are needed
 before/NAME.json    the metric right after pruning; NAME is the plan's, or a trained model's
-after/, distill/, refitted/, scratch/    the metric after a recovery
+after/, distill/, refitted/, refit-residual/, scratch/    the metric after a recovery
 seconds.json, costs.json    run times of the plans, and of the methods themselves
 seconds-speed.json    run times of plans at the job of a latency file
 records/outputs/before/NAME.predictions.tsv, .hyp.txt    the outputs that were measured
@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headprune.budget import Budget, Goal, file_label
 from headprune.compare.competition import Competition
@@ -52,8 +52,11 @@ from headprune.speed.latency import Latency
 from headprune.speed.verifying import seconds_of
 from headprune.task_model import TaskModel
 
-FOLDERS = {Recovery.FINETUNE: "after"}
-"""Folders of recoveries that are not named after them; older versions had this one alone."""
+if TYPE_CHECKING:
+    from headprune.recovery.refit import Target
+
+FOLDERS = {Recovery.FINETUNE: "after", Recovery.REFIT: "refitted"}
+"""Folders of recoveries that are not named after them."""
 
 RECORDS = "records"
 """The folder of the records."""
@@ -225,8 +228,8 @@ class Store:
 
     def recovered(self, choice: Choice, recovery: Recovery, seed: int) -> Measured:
         """The metric after a recovery."""
-        if recovery is Recovery.REFIT:
-            return self._refitted(choice)
+        if recovery.refit_target is not None:
+            return self._refitted(choice, recovery, target=recovery.refit_target)
         if recovery is Recovery.SCRATCH:
             # Of a trained model, the shape matters alone.
             choice = replace(choice, training=None, train=None)
@@ -252,17 +255,17 @@ class Store:
         """Remove the models of methods that train; their numbers stay."""
         shutil.rmtree(self.folder / "methods", ignore_errors=True)
 
-    def _refitted(self, choice: Choice) -> Measured:
+    def _refitted(self, choice: Choice, recovery: Recovery, *, target: Target) -> Measured:
         """The metric after re-fitting."""
 
         def measure() -> Measured:
             with scratch_folder(self.folder) as work:
-                refitted = self._model_of(choice).refitted(choice.plan)
+                refitted = self._model_of(choice).refitted(choice.plan, target=target)
                 refitted.model.save(work)
                 return Measured.of(self.model.opened(work).measure())
 
-        path = self.folder / "refitted" / f"{choice.name}.json"
-        return self._measured(path, measure, model=f"{choice.title}, {Recovery.REFIT.moment}")
+        path = self.folder / FOLDERS.get(recovery, str(recovery)) / f"{choice.name}.json"
+        return self._measured(path, measure, model=f"{choice.title}, {recovery.moment}")
 
     def _model_of(self, choice: Choice) -> TaskModel:
         """The model that the choice's plan prunes."""

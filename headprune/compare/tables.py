@@ -12,7 +12,7 @@ from headprune.compare.findings import all_tests
 from headprune.compare.pairs import against_best
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
-from headprune.recovery.kinds import BEFORE, Recovery, words_for
+from headprune.recovery.kinds import BEFORE, is_untrained, words_for
 from headprune.report.document import Column, Table
 from headprune.report.shown import Decimals, Marked, PValue, millions, signed
 from headprune.report.table import Cell
@@ -150,7 +150,7 @@ class Tables:
         )
 
     def _unpruned(self, when: str) -> Marked | None:
-        if when in (BEFORE, Recovery.REFIT):
+        if is_untrained(when):
             base = Spread(self.comparison.base, None, 1)
             return Marked(base, bool(self.comparison.constant))
         return _marked(self.outcomes.cell(CONTROL, 0.0, when))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headprune.recovery.refit import Target
 
 BEFORE = "before"
 """The moment of measurements right after pruning, before any recovery."""
@@ -14,6 +18,7 @@ class Recovery(StrEnum):
     NONE = "none"
     FINETUNE = "finetune"
     REFIT = "refit"
+    REFIT_RESIDUAL = "refit-residual"
     DISTILL = "distill"
     SCRATCH = "scratch"
 
@@ -23,15 +28,28 @@ class Recovery(StrEnum):
         return self in (Recovery.FINETUNE, Recovery.DISTILL, Recovery.SCRATCH)
 
     @property
+    def refit_target(self) -> Target | None:
+        """The target of a re-fitting; None for other recoveries."""
+        if self is Recovery.REFIT_RESIDUAL:
+            return "residual"
+        return "output" if self is Recovery.REFIT else None
+
+    @property
     def moment(self) -> str:
         """The moment of a measurement after it: ``after re-fitting``."""
         return {
             Recovery.NONE: "right after pruning",
             Recovery.FINETUNE: "after fine-tuning",
             Recovery.REFIT: "after re-fitting",
+            Recovery.REFIT_RESIDUAL: "after re-fitting with the residual connection",
             Recovery.DISTILL: "after distillation",
             Recovery.SCRATCH: "trained from scratch in the pruned shape",
         }[self]
+
+
+def is_untrained(moment: str) -> bool:
+    """Tell if no training belongs to a moment: ``BEFORE``, or after a recovery without training."""
+    return moment == BEFORE or not Recovery(moment).trains
 
 
 def words_for(moment: str) -> str:

@@ -89,7 +89,7 @@ class RefittedModel:
         )
         return (
             f"{len(self.sublayers)} sub-layers re-fitted on {self.data}: mean squared difference "
-            f"from the unpruned outputs {before:.3g} -> {after:.3g}"
+            f"from the unpruned model {before:.3g} -> {after:.3g}"
         )
 
 

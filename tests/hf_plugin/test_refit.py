@@ -363,9 +363,12 @@ def test_refitting_from_the_command_line(tmp_path: Path) -> None:
         *(f"attention.output.dense.{name}" for name in ("weight", "bias")),
         *(f"output.dense.{name}" for name in ("weight", "bias")),
     }
-    target = ("--recovery", "refit", *data, "--refit-target", "residual")
-    headprune(*options, *target, "-o", tmp_path / "residual")
+    older = ("--recovery", "refit", *data, "--refit-target", "residual")
+    headprune(*options, *older, "-o", tmp_path / "older")
+    headprune(*options, "--recovery", "refit-residual", *data, "-o", tmp_path / "residual")
     fitted = hf_plugin.from_pretrained(tmp_path / "residual").state_dict()
+    of_older = hf_plugin.from_pretrained(tmp_path / "older").state_dict()
+    assert all(torch.equal(weight, of_older[name]) for name, weight in fitted.items())
     for layer, equal in ((0, True), (1, False)):  # the bottom sub-layer's inputs are the same
         name = f"bert.encoder.layer.{layer}.attention.output.dense.weight"
         assert torch.allclose(fitted[name], models[1].state_dict()[name], atol=1e-6) == equal

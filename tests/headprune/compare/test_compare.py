@@ -156,8 +156,8 @@ class Made:
         (folder / "bonus").write_text(str(bonus))
         return replace(self, plan=plan, bonus=bonus, path=folder)
 
-    def refitted(self, plan):
-        self.log.append("refit")
+    def refitted(self, plan, *, target="output"):
+        self.log.append("refit" if target == "output" else f"refit {target}")
         return RefittedModel(model=MadeModel(plan, self.plan.units), sublayers=(), data="made")
 
     def opened(self, path):
@@ -345,6 +345,25 @@ def test_models_are_refitted_instead_of_fine_tuned(tmp_path):
     assert "--recovery=refit" in report_of([tmp_path], test=False).markdown
     with pytest.raises(UsageError, match="give no epochs or flags"):
         compared(subject(), tmp_path / "other", **options)
+
+
+def test_both_targets_of_refitting_in_one_comparison(tmp_path):
+    """Each target has its own numbers and records, and is set beside the model as it was given."""
+    made = subject(can_finetune=False, finetune_name="none")
+    both = [Recovery.REFIT, Recovery.REFIT_RESIDUAL]
+    found = compared(made, tmp_path, recoveries=both, rounds=0)
+    assert {row.recovery for row in found.rows} == {"refit", "refit-residual"}
+    assert made.log.count("refit") == made.log.count("refit residual") > 0
+    for folder, name in (("refitted", "refit"), ("refitted-refit-residual", "refit-residual")):
+        records = [Record.load(path) for path in (tmp_path / "records" / folder).rglob("*.json")]
+        assert records and {each.kind for each in records} == {"refitted"}
+        assert all(f"|finetune:none|recovery:{name}|" in each.signature for each in records)
+    Report.of(found).save(tmp_path, title="T")
+    text = Report.of(found).markdown(title="T")
+    assert "points after re-fitting with the residual connection:" in text
+    assert sum(line.startswith("| not pruned") for line in text.splitlines()) == 3
+    pages = report_of([tmp_path], test=False).markdown
+    assert "--recovery=refit --recovery=refit-residual" in pages
 
 
 def test_layers_that_share_weights_are_refused_before_anything_is_computed(tmp_path):
