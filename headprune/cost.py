@@ -40,6 +40,10 @@ class Sizes:
             states to which the encoder's heads write too; 0 where there is none.
         encoder_companion_weights: further weights of a layer that no unit owns and that every
             position is multiplied by: that stream's feed-forward sub-layer, or an adapter (X-MOD).
+        encoder_relative_positions: rows of the table of relative positions that every layer
+            projects and multiplies with its queries or keys (DeBERTa-v2); 0 without any.
+        encoder_relative_projections, encoder_relative_products: how often a layer projects the
+            table, and its number of products with the outcome.
         encoder_output_weights: weights of the layers after an encoder without a decoder that every
             position is multiplied by, such as those that predict masked tokens; 0 without any.
         uncounted: the part of the model, in words, whose matrix products are not counted, so that
@@ -71,6 +75,9 @@ class Sizes:
     encoder_companion_width: int = 0
     encoder_companion_head_dim: int = 0
     encoder_companion_weights: int = 0
+    encoder_relative_positions: int = 0
+    encoder_relative_projections: int = 0
+    encoder_relative_products: int = 0
     encoder_output_weights: int = 0
     uncounted: str | None = None
 
@@ -191,8 +198,10 @@ def forward_flops(
     weighted sums of attention, feed-forward layers and the output projection. Embeddings,
     softmax and normalisation are left out, as is usual. The ratio of two plans is thus what the
     products saved give alone: softmax and masks, over B x H x T x T, shrink with the heads as well,
-    so that measured speed can lie a little above it. Of components that the plan does not name,
-    all neurons count, and in a plan that decides on layers all heads.
+    so that measured speed can lie a little above it. Projections of a table of relative positions
+    count in full, although the inputs of a batch share them. Beside
+    self-attention that the plan names, all neurons of a component that it does not name count, and
+    in a plan that decides on layers all heads.
 
     Args:
         source, target: lengths in tokens. A plan without decoder components uses ``source`` only,
@@ -218,6 +227,9 @@ def forward_flops(
             if component == "ES":
                 wide, narrow = sizes.encoder_companion_width, sizes.encoder_companion_head_dim
                 one_head += 4 * t * wide * narrow + 2 * t * seen * narrow
+                rows = sizes.encoder_relative_positions
+                one_head += sizes.encoder_relative_projections * rows * query * d
+                one_head += sizes.encoder_relative_products * t * rows * d
             total += _computed(component, counts, sizes) * one_head
     for component, attention, length in (("EF", "ES", source), ("DF", "DS", written)):
         neurons = _neurons(plan, component, attention, sizes)

@@ -193,6 +193,15 @@ class Folder:
         else:
             sizes["vocabulary"] = 0
             sizes["encoder_output_weights"] = _output_weights(self._unpruned)
+        if family == "deberta-v2":
+            attention_module: Any = attentions_by_component["ES"][0].module
+            if attention_module.relative_attention:
+                sizes["encoder_relative_positions"] = 2 * attention_module.pos_ebd_size
+                products = len({"c2p", "p2c"} & {*attention_module.pos_att_type})
+                sizes["encoder_relative_products"] = products
+                # With the weights of queries and keys, both are projected, whatever is used.
+                shared = attention_module.share_att_key
+                sizes["encoder_relative_projections"] = 2 if shared else products
         if family == "xmod":  # each text goes through the adapter of one language
             layer: Any = stacks(self._unpruned)["EL"][0].module
             adapter = next(iter(layer.output.adapter_modules.values()))

@@ -28,7 +28,7 @@ from headprune.gates.learned import LearnedFactors, LearnedGates, attach, requir
 from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, require_warmup
 from headprune.model import streams_of
 from headprune.plan import PruningPlan
-from hf_plugin.families import stacks, sublayers
+from hf_plugin.families import passes_through_layers, stacks, sublayers
 from hf_plugin.modeling import GATES, prune
 from hf_plugin.plans import model_shape
 from hf_plugin.plans import plan as plan_of_model
@@ -60,6 +60,8 @@ def add_gates(model: PreTrainedModel, components: str, *, speed: float = 1.0) ->
     model.add_module(GATES, gates)
     setattr(model.config, GATES, ",".join(gates.components))
     attach(gates, sublayers=sublayers(model), layers=stacks(model))
+    if passes_through_layers(model) is not None:
+        gates.draw_once_a_pass(model)
     return gates
 
 

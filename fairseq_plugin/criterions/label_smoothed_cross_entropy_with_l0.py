@@ -19,7 +19,7 @@ from fairseq_plugin.learned_gates import target_budget
 from fairseq_plugin.shape import sizes_of
 from headprune.budget import MEASURES
 from headprune.errors import UsageError
-from headprune.gates.closing import closed
+from headprune.gates.closing import ClosedGates, closed
 from headprune.gates.learned import LearnedGates
 from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, require_warmup
 
@@ -91,6 +91,8 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
         self.budget = None if l0_target is None else target_budget(l0_target, str(l0_target_of))
         self.warmup = l0_warmup_updates
         self._penalty: Penalty | None = None
+        # The gates of an update, closed: one outcome for all batches of a validation.
+        self._closed: tuple[int, ClosedGates] | None = None
 
     def forward(self, model: Any, sample: Any, reduce: bool = True) -> tuple[Any, int, Any]:
         """The loss, sample size and logging output, as fairseq's criteria return them."""
@@ -123,8 +125,10 @@ class LabelSmoothedCrossEntropyWithL0(LabelSmoothedCrossEntropyCriterion):
 
     def _closed_loss(self, model: Any, gates: LearnedGates, sample: Any) -> Tensor:
         """The loss of the model that `headprune gates` would write now, summed over tokens."""
-        outcome = closed(gates, target=self.budget, sizes=lambda: sizes_of(model.args))
-        with gates.set_to(outcome.values):
+        if self._closed is None or self._closed[0] != model.num_updates:
+            outcome = closed(gates, target=self.budget, sizes=lambda: sizes_of(model.args))
+            self._closed = (model.num_updates, outcome)
+        with gates.set_to(self._closed[1].values):
             loss, _ = self.compute_loss(model, model(**sample["net_input"]), sample)
         return loss.detach()  # type: ignore[no-any-return]  # fairseq has no types
 

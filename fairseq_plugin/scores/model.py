@@ -203,9 +203,16 @@ class FairseqModel:
 
     def own_labels(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """The batch with target tokens drawn from the model's distribution at each position."""
+        # In the order of the sentences over all batches (``batches_of``); fairseq sorts each anew.
+        lengths = batch["net_input"]["src_lengths"]
         counted = batch["target"].ne(self._padding)  # B x T
-        target = batch["target"].clone()
-        target[counted] = drawn(self._own_logits(batch)[counted], generator).to(target.dtype)
+        keys = zip(lengths.tolist(), counted.sum(1).tolist(), batch["id"].tolist(), strict=True)
+        order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
+        counted = counted[order]
+        labels = batch["target"][order]
+        labels[counted] = drawn(self._own_logits(batch)[order][counted], generator).to(labels.dtype)
+        target = torch.empty_like(labels)
+        target[order] = labels
         yield {**batch, "target": target}
 
     def with_own_outputs(self, batch: Batch) -> Batch:

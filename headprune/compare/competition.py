@@ -86,7 +86,7 @@ class Competition:
 
     def percent_pruned(self, plan: PruningPlan) -> float:
         """The share of heads that a plan prunes; or of the units that compete, if not heads."""
-        part = plan if set(self.components) <= {*HEADS} else plan.part(self.components)
+        part = plan.part(HEADS if set(self.components) <= {*HEADS} else self.components)
         assert part is not None
         return part.percent_pruned
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +32,10 @@ class LearnedGates(nn.Module):
     """The parameters of a Hard Concrete gate for each unit that a plan keeps.
 
     In training mode every forward pass draws the gates of each layer anew (Voita et al. 2019, one
-    draw for all examples of a batch). In evaluation mode the gates are deterministic. A layer's
-    gate cannot be folded into weights, so the deterministic gate of a layer is rounded to 0 or 1.
+    draw for all examples of a batch). A layer that a pass runs several times, since its weights are
+    shared (ALBERT), has one draw a pass after ``draw_once_a_pass``. In evaluation mode the gates
+    are deterministic. A layer's gate cannot be folded into weights, so the deterministic gate of a
+    layer is rounded to 0 or 1.
 
     Args:
         plan: the components with gates, and the units of each layer that the model still has.
@@ -64,6 +67,7 @@ class LearnedGates(nn.Module):
         self.register_buffer("multiplier", torch.zeros(()))
         self.register_buffer("last_update", torch.tensor(-1))
         self._given: Mapping[str, Sequence[Sequence[float]]] | None = None
+        self._drawn: dict[str, Tensor] | None = None
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -105,8 +109,29 @@ class LearnedGates(nn.Module):
 
     def factors(self, component: str, layer: int) -> Tensor:
         """The gates of one layer's units for one forward pass, (U',)."""
-        log_alpha = self.log_alpha(component, layer)
-        return hard_concrete.sample(log_alpha) if self.training else self._fixed(component, layer)
+        if not self.training:
+            return self._fixed(component, layer)
+        key = _key(component, layer)
+        if self._drawn is not None and key in self._drawn:
+            return self._drawn[key]
+        gates = hard_concrete.sample(self.log_alpha(component, layer))
+        if self._drawn is not None:
+            self._drawn[key] = gates
+        return gates
+
+    def draw_once_a_pass(self, model: nn.Module) -> None:
+        """Draw the gates of layers that ``model`` runs several times once for each forward pass."""
+        self._drawn = {}
+        model.register_forward_pre_hook(_NewPass(self))
+
+    def forget_draws(self) -> None:
+        """Let the next forward pass draw its gates."""
+        if self._drawn is not None:
+            self._drawn.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The gates without the draws of a running pass, which cannot be copied."""
+        return {**self.__dict__, "_drawn": None if self._drawn is None else {}}
 
     @contextmanager
     def set_to(self, values: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[None]:
@@ -165,6 +190,16 @@ def require_speed(speed: float) -> None:
 
 def _key(component: str, layer: int) -> str:
     return f"{component}_{layer}"  # names of parameters cannot contain a dot
+
+
+@dataclass(frozen=True)
+class _NewPass:
+    """A forward-pre-hook on a model: a new pass draws its gates anew."""
+
+    gates: LearnedGates
+
+    def __call__(self, _: nn.Module, inputs: Any) -> None:
+        self.gates.forget_draws()
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,9 @@ class TrainGates:
 class TrainLayerDrop:
     """Train the model with LayerDrop, then drop every second layer (Fan et al. 2020).
 
-    The training is as long as a fine-tuning after pruning, and serves all budgets.
+    For 50% these are the layers of Fan et al. For other shares they spread the dropped layers
+    evenly; here they are dropped in the order of ``layers-alternate`` (Sajjad et al. 2020). The
+    training is as long as a fine-tuning after pruning, and serves all budgets.
     """
 
     name: str = "layerdrop"

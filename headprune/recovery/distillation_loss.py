@@ -122,7 +122,7 @@ def hidden_difference(
         UsageError: the models have other widths.
     """
     differences = []
-    for key in student.keys() & teacher.keys():
+    for key in sorted(student.keys() & teacher.keys()):  # sums in one order, equal in all runs
         if student[key].size(-1) != teacher[key].size(-1):
             raise UsageError(
                 f"--distill-hidden: the teacher's hidden states have width {teacher[key].size(-1)},"

@@ -2,7 +2,7 @@
 
 Held and Yang (2023): heads are the players, and a coalition's value is the metric with its heads
 alone. A head whose value is below 0 harms the model. Each random order is walked on one batch, and
-the batches take turns.
+the batches take turns, in proportion to their numbers of examples.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
                 ],
             },
         )
-        turns = evaluate_in_turn(games, times=orders, seed=scoring.seed)
+        sizes = [model.queries(players[0][0], batch).size(0) for batch in batches]
+        turns = evaluate_in_turn(games, sizes=sizes, times=orders, seed=scoring.seed)
         estimates = shapley_values(
             len(players),
             scoring.watch(iter(turns), orders, PURPOSE),

@@ -200,7 +200,28 @@ def _walk(value: Value, order: Tensor, settled: Tensor, *, share: float, step: i
     return Walk(full_value - empty_value, marginals, evaluated)
 
 
-def evaluate_in_turn(data: Sequence[Value], *, times: int, seed: int) -> list[Value]:
-    """Games on parts of the data, each in turn, in a random order of the parts."""
+def evaluate_in_turn(
+    data: Sequence[Value], *, sizes: Sequence[int], times: int, seed: int
+) -> list[Value]:
+    """Games on parts of the data in turn, each as often as its share of the examples demands.
+
+    The mean over the games is then that over the examples, and not over parts of unequal size. The
+    next part is the one that lags furthest behind its share; of several, the first in a random
+    order.
+
+    Args:
+        data: the game on each part.
+        sizes: the number of examples of each part.
+        times: the number of games.
+        seed: the seed of the order of the parts.
+    """
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed)).tolist()
-    return [data[order[number % len(data)]] for number in range(times)]
+    total = sum(sizes)
+    turns = [0] * len(data)
+    games = []
+    for number in range(1, times + 1):
+        # In whole numbers, so that equal parts lag equally.
+        part = max(order, key=lambda part: sizes[part] * number - turns[part] * total)
+        turns[part] += 1
+        games.append(data[part])
+    return games

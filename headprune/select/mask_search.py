@@ -91,7 +91,8 @@ def rearrange(kept: Sequence[int], units: Sequence[int], fisher: Tensor) -> tupl
     """
     matrix = fisher.double()
     diagonal = matrix.diagonal()
-    is_kept = torch.tensor([unit in frozenset(kept) for unit in units])
+    chosen = frozenset(kept)
+    is_kept = torch.tensor([unit in chosen for unit in units])
     if bool(is_kept.all()) or not bool(is_kept.any()):
         return tuple(kept)
     order = diagonal.argsort(stable=True)

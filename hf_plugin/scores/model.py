@@ -180,9 +180,11 @@ class HuggingFaceModel:
         """The batch with each class as the label, or with labels drawn from the outputs."""
         logits = self._own_logits(batch)
         weighted = {_WEIGHTED: torch.ones(len(logits))} if are_weighted(self.model, logits) else {}
-        for labels in own_labels(self.model, logits, self._counted(batch), generator):
+        counted = self._counted(batch)
+        for labels in own_labels(self.model, logits, counted, generator):
             if self._predicts_next:
-                labels = labels_of_tokens_after(labels)
+                # The last token of a text predicts nothing, whether padding follows it or not.
+                labels = labels_of_tokens_after(labels).masked_fill(~counted, IGNORED)
             yield {**batch, **weighted, "labels": labels}
 
     def with_own_outputs(self, batch: Batch) -> Batch:
@@ -266,7 +268,8 @@ class HuggingFaceModel:
         labels = batch.get("labels")
         if labels is None or labels.dim() == 1 or has_several_labels(labels):
             # A classifier's decoder reads the input once more.
-            return self._shifted(self._tokens(decoder=False, batch=batch))
+            source = self._tokens(decoder=False, batch=batch)
+            return self._shifted(source).masked_fill(source < 0, -1)
         return self._shifted(labels).masked_fill(labels.eq(IGNORED), -1)
 
     def _shifted(self, tokens: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.scores import bleu_ablation as bleu_ablation_module
 from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import FairseqModel
-from fairseq_plugin.scores.run import load_items
+from fairseq_plugin.scores.run import batches_of, load_items
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli import app
 from headprune.components import HEADS, NEURONS
@@ -461,3 +461,28 @@ def test_without_labels_the_losses_are_divergences_along_own_translations():
     assert found.drops["ED"][1][2] == pytest.approx(total, rel=1e-3)
     gradients = gradient_scores(scored, own("gradients"))
     assert gradients.examples == 7 and max(gradients.fisher["ES"][0]) > 0
+
+
+def test_drawn_labels_do_not_depend_on_the_batches():
+    """fairseq sorts the sentences of each batch anew."""
+    scored = FairseqModel(model())
+    end = torch.tensor([dictionary().eos()])
+    items = [
+        {
+            "id": number,
+            "source": torch.cat([torch.full((2 + number % 3,), 5 + number), end]),
+            "target": torch.cat([torch.full((3,), 6 + number), end]),
+        }
+        for number in range(6)
+    ]
+
+    def labels(size: int) -> dict[int, list[int]]:
+        batches = batches_of(items, scored.model, size=size)
+        own = without_labels(scored, lambda _: batches, seed=1)("gradients")
+        return {
+            number: row
+            for batch in own
+            for number, row in zip(batch["id"].tolist(), batch["target"].tolist(), strict=True)
+        }
+
+    assert labels(6) == labels(4) == labels(1)

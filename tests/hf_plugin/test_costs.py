@@ -89,6 +89,22 @@ def test_flops_are_those_of_all_patches(family):
     assert counted_flops(pruned) - patches == forward_flops(plan, sizes)
 
 
+@pytest.mark.parametrize("pos_att_type", [["c2p", "p2c"], ["p2c"], []])
+@pytest.mark.parametrize("share_att_key", [True, False])
+def test_flops_of_relative_positions(pos_att_type, share_att_key):
+    """DeBERTa projects a table of relative positions in each layer, for each kind of product."""
+    options = {"pos_att_type": pos_att_type, "share_att_key": share_att_key}
+    model = build("deberta-v2", num_hidden_layers=2, **options).requires_grad_(False)
+    sizes = Folder(Path(), model).sizes
+    assert sizes.encoder_relative_products == len(pos_att_type)
+    full = PruningPlan.full(model_shape(model)).part(["ES", "EF"])
+    assert counted_flops(model) == forward_flops(full, sizes)
+    for second in (False, True):
+        plan = plan_of(model, "ES", "EF", second=second)
+        pruned = hf_plugin.prune(copy.deepcopy(model), plan)
+        assert counted_flops(pruned) == forward_flops(plan, sizes)
+
+
 def test_flops_are_those_of_all_passes_through_shared_layers():
     # Three layers of two groups: the first two share their weights.
     options = {**SMALL["albert"], "num_hidden_layers": 3, "num_hidden_groups": 2}

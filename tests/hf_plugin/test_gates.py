@@ -5,23 +5,27 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from transformers import (
+    AlbertConfig,
+    AlbertForSequenceClassification,
     AutoModelForImageClassification,
     AutoModelForSequenceClassification,
     TrainingArguments,
 )
 
 from headprune import PruningPlan, UsageError
+from headprune.gates import hard_concrete
 from hf_plugin import from_pretrained, plan
 from hf_plugin.folders import Folder
 from hf_plugin.gates import L0Trainer, add_gates, close_gates, gates_of
 from tests.command import headprune
 from tests.hf_plugin.models import build
 from tests.hf_plugin.scores.test_scores import classifier, data
-from tests.hf_plugin.small_models import inputs_of, small
+from tests.hf_plugin.small_models import SMALL, inputs_of, small
 
 
 def logits(model: Any, family: str = "bert") -> torch.Tensor:
@@ -172,6 +176,24 @@ def test_frozen_weights_stay_frozen(tmp_path: Path) -> None:
     assert all(torch.equal(value, start[name]) for name, value in embeddings.state_dict().items())
     assert not any(weight.requires_grad for weight in embeddings.parameters())
     assert trainer.model.classifier.weight.requires_grad
+
+
+def test_layers_that_share_weights_draw_their_gates_once_a_pass() -> None:
+    options = {**SMALL["albert"], "num_hidden_groups": 1, "num_hidden_layers": 3}
+    model = AlbertForSequenceClassification(AlbertConfig(**options))
+    gates = add_gates(model, "ES")
+    drawn: list[torch.Tensor] = []
+    inputs = inputs_of(model)
+    with mock.patch.object(hard_concrete, "sample", side_effect=hard_concrete.sample) as sample:
+        model.train()
+        for _ in range(2):
+            model(**inputs).logits.sum().backward()
+            drawn.append(gates.factors("ES", 0).detach())
+    assert sample.call_count == 2
+    assert not drawn[0].equal(drawn[1])
+    copied = copy.deepcopy(model)
+    copied(**inputs).logits.sum().backward()
+    assert gates_of(copied) is not gates and gates.factors("ES", 0).equal(drawn[1])
 
 
 def test_mistakes() -> None:

@@ -98,5 +98,12 @@ def test_the_bound_covers_the_mean():
 
 def test_parts_of_the_data_take_turns():
     parts = [additive, gloves, exact]
-    turns = evaluate_in_turn(parts, times=6, seed=1)
+    turns = evaluate_in_turn(parts, sizes=[5, 5, 5], times=6, seed=1)
     assert sorted(map(parts.index, turns)) == [0, 0, 1, 1, 2, 2] and turns[:3] == turns[3:]
+
+
+def test_parts_have_as_many_turns_as_examples():
+    parts = [additive, gloves, exact]
+    turns = evaluate_in_turn(parts, sizes=[3, 1, 4], times=16, seed=1)
+    assert [turns.count(part) for part in parts] == [6, 2, 8]
+    assert turns[:10] == evaluate_in_turn(parts, sizes=[3, 1, 4], times=10, seed=1)

@@ -56,6 +56,32 @@ def test_a_coalition_has_the_metric_of_the_model_masked_to_it(family):
         assert value == pytest.approx(expected.item(), abs=1e-4)
 
 
+def test_batches_of_unequal_size_count_by_their_examples():
+    """The values add up to the mean drop over examples, which is not that over batches."""
+    scored = HuggingFaceModel(build("bert", AutoModelForSequenceClassification))
+    batches = cut_up(data("bert"), 4)
+    sizes = [len(batch["labels"]) for batch in batches]
+    assert len(set(sizes)) == 2
+    scoring = Scoring(
+        model=scored,
+        components=["ES"],
+        batches=lambda _: batches,
+        metric="loss",
+        permutations=sum(sizes),
+    )
+    found = compute(scoring, ["shapley"])["shapley"]
+    assert found.settings["settled"] == 0
+    players = [("ES", layer, head) for layer in range(3) for head in range(4)]
+    ends = torch.tensor([[True], [False]]).expand(2, 12)
+    drops = [
+        coalition_values(scored, batch, players, ends, metric="loss").diff().neg().item()
+        for batch in batches
+    ]
+    mean = sum(drop * size for drop, size in zip(drops, sizes, strict=True)) / sum(sizes)
+    assert sum(map(sum, found.values["ES"])) == pytest.approx(mean, abs=1e-6)
+    assert mean != pytest.approx(sum(drops) / len(drops), abs=1e-4)
+
+
 def test_values_add_up_to_the_drop_from_all_heads_to_none():
     scored = HuggingFaceModel(build("bert", AutoModelForSequenceClassification))
     batches = cut_up(data("bert"), 2)

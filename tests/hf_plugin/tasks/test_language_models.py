@@ -32,6 +32,7 @@ from hf_plugin.glue.training import encode
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.run import batches_of
 from hf_plugin.tasks.examples import Examples
+from hf_plugin.tasks.predictions import IGNORED
 from tests.hf_plugin.glue.made import WORDS, sentence, write_model
 from tests.hf_plugin.small_models import inputs_of, small
 
@@ -268,6 +269,13 @@ def test_labels_of_a_models_own_are_those_of_the_next_tokens():
     expected = torch.nn.functional.cross_entropy(logits[0, :-1], drawn["labels"][0, 1:])
     assert losses[0].item() == pytest.approx(expected.item(), rel=1e-5)
     assert scored.outcome(scored.with_own_outputs(inputs)).losses.abs().max() < 1e-6
+    # Padding changes nothing.
+    length = inputs["input_ids"].size(1)
+    padded = {name: torch.nn.functional.pad(value, (0, 2)) for name, value in inputs.items()}
+    (with_padding,) = scored.own_labels(padded, torch.Generator().manual_seed(1))
+    assert with_padding["labels"][:, :length].equal(drawn["labels"])
+    assert (with_padding["labels"][:, length:] == IGNORED).all()
+    torch.testing.assert_close(scored.outcome(with_padding).losses, losses)
 
 
 @pytest.mark.parametrize(
