@@ -37,9 +37,9 @@ _EXPORT_TARGETS = {
     "fairseq": ExportTarget(
         summary="stock fairseq's transformer",
         description="--to fairseq brings removed heads and neurons back as zeros: stock fairseq "
-        "loads the result without the plugin, and it translates as the pruned model does. Layers "
-        "that are gone stay so, and where all layers of a side keep equally many neurons, that is "
-        "the width of their feed-forward: then the result is a smaller transformer.",
+        "loads the result without the plugin, and it translates as the pruned model does. Dropped "
+        "layers stay dropped. If all layers of a side keep the same number of neurons, this number "
+        "becomes their feed-forward width. In both cases the result is a smaller transformer.",
     ),
     "ctranslate2": ExportTarget(
         summary="CTranslate2, a fast runtime for translation",

@@ -70,7 +70,7 @@ def head_changes(before: PreTrainedModel, after: PreTrainedModel) -> dict[str, V
             f"after {HeadPlan.full(end.heads)}"
         )
     if not end.is_within(start):
-        raise UsageError("the model after has heads that the one before has not")
+        raise UsageError("the fine-tuned model has heads that the model before fine-tuning lacks")
     old_attentions = attentions(before)
     return {
         component: tuple(

@@ -161,8 +161,8 @@ def extract(archive: Path, groups: Sequence[Sequence[str]], folder: Path) -> lis
     for group in groups:
         if extracted.issuperset(group):
             return [folder / name for name in group]
-    missing = " nor ".join(" and ".join(group) for group in groups)
-    raise DataError(f"{archive}: has not the files {missing}")
+    needed = " or ".join(" and ".join(group) for group in groups)
+    raise DataError(f"{archive}: lacks files; it needs {needed}")
 
 
 def verify(path: Path, *, name: str | None = None) -> None:

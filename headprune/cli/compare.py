@@ -154,8 +154,8 @@ def compare(
     (towards the unpruned model with --recovery distill), or after re-fitting (--recovery refit).
     Each score is also correlated with the ablation of single heads (of neurons, where --score
     ablation is given). Scores are computed on one half of the examples held out from training (of
-    the valid set for checkpoints), ablation on the other half, and the metric on the development or
-    the test set.
+    the validation set for checkpoints), ablation on the other half, and the metric on the
+    development or the test set.
 
     Without options ten scores and random choice are compared at 25, 50 and 75% with three seeds:
     about a hundred fine-tunings of a classifier. Fewer --score, --percent or --seeds take less

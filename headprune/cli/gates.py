@@ -55,9 +55,9 @@ def gates(
 ) -> None:
     """Close learned gates: write the plan and the pruned model.
 
-    Where the gates were trained to a target, as many units are pruned as it says, those with the
-    lowest gates. Else a unit is pruned if its deterministic gate is 0, a layer if it is below one
-    half.
+    If the gates were trained to a target, the units with the lowest gates are pruned until the
+    target is met. Otherwise heads and neurons are pruned whose deterministic gate is 0, and layers
+    whose gate is below one half.
     """
     from headprune.gates.closing import GatedModel, closed
     from headprune.gates.history import read_history

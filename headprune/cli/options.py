@@ -191,7 +191,9 @@ class LabelledDataOptions(ModelOptions):
     ] = None
     dev: Annotated[
         str | None,
-        typer.Option(help="Examples to measure on, as --train.", rich_help_panel=OWN_DATA),
+        typer.Option(
+            help="Examples to measure on, in the formats of --train.", rich_help_panel=OWN_DATA
+        ),
     ] = None
     text: Annotated[
         str | None,

@@ -155,8 +155,8 @@ def scores(
     significance; alone, the drop of the metric with no other head in the layer; shapley, the head's
     mean share in the metric over random orders of pruning (Held and Yang 2023). It ends early where
     all confidence intervals, by the empirical Bernstein bound, are narrow; with the default number
-    of orders they usually are not. The level of an interval is that of a single look, at a number
-    of orders that is fixed beforehand.
+    of orders they usually are not. The intervals are checked after
+    every order. Their level of 95% holds only for a single check after a fixed number of orders.
 
     Scores without data: magnitude, the norm of the head's weights; random, the baseline.
 

@@ -53,9 +53,9 @@ def shortlist(
     backend = backend_of(model)
     if not isinstance(backend, MakesShortlists):
         raise UsageError(f"{model}: shortlists are for translation with fairseq checkpoints")
-    made, coverage = backend.make_shortlist(model, best=best, frequent=frequent, data=data)
-    made.save(output)
-    print(f"{output}: target words for {len(made.best):,} source words")
+    word_lists, coverage = backend.make_shortlist(model, best=best, frequent=frequent, data=data)
+    word_lists.save(output)
+    print(f"{output}: target words for {len(word_lists.best):,} source words")
     print(
         f"{coverage.split} set: {coverage.words:,.0f} of {coverage.vocabulary:,} words for a "
         f"sentence on average; they have {coverage.share:.1%} of the words of its reference"

@@ -83,17 +83,17 @@ def subnetworks(
 
     Heads are pruned in steps, by a score that is computed again after each step, as long as the
     metric is at least --threshold percent of the unpruned model's. The survivors are the good
-    sub-network. The random one has as many heads; so has the bad one, of those that did not
-    survive, the least important first. Each is measured right after pruning and, with --epochs or
-    --finetune, after further fine-tuning (Prasanna et al. 2020).
+    sub-network. The random and the bad sub-network have the same number of heads. The bad one
+    consists of heads that did not survive, the least important first. Each is measured right after
+    pruning and, with --epochs or --finetune, after further fine-tuning (Prasanna et al. 2020).
 
     With --components ES,EF, MLPs are pruned too, each as a whole, by the gradient of one gate of
     all its neurons. A step then prunes both; after one below the threshold, heads alone are pruned
     further, and then MLPs alone.
 
-    Scores are computed on one half of the held-out examples (of the valid set for checkpoints), the
-    metric that ends the pruning on the other half, and the reported one on the development or the
-    test set. --max-examples limits both halves.
+    Scores are computed on one half of the held-out examples (of the validation set for
+    checkpoints), the metric that ends the pruning on the other half, and the reported one on the
+    development or the test set. --max-examples limits both halves.
 
     Writes subnetworks.md, .csv and .json with the overlap of the models' survivors beside its
     chance level; survival.png, the number of models in which each head survives; the plans, in

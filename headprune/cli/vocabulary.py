@@ -29,9 +29,9 @@ def vocabulary(
     check: Annotated[
         Path | None,
         typer.Option(
-            help="File of held-out text, to count unknown tokens in before and after. For a "
-            "checkpoint they are counted with the source's and with the target's dictionary: look "
-            "at the one of the text's language."
+            help="Held-out text, in which unknown tokens are counted before and after trimming. "
+            "For a checkpoint they are counted with both dictionaries; only the count for the "
+            "text's own language matters."
         ),
     ] = None,
     data: Annotated[

@@ -83,7 +83,7 @@ class Latency:
         if self.conditions.device not in ("cpu", "cuda"):
             raise UsageError(f"{self.conditions.device!r} is not one of the devices cpu, cuda")
         if self.seconds <= 0:
-            raise UsageError(f"a time of {self.seconds} seconds")
+            raise UsageError(f"a time of {self.seconds} seconds: measure again")
         for name, savings in self.saved.items():
             units = self.shape[name][0] if name in self.shape else 0
             if savings.get(units) != 0 or not all(0 <= kept <= units for kept in savings):

@@ -37,9 +37,9 @@ def finetune(
     model: Annotated[
         str,
         typer.Argument(
-            help="The model: a Hugging Face folder with its tokenizer, or a name on the hub. A "
-            "classifier that it has is trained further if it has as many labels as the data; "
-            "otherwise the model gets a new one."
+            help="The model: a Hugging Face folder with its tokenizer, or a name on the hub. If "
+            "the model already has a classifier with the data's number of labels, this classifier "
+            "is trained further; otherwise the model gets a new classifier."
         ),
     ],
     output: Annotated[

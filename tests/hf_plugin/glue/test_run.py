@@ -241,8 +241,8 @@ def test_a_start_model_with_other_weights_is_not_taken_for_the_same(
     assert result.training["start_fingerprint"] == Folder.load(model).fingerprint
     change_weights(start)
     message = (
-        f"{out}: was {verb} other weights of {start}; choose another output folder or delete this "
-        "one"
+        f"{out}: was {verb} an older version of the weights in {start}; choose another output "
+        "folder or delete this one"
     )
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         run(wanted, Labels(), out)
@@ -256,7 +256,9 @@ def test_a_training_is_not_resumed_from_other_weights(model, glue, tmp_path, mon
     with killed_after_a_checkpoint(monkeypatch):
         run(wanted, Labels(), out)
     change_weights(start)
-    with pytest.raises(UsageError, match="out: was trained from other weights of .*/start; choose"):
+    with pytest.raises(
+        UsageError, match="out: was trained from an older version of .*/start; choo"
+    ):
         run(wanted, Labels(), out)
 
 
