@@ -1,4 +1,4 @@
-"""What pruned heads buy in BERT: inference against the unpruned model of transformers.
+"""Speed of pruned BERT models relative to transformers' unpruned model.
 
     python -m benchmarks.bert_speed [--rounds 9] [--threads 2] [--output FOLDER]
 

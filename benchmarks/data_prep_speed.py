@@ -66,7 +66,7 @@ def _misspelt(line: str, rng: random.Random) -> str:
 
 @contextmanager
 def peak_memory() -> Iterator[list[int]]:
-    """Gives a list whose one item is, at the end, the peak of what child processes held, bytes."""
+    """Record the peak memory of child processes, in bytes, in a list of one item."""
     peak, done = [0], threading.Event()
 
     def watch() -> None:
@@ -92,8 +92,8 @@ def _memory_of_children() -> int:
     return total
 
 
-def differing(mine: Path, other: Path) -> list[str]:
-    """Files that both are to have made, but did not make the same."""
+def differing(own_folder: Path, other: Path) -> list[str]:
+    """List the files that differ between the two preparations."""
     texts = [f"{split}.{lang}" for split in SPLITS for lang in LANGUAGES]
     names = [f"{folder}/{text}" for folder in ("bpe", "tok") for text in texts]
     names += ["bpe/codes"]
@@ -101,7 +101,8 @@ def differing(mine: Path, other: Path) -> list[str]:
     return [
         name
         for name in names
-        if not (mine / name).exists() or not filecmp.cmp(mine / name, other / name, shallow=False)
+        if not (own_folder / name).exists()
+        or not filecmp.cmp(own_folder / name, other / name, shallow=False)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What pruned heads buy in time: training steps and beam search, against stock fairseq.
+"""Speed of training steps and beam search relative to stock fairseq.
 
     python -m benchmarks.fairseq_speed [--rounds 9] [--threads 2] [--output FOLDER]
 

@@ -1,4 +1,4 @@
-"""How cost grows: with the heads pruned, source length, batch, beam, and what is scored.
+"""Growth of the cost with pruned heads, length, batch, beam and number of scored heads.
 
     python -m benchmarks.growth [--rounds 3] [--threads 2] [--only "training step"]
         [--output FOLDER]
@@ -183,9 +183,9 @@ def draw(found: Sequence[Point], *, title: str, place: Path) -> None:
         for axes in places.flat[len(panels) :]:
             axes.set_visible(False)
         for axes, (job, axis) in zip(places.flat, panels, strict=False):
-            mine = [point for point in found if (point.job, point.axis) == (job, axis)]
-            for name in dict.fromkeys(point.name for point in mine):
-                line = [point for point in mine if point.name == name]
+            panel_points = [point for point in found if (point.job, point.axis) == (job, axis)]
+            for name in dict.fromkeys(point.name for point in panel_points):
+                line = [point for point in panel_points if point.name == name]
                 values = [point.value for point in line]
                 seconds = [point.seconds for point in line]
                 axes.plot(values, seconds, "o-", color=colours[name], label=name)
@@ -194,7 +194,7 @@ def draw(found: Sequence[Point], *, title: str, place: Path) -> None:
             else:
                 axes.set_xscale("log", base=2)
                 axes.set_yscale("log", base=2)
-                axes.set_xticks(sorted({point.value for point in mine}))
+                axes.set_xticks(sorted({point.value for point in panel_points}))
                 axes.xaxis.set_major_formatter("{x:g}")
                 axes.yaxis.set_major_formatter("{x:.3g}")
             axes.set_title(job, fontsize=12)

@@ -1,4 +1,4 @@
-"""How all benchmarks here measure and show: in turns, as ratios with their spread.
+"""Measuring and reporting for all benchmarks: jobs in turns, ratios with quartiles.
 
 Machines are noisy: so each round runs every job once, one after the other, and what counts is the
 ratio to the alternative in the same round; its median, and its quartiles.
@@ -54,12 +54,16 @@ class Figure:
 
 def parser(doc: str | None, *, rounds: int, torch_threads: bool = True) -> argparse.ArgumentParser:
     """The options that all benchmarks have; ``--threads`` where torch is what is measured."""
-    made = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
-    made.add_argument("--rounds", type=int, default=rounds, help="how often each job is timed")
+    arguments_parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
+    arguments_parser.add_argument(
+        "--rounds", type=int, default=rounds, help="how often each job is timed"
+    )
     if torch_threads:
-        made.add_argument("--threads", type=int, default=torch.get_num_threads())
-    made.add_argument("--output", type=Path, help="write NAME.json, .png and .svg to this folder")
-    return made
+        arguments_parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments_parser.add_argument(
+        "--output", type=Path, help="write NAME.json, .png and .svg to this folder"
+    )
+    return arguments_parser
 
 
 def keep_memory() -> None:
@@ -186,14 +190,14 @@ def _draw(figures: Sequence[Figure], *, title: str, versus: str, place: Path) ->
             layout="constrained",
         )
         for axes, job in zip(places.flat, jobs, strict=True):
-            mine = [figure for figure in figures if figure.job == job]
-            rows = range(len(mine))
-            axes.barh(rows, [figure.speedup for figure in mine], color=BLUE, height=0.6)
-            for row, figure in zip(rows, mine, strict=True):
+            job_figures = [figure for figure in figures if figure.job == job]
+            rows = range(len(job_figures))
+            axes.barh(rows, [figure.speedup for figure in job_figures], color=BLUE, height=0.6)
+            for row, figure in zip(rows, job_figures, strict=True):
                 axes.plot(figure.quartiles, [row, row], color=DARK, linewidth=2)
                 if figure.ceiling:
                     axes.plot(figure.ceiling, row, "|", color=ORANGE, markersize=16, mew=3)
-            axes.set_yticks(rows, [figure.name for figure in mine])
+            axes.set_yticks(rows, [figure.name for figure in job_figures])
             axes.invert_yaxis()
             axes.axvline(1, color=DARK, linewidth=1)
             axes.set_title(job, fontsize=12)

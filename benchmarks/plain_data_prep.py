@@ -1,9 +1,10 @@
-"""What ``data_prep/wmt14.sh --pairs all`` does, in one process: sacremoses, subword-nmt, fairseq.
+"""The steps of `data_prep/wmt14.sh --pairs all` in one process.
 
     python -m benchmarks.plain_data_prep FROM OUT [--merges 32000]
 
-FROM holds train, valid and test in two languages, raw; OUT gets tok/, bpe/ and bin/. It is what
-`benchmarks.data_prep_speed` compares with, and says nothing of broken input.
+The tools are sacremoses, subword-nmt and fairseq. FROM holds train, valid and test in two
+languages, raw; OUT gets tok/, bpe/ and bin/. `benchmarks.data_prep_speed` compares with it. It does
+not check for broken input.
 """
 
 from __future__ import annotations
@@ -58,14 +59,17 @@ def main() -> None:
     for language in LANGUAGES:
         for split in SPLITS:
             name = f"{split}.{language}"
-            to = tok / (f"all.{language}" if split == "train" else name)
-            tokenise(options.source / name, to, language=language)
+            tokenised_path = tok / (f"all.{language}" if split == "train" else name)
+            tokenise(options.source / name, tokenised_path, language=language)
     training = [tok / f"train.{language}" for language in LANGUAGES]
     clean([tok / f"all.{language}" for language in LANGUAGES], training)
 
-    both = options.out / "both"
-    both.write_bytes(b"".join(path.read_bytes() for path in training))
-    with open(both, encoding="utf-8", newline="\n") as text, open(bpe / "codes", "w") as codes:
+    joint_text = options.out / "both"
+    joint_text.write_bytes(b"".join(path.read_bytes() for path in training))
+    with (
+        open(joint_text, encoding="utf-8", newline="\n") as text,
+        open(bpe / "codes", "w") as codes,
+    ):
         learn_bpe(text, codes, options.merges)
     with open(bpe / "codes", encoding="utf-8") as codes:
         splitter = BPE(codes)

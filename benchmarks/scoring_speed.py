@@ -1,4 +1,4 @@
-"""What sharing work buys in scoring: ablation of every head, against the plain loop over heads.
+"""Speed of ablation with shared work relative to the plain loop over heads.
 
     python -m benchmarks.scoring_speed [--sizes minilm] [--rounds 5] [--threads 2] [--output FOLDER]
 

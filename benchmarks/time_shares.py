@@ -1,4 +1,4 @@
-"""Where the time of a training step or a beam search goes, and what bounds it.
+"""Time shares of operators in a training step or a beam search.
 
     python -m benchmarks.time_shares [--job "beam search"] [--threads 1] [--rounds 3]
         [--output FOLDER]

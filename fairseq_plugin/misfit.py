@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 def describe_misfit(model: nn.Module, state: dict[str, Tensor]) -> str | None:
-    """One line on why ``state`` is not for ``model``; None if it is."""
+    """Explain in one line why `state` does not fit `model`; None if it fits."""
     own = model.state_dict()
     for key in own.keys() & state.keys():
         if own[key].shape != state[key].shape and "embed_tokens" in key:

@@ -36,7 +36,7 @@ def make_shortlist(
         data: the folder of the binarised data; default: the data that it was trained on.
 
     Returns:
-        The shortlist, and how much of the valid set's references it has.
+        The shortlist, and how much of the validation set's references it has.
 
     Raises:
         UsageError: a model of another task.

@@ -1,4 +1,4 @@
-"""Whether this machine's processor computes bfloat16 fast."""
+"""Warn if this machine's processor computes bfloat16 slowly."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def listed(names: Sequence[str]) -> str:
-    """One name or more as a part of a sentence.
+    """Join names with commas and `and`.
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')

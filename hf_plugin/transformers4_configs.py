@@ -34,7 +34,7 @@ _ROPE_TYPES = ("linear", "dynamic", "llama3")
 
 @dataclass(frozen=True)
 class _Pattern:
-    """How transformers 4 derives the kind of attention of a layer.
+    """Rule by which transformers 4 derives a layer's kind of attention.
 
     Attributes:
         is_full: takes the number of a layer and that of the pattern; whether the attention is full.

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    at = given.index("--") if "--" in given else len(given)
+    separator_index = given.index("--") if "--" in given else len(given)
 
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--threads", type=int, default=1, help="CPU threads")
@@ -120,7 +120,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     step.add_argument(
         "--head-form", choices=("remove", "mask"), default="remove", help="form of the pruning"
     )
-    return parser.parse_args(given[:at]), given[at + 1 :]
+    return parser.parse_args(given[:separator_index]), given[separator_index + 1 :]
 
 
 if __name__ == "__main__":

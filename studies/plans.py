@@ -213,20 +213,20 @@ def parse_rows(
         raise DataError(f"{where}: at least one way to prune is needed, such as {{percent: 50}}")
     rows: list[Row] = []
     for number, entry in enumerate(entries, start=1):
-        here = f"{where}[{number}]"
-        row = _row(as_mapping(entry, here), where=here, forms=forms)
+        entry_key = f"{where}[{number}]"
+        row = _row(as_mapping(entry, entry_key), where=entry_key, forms=forms)
         for other in (CONTROL, *rows):
             # Some file systems do not tell capital letters from small ones.
             if row.key.lower() == other.key.lower():
                 raise DataError(
-                    f"{here}: {row.label!r} is the same row as {other.label!r}, or would have the "
-                    f"same folder, {row.key}; leave one out or give it a `label` of its own"
+                    f"{entry_key}: {row.label!r} is the same row as {other.label!r}, or would have "
+                    f"the same folder, {row.key}; leave one out or give it a `label` of its own"
                 )
         for seed in () if row.score else seeds:
             try:
                 row.plan(shape, seed=seed)
             except UsageError as problem:
-                raise DataError(f"{here}: {problem}") from None
+                raise DataError(f"{entry_key}: {problem}") from None
         rows.append(row)
     return tuple(rows)
 
@@ -235,8 +235,10 @@ def _row(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> Row:
     require_known(entry, (*PLAN_KEYS, *(["forms"] if forms else [])), where=f"{where}.")
     kinds = [kind for kind in PLAN_KINDS if kind in entry]
     if len(kinds) != 1:
-        got = " and ".join(kinds) or "none of them"
-        raise DataError(f"{where}: exactly one of {', '.join(PLAN_KINDS)} is needed, got {got}")
+        given_kinds = " and ".join(kinds) or "none of them"
+        raise DataError(
+            f"{where}: exactly one of {', '.join(PLAN_KINDS)} is needed, got {given_kinds}"
+        )
     kind = kinds[0]
     if "components" in entry and kind in ("keep", "each_layer"):
         reason = "names them itself" if kind == "keep" else "is for all components"

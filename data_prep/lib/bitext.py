@@ -212,7 +212,7 @@ class _Division:
         return sizes[0] * need_valid, sizes[1] * need_test
 
     def _drawn(self) -> Iterator[bool]:
-        """For each pair that is kept, whether it is drawn for training."""
+        """Tell for each kept pair if it is drawn for training."""
         options = self.options
         if options.pairs is None:
             return repeat(True)

@@ -144,8 +144,8 @@ def _masked(
     if component in LAYERS:
         return gated_layers([(scored.layers[component][layer], torch.tensor(float(0 in mask)))])
     sublayer = scored.sublayers[component][layer]
-    on = torch.tensor([float(unit in mask) for unit in range(sublayer.units)])
-    return gated([(sublayer, on)])
+    unit_mask = torch.tensor([float(unit in mask) for unit in range(sublayer.units)])
+    return gated([(sublayer, unit_mask)])
 
 
 class _Encoded:
@@ -189,9 +189,9 @@ def _compare(
     p_values: dict[tuple[str, int], list[float]] = {}
     done = 0
     for place, masks in cases.items():
-        these = slice(done, done + len(masks))
-        drops[place] = [test.base - score for score in test.scores[these]]
-        p_values[place] = list(test.p_values[these])
+        score_range = slice(done, done + len(masks))
+        drops[place] = [test.base - score for score in test.scores[score_range]]
+        p_values[place] = list(test.p_values[score_range])
         done += len(masks)
     return Ablation(
         base=test.base,

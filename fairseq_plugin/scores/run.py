@@ -63,7 +63,7 @@ def score_heads(
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``scores`` of a checkpoint, stock fairseq's or head-pruned.
 
-    Scores are computed on one half of the valid set, ablation on the other half.
+    Scores are computed on one half of the validation set, ablation on the other half.
 
     Args:
         path: the checkpoint.

@@ -60,7 +60,8 @@ _BATCH = 32
 class TranslationModel:
     """Implements ``headprune.task_model.TaskModel``.
 
-    Scores are computed on the valid set, BLEU on the test set as ``fairseq_plugin.measuring`` does.
+    Scores are computed on the validation set, BLEU on the test set as ``fairseq_plugin.measuring``
+    does.
 
     Attributes:
         path: the checkpoint.
@@ -128,7 +129,7 @@ class TranslationModel:
             "max_examples": self.max_examples,
             "metric_of_ablation": self.metric_of_ablation,
             "beam": self.beam,
-            "parts": list(PARTS),  # older comparisons computed both on the whole valid set
+            "parts": list(PARTS),  # older comparisons computed both on the whole validation set
             **({} if self.distillation is None else self.distillation.as_settings()),
         }
 
@@ -140,7 +141,7 @@ class TranslationModel:
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
     ) -> dict[str, HeadScores]:
-        """Scores on the valid set."""
+        """Scores on the validation set."""
         return score_heads(
             self.path,
             scores=names,
@@ -169,7 +170,7 @@ class TranslationModel:
         )
 
     def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
-        """BLEU on the sentence pairs of ablation: one half of the valid set."""
+        """BLEU on the sentence pairs of ablation: one half of the validation set."""
         checkpoint = self.model if plan is None else self.model.prune(plan)
         with fairseq_silent():
             translator, batches = self._loaded(checkpoint, split="valid", part=ABLATION)

@@ -160,7 +160,7 @@ def one_more_draw(value: float, draws: Sequence[float]) -> MeanDifference | None
 
 
 def relative_difference(one: Sequence[float], other: Sequence[float]) -> MeanDifference | None:
-    """By how many percent the larger of two means is above the smaller.
+    """The excess of the larger of two means over the smaller, in percent.
 
     The error is that of a ratio of two independent means, to the first order. None if a group has
     less than two values, or neither has a spread, or the smaller mean is not above 0.

@@ -108,7 +108,7 @@ def _order_of_components(runs: Runs) -> Measurement | None:
 
 
 def _by_gates_over_all_heads(record: Record) -> bool:
-    """Check for a plan by learnt gates in which the heads of all components compete.
+    """Check for a plan by learned gates in which the heads of all components compete.
 
     A plan that keeps all heads of ED and DS is taken for one of gates on ES alone.
     """
@@ -124,7 +124,7 @@ def _share_kept(record: Record, component: str) -> float:
 
 
 def _by_gates_in_the_encoder(record: Record) -> bool:
-    """Check for a plan by learnt gates that prunes 38 of 48 ES heads or more, and no others."""
+    """Check for a plan by learned gates that prunes 38 of 48 ES heads or more, and no others."""
     if method_in(record) not in _METHODS or "ES" not in record.plan.units:
         return False
     if not record.plan.prunes_heads_alone:

@@ -75,7 +75,7 @@ class CompanionGate:
 
     @property
     def factors(self) -> Factors:
-        """Those of the sub-layer's own gate."""
+        """The factors of the sub-layer's own gate."""
         return self.gate.factors
 
     def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -68,7 +68,7 @@ def outputs_of(
 
 
 class _Reached(Exception):
-    """All that was looked for has been computed; the modules above it need not be."""
+    """Ends a forward pass once all requested outputs are known."""
 
 
 class _Follower(TorchFunctionMode):

@@ -55,31 +55,31 @@ def masked_outcomes(
     record = _Record()
     with record.of(scored, cases):
         base = scored.outcome(batch)
-    first_alone = _first_alone(scored, batch, base)
+    first_token_only = _first_token_only(scored, batch, base)
     examples = len(base.losses)
-    together = max(1, at_once // examples)
+    masks_per_run = max(1, at_once // examples)
     masked: dict[tuple[str, int], list[Outcome]] = {}
     for (component, layer), masks in cases.items():
         attention = scored.sublayers[component][layer]
         if attention.output in record.repeated or companions_of(attention):
-            masked[component, layer] = _with_gates(scored, batch, attention, masks, together)
+            masked[component, layer] = _with_gates(scored, batch, attention, masks, masks_per_run)
             continue
         x = record.inputs[attention.output]  # B x T x U'd, or T x B x U'd
         variants_of = _variants(attention, x, record.outputs[attention.output])
         masked[component, layer] = []
-        for start in range(0, len(masks), together):
-            some = masks[start : start + together]
-            on = _on(attention, some).to(x)  # m x U'
-            variants = variants_of(on)  # m x B x T x C
+        for start in range(0, len(masks), masks_per_run):
+            mask_chunk = masks[start : start + masks_per_run]
+            unit_masks = _mask_tensor(attention, mask_chunk).to(x)  # m x U'
+            variants = variants_of(unit_masks)  # m x B x T x C
             variants = variants.movedim(0, scored.batch_dim).flatten(
                 scored.batch_dim, scored.batch_dim + 1
             )  # mB x T x C, or T x mB x C
             with (
-                first_alone(),
-                _replaced(scored, component, layer, record, variants, times=len(some)),
+                first_token_only(),
+                _replaced(scored, component, layer, record, variants, times=len(mask_chunk)),
             ):
-                outcome = scored.outcome(scored.repeat_batch(batch, len(some)))
-            masked[component, layer] += _apart(outcome, number=len(some))
+                outcome = scored.outcome(scored.repeat_batch(batch, len(mask_chunk)))
+            masked[component, layer] += _split_outcome(outcome, number=len(mask_chunk))
     return base, masked
 
 
@@ -88,16 +88,16 @@ def _with_gates(
     batch: Batch,
     sublayer: PrunableSublayer,
     masks: Sequence[frozenset[int]],
-    together: int,
+    masks_per_run: int,
 ) -> list[Outcome]:
-    """The outcome with each mask, by runs of the whole model on ``together`` copies of a batch."""
+    """The outcome with each mask: the whole model runs on ``masks_per_run`` copies of a batch."""
     outcomes: list[Outcome] = []
-    for start in range(0, len(masks), together):
-        some = masks[start : start + together]
-        factors = factors_of_copies(_on(sublayer, some), batch_dim=scored.batch_dim)
+    for start in range(0, len(masks), masks_per_run):
+        mask_chunk = masks[start : start + masks_per_run]
+        factors = factors_of_copies(_mask_tensor(sublayer, mask_chunk), batch_dim=scored.batch_dim)
         with gated([(sublayer, factors)]):
-            outcome = scored.outcome(scored.repeat_batch(batch, len(some)))
-        outcomes += _apart(outcome, number=len(some))
+            outcome = scored.outcome(scored.repeat_batch(batch, len(mask_chunk)))
+        outcomes += _split_outcome(outcome, number=len(mask_chunk))
     return outcomes
 
 
@@ -116,7 +116,7 @@ def factors_of_copies(masks: Tensor, *, batch_dim: int) -> Callable[[Tensor], Te
     return factors
 
 
-def _first_alone(
+def _first_token_only(
     scored: RunnableModel, batch: Batch, base: Outcome
 ) -> Callable[[], AbstractContextManager[None]]:
     """A context in which only the first token is computed after the top layer's attention.
@@ -127,24 +127,24 @@ def _first_alone(
     if module is None:
         return nullcontext
 
-    def first(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+    def keep_first_token(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
         return output.narrow(1 - scored.batch_dim, 0, 1)
 
     @contextmanager
-    def alone() -> Iterator[None]:
-        hook = module.register_forward_hook(first)
+    def first_token_only() -> Iterator[None]:
+        hook = module.register_forward_hook(keep_first_token)
         try:
             yield
         finally:
             hook.remove()
 
     try:
-        with alone():
+        with first_token_only():
             losses = scored.outcome(batch).losses
     except (RuntimeError, IndexError, ValueError):  # something looks at tokens that are not there
         return nullcontext
     same = losses.shape == base.losses.shape and torch.allclose(losses, base.losses, atol=_SAME)
-    return alone if same else nullcontext
+    return first_token_only if same else nullcontext
 
 
 class _Record:
@@ -189,15 +189,15 @@ def _variants(sublayer: PrunableSublayer, x: Tensor, output: Tensor) -> Callable
         weight = sublayer.as_columns(sublayer.output.weight)  # C x U'd
         bias = sublayer.output.bias
 
-        def multiplied(on: Tensor) -> Tensor:
-            factors = on.repeat_interleave(sublayer.unit_size, dim=-1)  # m x U'd
-            masked = x * factors.view(len(on), *[1] * (x.dim() - 1), -1)  # m x B x T x U'd
+        def multiplied(unit_masks: Tensor) -> Tensor:
+            factors = unit_masks.repeat_interleave(sublayer.unit_size, dim=-1)  # m x U'd
+            masked = x * factors.view(len(unit_masks), *[1] * (x.dim() - 1), -1)  # m x B x T x U'd
             return nn.functional.linear(masked, weight, bias)
 
         return multiplied
     contributions = _contributions(sublayer, x)  # U' x B x T x C
     constant = output - contributions.sum(0)  # the bias
-    return lambda on: constant + torch.einsum("mh,h...->m...", on, contributions)
+    return lambda unit_masks: constant + torch.einsum("mh,h...->m...", unit_masks, contributions)
 
 
 def _contributions(attention: PrunableSublayer, x: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ def _contributions(attention: PrunableSublayer, x: Tensor) -> Tensor:
     return torch.einsum("...hd,chd->h...c", by_head, weight)
 
 
-def _on(attention: PrunableSublayer, masks: Sequence[frozenset[int]]) -> Tensor:
+def _mask_tensor(attention: PrunableSublayer, masks: Sequence[frozenset[int]]) -> Tensor:
     """m x H': 1 where a head stays on; uniform heads always do."""
     return torch.tensor(
         [
@@ -234,18 +234,18 @@ def _replaced(
     The sub-layer returns ``variants``: its outputs with masked units.
     """
     attention = scored.sublayers[component][layer]
-    gives = {module: record.outputs[module] for module in scored.skipped(component, layer)}
+    replacements = {module: record.outputs[module] for module in scored.skipped(component, layer)}
     for module in scored.reused(component, layer):
-        gives[module] = scored.repeat_output(module, record.outputs[module], times)
+        replacements[module] = scored.repeat_output(module, record.outputs[module], times)
     before = record.outputs[attention.module]
     if component in NEURONS:  # what comes before the output projection is computed in vain
-        gives[attention.output] = variants
+        replacements[attention.output] = variants
     elif any(part is attention.output for part in attention.module.modules()):
-        gives[attention.module] = _with_first(before, variants)
+        replacements[attention.module] = _with_first(before, variants)
     else:
-        gives |= {attention.module: before, attention.output: variants}
+        replacements |= {attention.module: before, attention.output: variants}
     with ExitStack() as stack:
-        for module, output in gives.items():
+        for module, output in replacements.items():
             stack.enter_context(_giving(module, output))
         yield
 
@@ -272,7 +272,7 @@ def _giving(module: nn.Module, output: Any) -> Iterator[None]:
             module.forward = before
 
 
-def _apart(outcome: Outcome, *, number: int) -> list[Outcome]:
+def _split_outcome(outcome: Outcome, *, number: int) -> list[Outcome]:
     losses = outcome.losses.chunk(number)
     if outcome.correct is None:
         return [Outcome(part) for part in losses]

@@ -40,8 +40,8 @@ class _Group:
 
     @property
     def is_like_the_papers(self) -> bool:
-        """True unless other units are pruned, or the heads were chosen by a score or are those of
-        one component alone."""
+        """True if the heads were chosen as in the paper, in all components, and nothing else is
+        pruned."""
         first = self.records[0]
         fields = fields_of(first.signature)
         asked = first.requested_percent

@@ -33,7 +33,7 @@ _OF_THE_PAPER = ("bleu", ACCURACY)
 
 @dataclass(frozen=True, kw_only=True)
 class _Point:
-    """One row.
+    """A point of a curve: one row of a table.
 
     Attributes:
         percent: the share of the heads that is pruned.
@@ -118,7 +118,7 @@ def _versus(curves: Sequence[_Curve]) -> str:
 
 
 def _marks(curves: Sequence[_Curve]) -> str:
-    """What bars and hollow points mean, where there are any."""
+    """Explain the bars and the hollow points of the figure."""
     paired = [point for curve in curves if curve.versus == "control" for point in curve.points]
     words = []
     if paired:
