@@ -129,7 +129,7 @@ def test_the_paper_is_repeated_by_its_equation_2_first() -> None:
     assert study.changed_runs() and not any("uniform" in run for run in study.changed_runs())
 
 
-@pytest.mark.parametrize("name", ["README.md", "glue.yaml", "glue-paper.yaml"])
+@pytest.mark.parametrize("name", ["../docs/glossary.md", "glue.yaml", "glue-paper.yaml"])
 def test_both_versions_of_the_papers_code_are_named(name: str) -> None:
     text = (STUDIES / name).read_text()
     assert "October 2020" in text and "November 2021" in text
