@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,11 +166,22 @@ class Checkpoint:
         """The model's weights; of tensors that are tied to one another, one."""
         unique: dict[int, Tensor] = {}
         for name, tensor in self.state["model"].items():
-            if name.startswith(PREFIX):
+            if name.startswith(PREFIX) or name in self._copies:
                 continue
             if tensor.is_floating_point() and not name.endswith(NO_WEIGHTS):
                 unique[tensor.data_ptr() or -len(unique) - 1] = tensor
         return unique.values()
+
+    @property
+    def _copies(self) -> Collection[str]:
+        """The names of weights that are another one by the options, such as shared embeddings.
+
+        In an average of checkpoints they have a storage of their own.
+        """
+        output = "decoder.output_projection.weight"
+        if self.options.get("share_all_embeddings"):
+            return ("decoder.embed_tokens.weight", output)
+        return (output,) if self.options.get("share_decoder_input_output_embed") else ()
 
     @property
     def unpruned_parameters(self) -> int:

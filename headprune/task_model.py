@@ -28,6 +28,7 @@ class Measurement:
         signature: sacreBLEU's, of the metric; None where the metric has none, or it is not known.
         fingerprint: the fingerprint of the weights that were measured; None where it is not known.
         others: the values of further metrics by name.
+        other_signatures: sacreBLEU's signatures of these, by name, where they have any.
         outputs: the contents of the files that a record of the measurement has, by the name in
             ``Record.files``: ``predictions``, or ``hypotheses`` and ``reference``; empty where they
             are not known.
@@ -38,6 +39,7 @@ class Measurement:
     signature: str | None = None
     fingerprint: str | None = None
     others: Mapping[str, float] = field(default_factory=dict)
+    other_signatures: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -155,7 +155,7 @@ class TranslationModel:
         )
 
     def measure(self, plan: PruningPlan | None = None) -> Measurement:
-        """BLEU on the test set."""
+        """BLEU on the test set, and chrF."""
         checkpoint = self.model
         if plan is not None and plan != checkpoint.plan:
             checkpoint = checkpoint.prune(plan)
@@ -166,6 +166,8 @@ class TranslationModel:
             translations.constant,
             score.bleu_signature,
             checkpoint.fingerprint,
+            others={"chrf": score.chrf},
+            other_signatures={"chrf": score.chrf_signature},
             outputs=translations.outputs,
         )
 

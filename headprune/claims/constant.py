@@ -12,8 +12,9 @@ from headprune.results.predictions import read_predictions
 def is_constant_model(located: Located) -> bool:
     """Tell if a model gives one output for every example.
 
-    Older records do not say so; then the outputs beside the record do, where there are any. Those
-    of language models are losses of texts, which tell nothing of it.
+    Older records do not say so; then the outputs beside the record do, where there are any; without
+    them it is not known, and the answer is no. Those of language models are losses of texts, which
+    tell nothing of it.
 
     Raises:
         DataError: outputs that cannot be read.
@@ -23,7 +24,8 @@ def is_constant_model(located: Located) -> bool:
         return record.training[CONSTANT] is True
     if OF_LANGUAGE_MODELS & record.metrics.keys():
         return False
-    files = {name: path.parent / file for name, file in record.files.items()}
+    named = {name: path.parent / file for name, file in record.files.items()}
+    files = {name: file for name, file in named.items() if file.exists()}
     if "predictions" in files:
         predictions, labels = zip(*read_predictions(files["predictions"]), strict=True)
         return is_constant(predictions, labels)

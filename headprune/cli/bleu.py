@@ -26,8 +26,8 @@ def bleu(
     hyp: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of fairseq-generate's output: translations as plain text, one a line. "
-            "Needs --ref alone."
+            help="Instead of fairseq-generate's output: translations as plain text, one a line; - "
+            "for standard input. Needs --ref alone."
         ),
     ] = None,
     tokenize: Annotated[
@@ -117,18 +117,21 @@ def bleu(
     """
     from headprune.errors import UsageError
     from headprune.results import translation
+    from headprune.results.signature import require_field
 
     if reference is None:
         raise UsageError("give --ref, the raw reference")
     if hyp is not None:
         if generation is not None or any(each is not None for each in (plan, output, data)):
             raise UsageError("--hyp takes --ref alone; leave the record's options out")
-        _print_scores(hyp, reference, tokenizer=tokenize)
+        standard_input = Path("/dev/stdin")
+        _print_scores(standard_input if hyp == Path("-") else hyp, reference, tokenizer=tokenize)
         return
     if generation is None:
         raise UsageError("give --hyp, or the output of fairseq-generate")
-    if recovery is not None and set("|: ") & set(recovery):
-        raise UsageError(f"--recovery {recovery!r}: give one word without : and |")
+    require_field(finetune, name="--finetune")
+    if recovery is not None:
+        require_field(recovery, name="--recovery")
     if plan is None or output is None or data is None:
         raise UsageError("a record needs --plan, --data and --output; --hyp needs --ref alone")
     record = translation.score(

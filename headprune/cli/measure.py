@@ -48,7 +48,19 @@ def measure(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File for the record (JSON). Default: none."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="File for the record (JSON); the model's outputs are written beside it. Default: "
+            "none.",
+        ),
+    ] = None,
+    finetune: Annotated[
+        str | None,
+        typer.Option(
+            help="Length of the model's fine-tuning, for the signature: 30ep, 200up, or none.",
+            show_default="unknown for a pruned model, else none",
+        ),
     ] = None,
     *,
     options: _MeasuringOptions,
@@ -64,8 +76,15 @@ def measure(
       headprune measure runs/reviews/model --dev dev.csv --text review --label mood --plan
       half.json -o half-measured.json
     """
-    from headprune.compare.measuring import measured_record
+    from headprune.compare.measuring import measure_and_save
+    from headprune.errors import UsageError
     from headprune.plan import PruningPlan
+    from headprune.results.signature import require_field
+
+    if finetune is not None:
+        if plan is not None:
+            raise UsageError("--finetune: with --plan the model is measured right after pruning")
+        require_field(finetune, name="--finetune")
 
     examples = [Path(name) for name in (options.train, options.dev) if name is not None]
     require_separate({"--output": output}, inputs=(model, plan, *examples))
@@ -78,8 +97,6 @@ def measure(
         watch=progress,
         given=options.given(),
     )
-    record = measured_record(task_model, kept)
-    if output is not None:
-        record.save(output)
+    record = measure_and_save(task_model, kept, finetune=finetune, output=output)
     figures = "  ".join(f"{name} {value:.2f}" for name, value in record.metrics.items())
     print(f"{record.task}: {figures}  {record.signature}")

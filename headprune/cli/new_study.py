@@ -51,15 +51,17 @@ def new_study(
         )
     if output.exists() and not overwrite:
         raise DataError(f"{output}: exists already; give another name, or --overwrite")
+    cores = available_cores()
     text = study_text(
         _corpus(data),
         path=output,
-        cores=available_cores(),
+        cores=cores,
         gpu=shutil.which("nvidia-smi") is not None,
         baseline=None if baseline_model is None else _trained(baseline_model),
     )
     write_text_atomically(output, text)
-    print(f"{output}: snakemake -s studies/Snakefile --config study={output} --cores all")
+    command = f"snakemake -s studies/Snakefile --config study={output} --cores {cores}"
+    print(f"{output}: {command}")
 
 
 def _trained(path: Path) -> TrainedBaseline:

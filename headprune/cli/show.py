@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headprune.backends import find_backend, no_model, refuse_other_options
+from headprune.backends import find_backend, no_model, open_model, refuse_other_options
 from headprune.cli.options import kinds_of_models
 from headprune.components import NEURONS, side_of
 from headprune.cost import Sizes
@@ -21,6 +21,13 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def show(
     path: Annotated[Path, typer.Argument(help=f"A plan file, {kinds_of_models()}.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a plan: the model that it is for, whose sizes count. Default: the sizes "
+            "below."
+        ),
+    ] = None,
     width: Annotated[
         int | None,
         typer.Option(
@@ -49,42 +56,51 @@ def show(
 ) -> None:
     """Show which heads, neurons and layers are kept, and what that saves.
 
-    For a plan, parameters and FLOPs are those of a Transformer of the given width, in which a head
-    is width / heads wide; for a model, they are its own.
+    For a model, parameters and FLOPs are its own; for a plan, those of --model. Without it they are
+    those of a Transformer of the given width, in which a head is width / heads wide.
     """
     from headprune.report.plan_view import show_plan
 
     require_standard_output()
+    sizes_given = {"width": width, "feed_forward": feed_forward, "vocabulary": vocabulary}
+    given: dict[str, object] = {n: size for n, size in sizes_given.items() if size is not None}
     backend = find_backend(path)
     if backend is None and path.is_dir():
         raise no_model(path)
     if backend is None:
         plan = PruningPlan.load(path)
+        if model is not None:
+            refuse_other_options(given, model=model, kind="a model")
+            opened = open_model(model)
+            plan.require_shape(opened.shape, of=str(model))
+            pruned = opened.plan.replaced_by(plan)
+            parameters = opened.unpruned_parameters, opened.parameters_with(pruned)
+            show_plan(pruned, opened.sizes, length=length, parameters=parameters)
+            return
         sizes = _sizes(plan, width=width, feed_forward=feed_forward, vocabulary=vocabulary)
         show_plan(plan, sizes, length=length)
+        words = f" with {sizes.vocabulary:,} words" if "decoder" in map(side_of, plan.units) else ""
+        print(f"sizes       of a model of width {sizes.decoder_width}{words}; --model takes yours")
         return
-    sizes_given = {"width": width, "feed_forward": feed_forward, "vocabulary": vocabulary}
     refuse_other_options(
-        {name: size for name, size in sizes_given.items() if size is not None},
-        model=path,
-        kind="a model",
+        given | ({} if model is None else {"model": model}), model=path, kind="a model"
     )
     from headprune.model import computed_plan_of  # it imports torch
 
-    model = backend.open(path)
-    learned = getattr(model, "gates", None)
+    opened = backend.open(path)
+    learned = getattr(opened, "gates", None)
     if learned is not None:
         print(
             f"learned gates of {', '.join(learned.plan.units)}, not closed yet: `headprune gates "
             f"{path} -o plan.json --model OUT` closes them; below, all units count as kept"
         )
     show_plan(
-        model.plan,
-        model.sizes,
+        opened.plan,
+        opened.sizes,
         length=length,
-        parameters=(model.unpruned_parameters, model.parameters),
-        form=model.form,
-        computed=computed_plan_of(model),
+        parameters=(opened.unpruned_parameters, opened.parameters),
+        form=opened.form,
+        computed=computed_plan_of(opened),
     )
 
 

@@ -306,6 +306,7 @@ def record_of(
     training: Mapping[str, Any],
     recovery: str | None = None,
     trainings: int | None = None,
+    finetune: str | None = None,
     files: Mapping[str, str] | None = None,
     study: str = "",
 ) -> Record:
@@ -317,11 +318,13 @@ def record_of(
         training: facts that are None are left out.
         recovery: the name of what was done besides fine-tuning; see ``signature``.
         trainings: the number of trainings; None: one for the kinds of records that are trained.
+        finetune: the length of the fine-tuning; None: that of the task, once for each training.
         model, value, study, ...: see ``Record``.
     """
     if trainings is None:
         trainings = int(kind in ("control", "pruned", "scratch"))
-    finetune = "+".join([task.finetune_name] * trainings) or "none"
+    if finetune is None:
+        finetune = "+".join([task.finetune_name] * trainings) or "none"
     form = "none" if plan.is_full else "remove"
     where = environment or Environment()
     metric = task.metric.lower()  # signatures and titles write BLEU, records bleu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from headprune.version import __version__
 
@@ -24,7 +25,7 @@ def signature(
         seed: the seed of the choice and of the fine-tuning.
         form: `remove`, `mask` or `uniform`; `none` where nothing is pruned.
         finetune: the length of the fine-tuning after pruning: `30ep` (epochs), `200up` (updates),
-            or `none`.
+            `none`, or `unknown`.
         data: the training and test data, such as `wmt14.en-ru`.
         recovery: what was done after pruning besides fine-tuning: `refit`, or
             `distill[weight=0.5,temperature=2,from=0123456789ab]` (see ``Distillation.name``); None
@@ -41,6 +42,12 @@ def signature(
         "headprune": __version__,
     }
     return "|".join(f"{name}:{value}" for name, value in fields.items())
+
+
+def require_field(value: str, *, name: str) -> None:
+    """Raise a UsageError if a value cannot stand in a signature, for the option ``name``."""
+    if not value or set("|: ") & set(value):
+        raise UsageError(f"{name} {value!r}: give one word without : and |")
 
 
 def with_method(line: str, select: str) -> str:
