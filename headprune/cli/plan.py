@@ -6,7 +6,7 @@ import re
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -38,6 +38,15 @@ class Best(StrEnum):
 
     high = "high"
     low = "low"
+
+
+class _SpeedupInputs(NamedTuple):
+    """The option --speedup with the files that it needs."""
+
+    times: float
+    model: Path
+    scores: Path
+    latency: Path
 
 
 @app.command()
@@ -184,11 +193,99 @@ def plan(
       headprune plan --model model.pt --speedup 2 --latency latency.json --scores taylor.json
       --components ES,ED,DS,EF,DF,EL,DL --verify 3 -o plan.json
     """
+    speedup_inputs = _require_compatible_options(
+        percent=percent,
+        budget=budget,
+        speedup=speedup,
+        latency=latency,
+        verify=verify,
+        method=method,
+        keep=keep,
+        prune=prune,
+        scores=scores,
+        best=best,
+        seed=seed,
+        at_least=at_least,
+        even=even,
+        shape=shape,
+        model=model,
+    )
+    require_separate({"--output": output}, inputs=(model, scores, latency))
+    if speedup_inputs is not None:
+        from headprune.cli.plan_by_speed import plan_by_speed
+
+        chosen = plan_by_speed(
+            speedup_inputs.model,
+            speedup_inputs.times,
+            latency=speedup_inputs.latency,
+            scores=speedup_inputs.scores,
+            components=None if components is None else parse_components(components),
+            best=best.value if best else None,
+            at_least=1 if at_least is None else at_least,
+            verify=verify,
+        )
+        _write_plan(chosen, output)
+        return
+    opened = open_model(model) if model else None
+    asked = _budget(percent, budget)
+    if scores:
+        chosen = _plan_by_scores(
+            scores,
+            asked,
+            opened=opened,
+            model=model,
+            components=components,
+            keep=keep,
+            best=best,
+            at_least=at_least,
+            even=even,
+        )
+    else:
+        chosen = _plan_without_scores(
+            asked,
+            opened=opened,
+            model=model,
+            components=components,
+            shape=shape,
+            keep=keep,
+            prune=prune,
+            method=method,
+            seed=1 if seed is None else seed,
+            at_least=at_least,
+            even=even,
+        )
+    _write_plan(chosen, output)
+
+
+def _require_compatible_options(
+    *,
+    percent: float | None,
+    budget: str | None,
+    speedup: float | None,
+    latency: Path | None,
+    verify: int,
+    method: str | None,
+    keep: list[str] | None,
+    prune: list[str] | None,
+    scores: Path | None,
+    best: Best | None,
+    seed: int | None,
+    at_least: int | None,
+    even: bool,
+    shape: list[str] | None,
+    model: Path | None,
+) -> _SpeedupInputs | None:
+    """Check that the options go together, and return those of --speedup if it is given.
+
+    Raises:
+        UsageError: an option is missing, or contradicts another.
+    """
     budgets = (percent is not None, budget is not None, speedup is not None)
     if [*budgets, bool(keep), bool(prune)].count(True) != 1:
         raise UsageError("give one of --percent, --budget, --speedup, --keep and --prune")
     if speedup is None and (latency or verify):
         raise UsageError("--latency and --verify go with --speedup")
+    speedup_inputs = None
     if speedup is not None:
         if method or even or shape:
             raise UsageError("--speedup goes with --model and --scores")
@@ -197,6 +294,7 @@ def plan(
                 "--speedup needs --model, --scores and --latency, which `headprune scores` and "
                 "`headprune latency` write"
             )
+        speedup_inputs = _SpeedupInputs(speedup, model=model, scores=scores, latency=latency)
     if method and (keep or prune or scores):
         raise UsageError("--method goes with --percent or --budget")
     if prune and at_least:
@@ -211,59 +309,79 @@ def plan(
         raise UsageError("--seed goes with a random choice: --scores and --prune draw no heads")
     if best and not scores:
         raise UsageError("--best goes with --scores, the file with the scores to rank by")
-    require_separate({"--output": output}, inputs=(model, scores, latency))
-    if speedup is not None and model and scores and latency:
-        from headprune.cli.plan_by_speed import plan_by_speed
+    return speedup_inputs
 
-        chosen = plan_by_speed(
-            model,
-            speedup,
-            latency=latency,
-            scores=scores,
-            components=None if components is None else parse_components(components),
-            best=best.value if best else None,
-            at_least=1 if at_least is None else at_least,
-            verify=verify,
-        )
-        _write_plan(chosen, output)
-        return
-    opened = open_model(model) if model else None
-    asked = _budget(percent, budget)
-    if scores:
-        from headprune.scores import HeadScores
-        from headprune.scores.names import keep_of
 
-        ranked = HeadScores.load(scores)
-        if components is not None:
-            names = parse_components(components)
-            missing = [name for name in names if name not in ranked.units]
-            if missing:
-                have = ", ".join(ranked.units)
-                raise UsageError(f"--components {missing[0]}: {scores} has scores of {have}")
-            ranked = ranked.of_components(names)
-        within = opened.plan.completed(opened.shape).part(ranked.units) if opened else None
-        lacking = [name for name in ranked.units if opened and name not in opened.shape]
-        if lacking:
-            raise UsageError(f"{scores}: scores of {lacking[0]}, which {model} does not have")
-        if opened and ranked.fingerprint and ranked.fingerprint != opened.fingerprint:
-            raise DataError(
-                f"{scores}: scores of other weights than those of {model}; score this model, or "
-                "leave --model out"
-            )
-        counts: Keep | None = _parse_keep(keep, ranked.heads) if keep else None
-        if even:
-            counts, asked = _even_counts(asked, counts, ranked.units), None
-        chosen = select.by_score(
-            ranked,
-            budget=asked,
-            cost=_cost(asked, ranked.units, opened),
-            per_layer=counts,
-            keep=best.value if best else keep_of(ranked.name),
-            at_least=at_least,
-            within=within,
+def _plan_by_scores(
+    scores: Path,
+    asked: Budget | None,
+    *,
+    opened: PrunableModel | None,
+    model: Path | None,
+    components: str | None,
+    keep: list[str] | None,
+    best: Best | None,
+    at_least: int | None,
+    even: bool,
+) -> PruningPlan:
+    """Keep the units with the best scores of a file.
+
+    Args:
+        opened, model: the model that the plan is for, if any, and its path.
+    """
+    from headprune.scores import HeadScores
+    from headprune.scores.names import keep_of
+
+    ranked = HeadScores.load(scores)
+    if components is not None:
+        names = parse_components(components)
+        missing = [name for name in names if name not in ranked.units]
+        if missing:
+            have = ", ".join(ranked.units)
+            raise UsageError(f"--components {missing[0]}: {scores} has scores of {have}")
+        ranked = ranked.of_components(names)
+    within = opened.plan.completed(opened.shape).part(ranked.units) if opened else None
+    lacking = [name for name in ranked.units if opened and name not in opened.shape]
+    if lacking:
+        raise UsageError(f"{scores}: scores of {lacking[0]}, which {model} does not have")
+    if opened and ranked.fingerprint and ranked.fingerprint != opened.fingerprint:
+        raise DataError(
+            f"{scores}: scores of other weights than those of {model}; score this model, or "
+            "leave --model out"
         )
-        _write_plan(chosen, output)
-        return
+    counts: Keep | None = _parse_keep(keep, ranked.heads) if keep else None
+    if even:
+        counts, asked = _even_counts(asked, counts, ranked.units), None
+    return select.by_score(
+        ranked,
+        budget=asked,
+        cost=_cost(asked, ranked.units, opened),
+        per_layer=counts,
+        keep=best.value if best else keep_of(ranked.name),
+        at_least=at_least,
+        within=within,
+    )
+
+
+def _plan_without_scores(
+    asked: Budget | None,
+    *,
+    opened: PrunableModel | None,
+    model: Path | None,
+    components: str | None,
+    shape: list[str] | None,
+    keep: list[str] | None,
+    prune: list[str] | None,
+    method: str | None,
+    seed: int,
+    at_least: int | None,
+    even: bool,
+) -> PruningPlan:
+    """Choose units by location, at random or by a method that needs no model.
+
+    Args:
+        opened, model: the model that the plan is for, if any, and its path.
+    """
     within = opened.plan.part(HEADS) if opened else None
     shape_given: Shape = _parse_shape(shape) if shape else BASE_SHAPE
     if components is not None:
@@ -280,28 +398,26 @@ def plan(
     if prune:
         if within is not None and not within.is_full:
             raise UsageError(f"{model}: has pruned heads already; --prune takes an unpruned model")
-        chosen = select.by_location(units, prune=_parse_prune(prune))
-    elif asked is not None and not even:
-        chosen = _by_method(
+        return select.by_location(units, prune=_parse_prune(prune))
+    if asked is not None and not even:
+        return _by_method(
             method or "random",
             Request(
                 plan=within or PruningPlan.full(units),
                 budget=asked,
-                seed=1 if seed is None else seed,
+                seed=seed,
                 at_least=at_least,
                 cost=_cost(asked, units, opened),
             ),
         )
-    else:
-        wanted: Keep | None = _parse_keep(keep, units) if keep else None
-        chosen = select.at_random(
-            units,
-            seed=1 if seed is None else seed,
-            keep=_even_counts(asked, wanted, units) if even else wanted,
-            at_least=at_least or 0,
-            within=within,
-        )
-    _write_plan(chosen, output)
+    wanted: Keep | None = _parse_keep(keep, units) if keep else None
+    return select.at_random(
+        units,
+        seed=seed,
+        keep=_even_counts(asked, wanted, units) if even else wanted,
+        at_least=at_least or 0,
+        within=within,
+    )
 
 
 def _budget(percent: float | None, budget: str | None) -> Budget | None:
