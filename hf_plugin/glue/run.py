@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import transformers
+from datasets import Dataset
 from transformers import PreTrainedModel
 
 import hf_plugin
@@ -44,10 +45,10 @@ from hf_plugin.glue.start_weights import START, start_fingerprint, teacher_finge
 from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, labels_of, predict
 from hf_plugin.layerdrop import add_layerdrop, require_layers
 from hf_plugin.plans import plan_after
-from hf_plugin.tasks.examples import SUBSET_SEED
+from hf_plugin.tasks.examples import SUBSET_SEED, Examples
 from hf_plugin.tasks.predictions import single, table
 from hf_plugin.tasks.task import LabelledData, Task, dev_splits
-from hf_plugin.tokenizers import load_reader, set_padding
+from hf_plugin.tokenizers import Reader, load_reader, set_padding
 
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
 """Values of settings that are missing from the results of older versions."""
@@ -107,11 +108,124 @@ def run(
     return record
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Loaded:
+    """The model of a run before its pruning, with the run's examples.
+
+    Attributes:
+        model: the model, which is pruned and trained in place.
+        reader: its tokenizer or image processor.
+        teacher: the model to distil from; None where there is none.
+        whole_training_set: the training set before a part of it was chosen; None without training.
+        examples: the examples of each split.
+        encoded: the same as inputs of the model.
+        labels: the labels of each split, as they are compared with predictions.
+        fingerprints: facts that name the weights of the model and the teacher.
+    """
+
+    model: PreTrainedModel
+    reader: Reader
+    teacher: Teacher | None
+    whole_training_set: Examples | None
+    examples: Mapping[str, Examples]
+    encoded: Mapping[str, Dataset]
+    labels: Mapping[str, Sequence[Any]]
+    fingerprints: dict[str, str]
+
+
 def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
     """Prune, fine-tune and measure; the record lacks its labels."""
     started = time.monotonic()
     source = _data(settings, output)
-    task, folder = source.task, output / "training"
+    task, training_folder = source.task, output / "training"
+    loaded = _loaded(settings, source)
+    model, labels = loaded.model, loaded.labels
+    trainings: list[Training] = []
+
+    def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
+        if not settings.epochs:
+            return
+        claim = json.dumps(settings.as_json() | loaded.fingerprints)
+        write_text_atomically(training_folder / _CLAIM, claim)
+        trainings.append(
+            fine_tune(
+                model,
+                loaded.reader,
+                loaded.encoded["train"],
+                schedule=settings.schedule,
+                folder=training_folder / name,
+                teacher=teacher,
+                gates=gates,
+            )
+        )
+
+    def predictions() -> dict[str, list[Any]]:
+        return {
+            split: predict(
+                model,
+                loaded.reader,
+                loaded.encoded[split],
+                schedule=settings.schedule,
+                folder=training_folder / "dev",
+                type_=task.type,
+            )
+            for split in dev_splits(source)
+        }
+
+    facts: dict[str, Any] = {}
+    with ExitStack() as stack:
+        if settings.protocol == "finetune-prune-finetune":
+            train("before")
+            facts["metrics_before_pruning"] = _metrics(task, labels, predictions())
+        plan, form = _prune(model, settings, stack)
+        if settings.protocol == "finetune-prune-finetune":
+            facts["metrics_before_finetune"] = _metrics(task, labels, predictions())
+        with _layerdrop(model, settings.variant.layerdrop):
+            train("after", loaded.teacher, settings.variant.gates)
+        if settings.variant.gates is not None:
+            plan, form = _closed(model, settings), form_of(model)
+        predicted = predictions()
+    for split, values in predicted.items():
+        content = table(values, labels[split], task)
+        write_text_atomically(output / _prediction_file(split), content)
+    facts |= _training_facts(settings, loaded, trainings)
+    if _predicts_a_constant(task, labels, predicted):
+        facts[CONSTANT] = True
+        if warn:
+            what = "word" if task.is_of_words else "example"
+            print(
+                f"warning: the model predicts the same for every {what}: it has learnt nothing",
+                file=sys.stderr,
+            )
+    facts |= _example_facts(settings, task, loaded)
+    fingerprint = model_fingerprint(model)
+    if form == "mask":
+        hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked
+    if settings.pooling == "first":
+        # transformers has no class that would load a model with another pooling correctly.
+        _save_model(loaded, output / "model", start=Path(settings.model))
+    return Record(
+        task=task.name,
+        metrics=_metrics(task, labels, predicted),
+        plan=plan,
+        form=form,
+        signature="",
+        seed=settings.seed,
+        finetune=settings.finetune,
+        model=settings.model,
+        fingerprint=fingerprint,
+        examples={split: len(part) for split, part in loaded.examples.items()},
+        files={"predictions": _prediction_file("dev")},
+        seconds=round(time.monotonic() - started, 1),
+        device=processor_name(),
+        versions=versions_of("torch", "transformers"),
+        training=facts,
+    )
+
+
+def _loaded(settings: Settings, source: LabelledData) -> _Loaded:
+    """Load and check the model and the examples; sets the seed."""
+    task = source.task
     # Before the seed is set, since loading a model may draw random numbers.
     start_weights = start_fingerprint(settings.model)
     fingerprints = {} if start_weights is None else {START: start_weights}
@@ -143,122 +257,80 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
             max_length=settings.max_length,
         )
         fingerprints[TEACHER] = teacher.fingerprint
-    data = {
+    encoded = {
         split: encode(part, reader, max_length=settings.max_length)
         for split, part in examples.items()
     }
-    labels = {split: labels_of(part, data[split]) for split, part in examples.items()}
+    return _Loaded(
+        model=model,
+        reader=reader,
+        teacher=teacher,
+        whole_training_set=whole_training_set,
+        examples=examples,
+        encoded=encoded,
+        labels={split: labels_of(part, encoded[split]) for split, part in examples.items()},
+        fingerprints=fingerprints,
+    )
 
-    trainings: list[Training] = []
 
-    def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
-        if not settings.epochs:
-            return
-        write_text_atomically(folder / _CLAIM, json.dumps(settings.as_json() | fingerprints))
-        trainings.append(
-            fine_tune(
-                model,
-                reader,
-                data["train"],
-                schedule=settings.schedule,
-                folder=folder / name,
-                teacher=teacher,
-                gates=gates,
-            )
-        )
-
-    def predictions() -> dict[str, list[Any]]:
-        return {
-            split: predict(
-                model,
-                reader,
-                data[split],
-                schedule=settings.schedule,
-                folder=folder / "dev",
-                type_=task.type,
-            )
-            for split in dev_splits(source)
-        }
-
-    facts: dict[str, Any] = {}
-    with ExitStack() as stack:
-        if settings.protocol == "finetune-prune-finetune":
-            train("before")
-            facts["metrics_before_pruning"] = _metrics(task, labels, predictions())
-        plan, form = _prune(model, settings, stack)
-        if settings.protocol == "finetune-prune-finetune":
-            facts["metrics_before_finetune"] = _metrics(task, labels, predictions())
-        with _layerdrop(model, settings.variant.layerdrop):
-            train("after", teacher, settings.variant.gates)
-        if settings.variant.gates is not None:
-            plan, form = _closed(model, settings), form_of(model)
-        predicted = predictions()
-    for split, values in predicted.items():
-        content = table(values, labels[split], task)
-        write_text_atomically(output / _prediction_file(split), content)
-    facts |= {
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+def _training_facts(
+    settings: Settings, loaded: _Loaded, trainings: Sequence[Training]
+) -> dict[str, Any]:
+    """The facts for the record about the trained model and its trainings."""
+    facts = {
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "seconds": round(sum(training.seconds for training in trainings), 1),
         RESUMED: any(training.resumed for training in trainings),
         "protocol": settings.protocol,
         "rate": f"linear, {WARM_UP:.0%} warm-up",
         "settings": settings.as_json(),
-        **fingerprints,
+        **loaded.fingerprints,
     }
     if trainings and trainings[-1].curve:
         facts[CURVE] = trainings[-1].curve.as_json()
-    if not task.is_of_text and any(
+    return facts
+
+
+def _predicts_a_constant(
+    task: Task, labels: Mapping[str, Sequence[Any]], predicted: Mapping[str, list[Any]]
+) -> bool:
+    """Check if a model predicts the same for all examples of a split."""
+    return not task.is_of_text and any(
         is_constant(single(values, task), single(labels[split], task))
         for split, values in predicted.items()
-    ):
-        facts[CONSTANT] = True
-        if warn:
-            what = "word" if task.is_of_words else "example"
-            print(
-                f"warning: the model predicts the same for every {what}: it has learnt nothing",
-                file=sys.stderr,
-            )
+    )
+
+
+def _example_facts(settings: Settings, task: Task, loaded: _Loaded) -> dict[str, Any]:
+    """The facts for the record about examples and words that were left out."""
+    facts: dict[str, Any] = {}
+    examples = loaded.examples
     if settings.max_train_examples is not None:
         facts["subset_seed"] = SUBSET_SEED
     if left_out := {split: part.left_out for split, part in examples.items() if part.left_out}:
         facts["left_out"] = left_out
     words_left_out = {
-        split: len(single(part.labels, task)) - len(single(labels[split], task))
+        split: len(single(part.labels, task)) - len(single(loaded.labels[split], task))
         for split, part in examples.items()
     }
     if task.is_of_words and any(words_left_out.values()):
         facts["words_left_out"] = words_left_out
-    fingerprint = model_fingerprint(model)
-    if form == "mask":
-        hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked
-    if settings.pooling == "first":
-        # transformers has no class that would load a model with another pooling correctly.
-        folder = output / "model"
-        model.save_pretrained(folder)
-        reader.save_pretrained(folder)
-        start = Path(settings.model)
-        if whole_training_set is not None:
-            size = len(examples["train"])
-            record_training(folder, whole_training_set, size=size, start=start)
-        else:
-            copy_record(start, folder)
-    return Record(
-        task=task.name,
-        metrics=_metrics(task, labels, predicted),
-        plan=plan,
-        form=form,
-        signature="",
-        seed=settings.seed,
-        finetune=settings.finetune,
-        model=settings.model,
-        fingerprint=fingerprint,
-        examples={split: len(part) for split, part in examples.items()},
-        files={"predictions": _prediction_file("dev")},
-        seconds=round(time.monotonic() - started, 1),
-        device=processor_name(),
-        versions=versions_of("torch", "transformers"),
-        training=facts,
-    )
+    return facts
+
+
+def _save_model(loaded: _Loaded, folder: Path, *, start: Path) -> None:
+    """Save the model, its reader and the record of the examples that it was trained on.
+
+    Args:
+        start: the model that the training started from.
+    """
+    loaded.model.save_pretrained(folder)
+    loaded.reader.save_pretrained(folder)
+    if loaded.whole_training_set is not None:
+        size = len(loaded.examples["train"])
+        record_training(folder, loaded.whole_training_set, size=size, start=start)
+    else:
+        copy_record(start, folder)
 
 
 def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
