@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,68 +119,46 @@ def score_heads(
         model = load_classifier(model_name, data.task, untrained=False)
         model.to(device())  # type: ignore[arg-type]
     size = batch_size_of(model) if batch_size is None else batch_size
-    special: frozenset[int] = frozenset()
-    encoded: dict[str, Dataset] = {}
-    fingerprint = model_fingerprint(model)
-    origins = dict.fromkeys(PARTS, Origin(model=model_name, fingerprint=fingerprint))
+    origin = Origin(model=model_name, fingerprint=model_fingerprint(model))
+    inputs = None
     if needed:
-        reader = load_reader(model_name, data.task)
-        require_length(max_length, model, reader, name=model_name)
-        set_padding(model, reader)
-        whole = data.load(split)
-        split_in_two = (
-            held_out(whole, model=Path(model_name), parts=parts) if split == "train" else None
+        inputs = _inputs(
+            model,
+            needed,
+            origin=origin,
+            data=data,
+            split=split,
+            parts=parts,
+            max_examples=max_examples,
+            max_length=max_length,
+            without_labels=without_labels,
         )
-        for part in needed:
-            settings: dict[str, Any] = {"max_length": max_length}
-            settings |= {"subset_seed": SUBSET_SEED} if max_examples is not None else {}
-            if split_in_two is None:
-                examples = whole if max_examples is None else whole.subset(max_examples)
-            else:
-                examples = whole.select(split_in_two.part(part, most=max_examples))
-                settings |= {"part": part, "trained-on": split_in_two.trained_on}
-            # Now, so that text which the tokenizer does not know is refused before the first pass.
-            if split_in_two is not None or not encoded:
-                encoded[part] = encode(examples, reader, max_length=max_length)
-                if without_labels:
-                    encoded[part] = encoded[part].remove_columns("label")
-            else:
-                encoded[part] = next(iter(encoded.values()))  # the same examples
-            origins[part] = Origin(
-                model=model_name,
-                fingerprint=fingerprint,
-                data=cut_name(f"{data.name_of(split)}[{len(examples)}]", max_length),
-                settings=settings,
-            )
-        unseen = ("no", "unknown") if without_labels else ("no",)
-        if split_in_two is not None and split_in_two.trained_on not in unseen:
-            warning = _SEEN[split_in_two.trained_on]
-            command = "glue" if isinstance(data, GlueData) else "finetune"
-            print(warning.format(model=model_name, command=command), file=sys.stderr)
-        if isinstance(reader, PreTrainedTokenizerBase):
-            # The unknown word does stand for text.
-            special = frozenset(reader.all_special_ids) - {reader.unk_token_id}
-
-    def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
-        examples = encoded.get(ABLATION if purpose == ABLATION else SCORING)
-        if not examples:
-            raise DataError("no example to compute scores on")
-        found = batches_of(examples, reader, size=size, watch=lambda b, n: watch(b, n, purpose))
-        return map(translated, found) if translates else found
-
-    scored = HuggingFaceModel(model, special_tokens=special)
+    origins = {**dict.fromkeys(PARTS, origin), **({} if inputs is None else inputs.origins)}
+    scored = HuggingFaceModel(
+        model, special_tokens=frozenset() if inputs is None else inputs.special_tokens
+    )
     translates = without_labels and model.config.is_encoder_decoder and model.can_generate()
 
     def translated(batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         with scored.evaluating():
             return with_translations(model, on_device_of(model, batch))
 
+    def batches(purpose: str) -> Iterator[Mapping[str, torch.Tensor]]:
+        part = ABLATION if purpose == ABLATION else SCORING
+        if inputs is None or not (examples := inputs.encoded.get(part)):
+            raise DataError("no example to compute scores on")
+        found = batches_of(
+            examples, inputs.reader, size=size, watch=lambda b, n: watch(b, n, purpose)
+        )
+        return map(translated, found) if translates else found
+
     def fine_tune(start: Callable[[RunnableModel], Step]) -> FineTuned:
+        assert inputs is not None  # movement is computed on data
         train = data.load("train")
         divided = held_out(train, model=Path(model_name), parts=parts)
         return fine_tuned(
             model,
-            reader,
+            inputs.reader,
             train.select(divided.training(len(train), most=max_examples)),
             start=start,
             name=data.name_of("train"),
@@ -205,6 +184,80 @@ def score_heads(
         watch=watch,
         fine_tune=None if without_labels else fine_tune,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inputs:
+    """Examples as inputs of a model.
+
+    Attributes:
+        reader: the model's tokenizer or image processor.
+        encoded: the examples of each part of ``PARTS`` that is needed.
+        origins: the origin of the scores on each of these parts.
+        special_tokens: the numbers of tokens that stand for no text.
+    """
+
+    reader: Reader
+    encoded: Mapping[str, Dataset]
+    origins: Mapping[str, Origin]
+    special_tokens: frozenset[int]
+
+
+def _inputs(
+    model: PreTrainedModel,
+    needed: Sequence[str],
+    *,
+    origin: Origin,
+    data: LabelledData,
+    split: str,
+    parts: Sequence[TrainingPart],
+    max_examples: int | None,
+    max_length: int,
+    without_labels: bool,
+) -> _Inputs:
+    """Load and encode the examples of the needed parts.
+
+    Args:
+        model: the model.
+        needed: some of ``PARTS``.
+        origin: the name and the weights of the model.
+        data, split, parts, max_examples, max_length, without_labels: see ``score_heads``.
+    """
+    name = origin.model
+    reader = load_reader(name, data.task)
+    require_length(max_length, model, reader, name=name)
+    set_padding(model, reader)
+    whole = data.load(split)
+    split_in_two = held_out(whole, model=Path(name), parts=parts) if split == "train" else None
+    encoded: dict[str, Dataset] = {}
+    origins: dict[str, Origin] = {}
+    for part in needed:
+        settings: dict[str, Any] = {"max_length": max_length}
+        settings |= {"subset_seed": SUBSET_SEED} if max_examples is not None else {}
+        if split_in_two is None:
+            examples = whole if max_examples is None else whole.subset(max_examples)
+        else:
+            examples = whole.select(split_in_two.part(part, most=max_examples))
+            settings |= {"part": part, "trained-on": split_in_two.trained_on}
+        # Now, so that text which the tokenizer does not know is refused before the first pass.
+        if split_in_two is not None or not encoded:
+            encoded[part] = encode(examples, reader, max_length=max_length)
+            if without_labels:
+                encoded[part] = encoded[part].remove_columns("label")
+        else:
+            encoded[part] = next(iter(encoded.values()))  # the same examples
+        data_name = cut_name(f"{data.name_of(split)}[{len(examples)}]", max_length)
+        origins[part] = replace(origin, data=data_name, settings=settings)
+    unseen = ("no", "unknown") if without_labels else ("no",)
+    if split_in_two is not None and split_in_two.trained_on not in unseen:
+        warning = _SEEN[split_in_two.trained_on]
+        command = "glue" if isinstance(data, GlueData) else "finetune"
+        print(warning.format(model=name, command=command), file=sys.stderr)
+    special_tokens: frozenset[int] = frozenset()
+    if isinstance(reader, PreTrainedTokenizerBase):
+        # The unknown word does stand for text.
+        special_tokens = frozenset(reader.all_special_ids) - {reader.unk_token_id}
+    return _Inputs(reader=reader, encoded=encoded, origins=origins, special_tokens=special_tokens)
 
 
 def score_weights(
