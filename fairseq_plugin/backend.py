@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headprune.backends import (
-    BATCH_SIZE,
     Backend,
     ExportTarget,
     Given,
@@ -95,17 +94,9 @@ class FairseqBackend:
             from fairseq_plugin.scores.run import score_heads
         return score_heads(
             Path(model),
-            scores=request.scores,
-            components=request.components,
+            request,
             split=scoring_split(request.split, default="valid", reported_on="test"),
             metric=request.metric_or("loss"),
-            max_examples=request.max_examples,
-            batch_size=request.batch_size or BATCH_SIZE,
-            seed=request.seed,
-            weights=request.weights,
-            watch=request.watch,
-            without_labels=request.without_labels,
-            permutations=request.permutations,
             **given,
         )
 

@@ -15,7 +15,7 @@ from headprune.errors import DataError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import Calibration
 from headprune.recovery.refit import RefittedModel, Target, refit
-from headprune.scores.compute import Watch
+from headprune.scores.compute import Watch, unwatched
 
 _BATCH = 32
 _SPLIT = "train"
@@ -26,7 +26,7 @@ def calibration_of(
     data: Path,
     *,
     examples: int,
-    watch: Watch = lambda batches, *_: batches,
+    watch: Watch = unwatched,
 ) -> Calibration:
     """A checkpoint's model with sentence pairs of the training set.
 

@@ -68,12 +68,12 @@ class ScoreRequest:
     """
 
     scores: Sequence[str]
-    components: Sequence[str] | None
-    split: str | None
-    metric: str | None
-    max_examples: int | None
-    batch_size: int | None
-    seed: int
+    components: Sequence[str] | None = None
+    split: str | None = None
+    metric: str | None = None
+    max_examples: int | None = None
+    batch_size: int | None = None
+    seed: int = 1
     weights: Mapping[str, float]
     watch: Watch
     without_labels: bool = False
@@ -249,12 +249,14 @@ def open_task_model(
         UsageError: options that are missing, or that this kind of model does not have.
         DataError: a model or data that cannot be read.
     """
+    from headprune.scores.compute import unwatched
+
     return backend_of(Path(path)).task_model(
         Path(path),
         output=None,
         finetune=False,
         max_examples=max_examples,
-        watch=_unwatched,
+        watch=unwatched,
         given=given,
     )
 
@@ -291,6 +293,7 @@ def score(
         DataError: a model or data that cannot be read.
     """
     from headprune.scores.combination import ATTENTION_GUIDED
+    from headprune.scores.compute import unwatched
 
     request = ScoreRequest(
         scores=names,
@@ -301,16 +304,11 @@ def score(
         batch_size=batch_size,
         seed=seed,
         weights=ATTENTION_GUIDED if weights is None else weights,
-        watch=_unwatched,
+        watch=unwatched,
         without_labels=without_labels,
         permutations=permutations,
     )
     return backend_of_name(str(model)).score(str(model), request, given=given)
-
-
-def _unwatched(batches: Any, *_: Any) -> Any:
-    """The batches of a pass, without a progress bar."""
-    return batches
 
 
 def refuse_other_options(given: Given, *known: str, model: object, kind: str) -> None:

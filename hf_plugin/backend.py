@@ -120,19 +120,11 @@ class HuggingFaceBackend:
             )
         return score_heads(
             model,
-            scores=request.scores,
-            components=request.components,
+            request,
             data=data,
             split=scoring_split(request.split, default="train", reported_on="dev"),
             metric=metric or data.task.metric_of_ablation,
-            max_examples=request.max_examples,
-            batch_size=request.batch_size,
             max_length=given.get("max_length", 128),
-            seed=request.seed,
-            weights=request.weights,
-            watch=request.watch,
-            without_labels=request.without_labels,
-            permutations=request.permutations,
             schedule=Schedule(
                 epochs=training.get("epochs", 1.0),
                 batch_size=request.batch_size or BATCH_SIZE,

@@ -13,7 +13,7 @@ from headprune.errors import DataError
 from headprune.plan import PruningPlan
 from headprune.recovery import refit as core
 from headprune.recovery.calibration import Calibration
-from headprune.scores.compute import Watch
+from headprune.scores.compute import Watch, unwatched
 from headprune.scores.registry import SCORING
 from hf_plugin.families import require_own_layers
 from hf_plugin.folders import Folder
@@ -34,7 +34,7 @@ def calibration_of(
     examples: int,
     max_length: int,
     parts: Sequence[TrainingPart] = (),
-    watch: Watch = lambda batches, *_: batches,
+    watch: Watch = unwatched,
 ) -> Calibration:
     """A classifier with training examples that it was not fine-tuned on.
 
@@ -43,8 +43,9 @@ def calibration_of(
 
     Args:
         model_name: a Hugging Face folder.
-        data, max_length, parts, watch: see ``hf_plugin.scores.run.score_heads``.
+        data, max_length, parts: see ``hf_plugin.scores.run.score_heads``.
         examples: the largest number of examples.
+        watch: wraps the batches, for a progress bar.
     """
     model = load_classifier(model_name, data.task, untrained=False)
     model.to(device())  # type: ignore[arg-type]

@@ -19,16 +19,15 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, load_model, load_split, trained_on
 from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import Batch, FairseqModel
+from headprune.backends import BATCH_SIZE, ScoreRequest
 from headprune.components import HEADS
 from headprune.errors import DataError, UsageError
 from headprune.model import evaluating
 from headprune.plan import HeadPlan
 from headprune.results.bleu_tokenizers import tokenizer_of_reference
 from headprune.scores.ablation import Ablation
-from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
     Origin,
-    Watch,
     compute_scores,
     syntactic_scores,
 )
@@ -46,48 +45,37 @@ SUBSET_SEED = 1
 
 def score_heads(
     path: Path,
+    request: ScoreRequest,
     *,
-    scores: Sequence[str],
-    data: Path | None = None,
     split: str = "valid",
-    max_examples: int | None = None,
-    batch_size: int = 32,
-    seed: int = 1,
     metric: str = "loss",
+    data: Path | None = None,
     beam: int = 5,
-    components: Sequence[str] | None = None,
-    weights: Mapping[str, float] = ATTENTION_GUIDED,
-    watch: Watch = lambda batches, *_: batches,
-    without_labels: bool = False,
-    permutations: int = 200,
 ) -> dict[str, HeadScores]:
-    """Compute the scores called ``scores`` of a checkpoint, stock fairseq's or head-pruned.
+    """Compute the scores of a checkpoint, stock fairseq's or head-pruned.
 
     Scores are computed on one half of the validation set, ablation on the other half.
 
     Args:
         path: the checkpoint.
-        scores: see ``headprune.scores.names``.
+        request: the scores to compute, and how. A random subset of the examples is the same every
+            time. Without labels, the model's own outputs along its own greedy translations stand in
+            the place of references.
+        split: the split of the data, in the place of the request's.
+        metric: the metric of ablations, in the place of the request's: ``loss`` on the references,
+            ``bleu`` of a beam search, or ``divergence`` without labels.
         data: the binarised data folder; default: the one that the checkpoint was trained on.
-        split: the split of the data.
-        max_examples: a random subset of this size, the same every time.
-        seed: the seed of the score ``random``.
-        metric: the metric of ablations: ``loss`` on the references, or ``bleu`` of a beam search.
         beam: the width of the beam search.
-        components: those whose units are scored (default: all attention).
-        weights: the weights of the combination.
-        watch: function that wraps iterators, for a progress bar.
-        without_labels: score by the model's own outputs along its own greedy translations, in the
-            place of references; the metric is then ``divergence``.
-        permutations: the largest number of random orders of the score ``shapley``.
 
     Raises:
         UsageError: no such score or metric, or a model of another task.
         DataError: a checkpoint or data that cannot be read, or numbers that are not finite.
     """
-    require_known(scores)
-    if metric not in METRICS and not without_labels:
+    require_known(request.scores)
+    if metric not in METRICS and not request.without_labels:
         raise UsageError(f"metric {metric}: of translations it is one of {', '.join(METRICS)}")
+    components, max_examples, watch = request.components, request.max_examples, request.watch
+    batch_size = request.batch_size or BATCH_SIZE
     checkpoint = Checkpoint.load(path)
     folder = data or trained_on(checkpoint)
     with fairseq_silent():
@@ -95,7 +83,7 @@ def score_heads(
         batches: dict[str, list[Batch]] = dict.fromkeys(PARTS, [])
         fingerprint = checkpoint.fingerprint
         origins = dict.fromkeys(PARTS, Origin(model=str(path), fingerprint=fingerprint))
-        needed = parts_of(scores, weights)
+        needed = parts_of(request.scores, request.weights)
         if needed:
             divided = split == "valid"
             for part in needed:
@@ -106,7 +94,7 @@ def score_heads(
                     max_examples=max_examples,
                     part=part if divided else None,
                 )
-                if without_labels:
+                if request.without_labels:
                     items = _with_own_translations(items, model, task, size=batch_size)
                 batches[part] = batches_of(items, model, size=batch_size)
                 origins[part] = Origin(
@@ -137,17 +125,17 @@ def score_heads(
 
         return compute_scores(
             scored,
-            scores,
+            request.scores,
             batches=pass_over,
             origin=origins[SCORING],
             ablation_origin=origins[ABLATION],
             metric=metric,
-            seed=seed,
+            seed=request.seed,
             components=components,
-            weights=weights,
+            weights=request.weights,
             ablate=ablate if metric == "bleu" else None,
-            own_outputs=without_labels,
-            permutations=permutations,
+            own_outputs=request.without_labels,
+            permutations=request.permutations,
             watch=watch,
         )
 

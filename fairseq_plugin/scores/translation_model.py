@@ -26,6 +26,7 @@ from fairseq_plugin.scores.run import (
     score_heads,
 )
 from fairseq_plugin.variants import variant_flags
+from headprune.backends import ScoreRequest
 from headprune.compare.turns import taking_turns
 from headprune.components import LAYERS
 from headprune.errors import UsageError
@@ -37,7 +38,8 @@ from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.bleu import bleu_and_chrf
 from headprune.results.marks import is_constant
 from headprune.results.tasks import TRANSLATION
-from headprune.scores.compute import Watch
+from headprune.scores.combination import ATTENTION_GUIDED
+from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.parts import PARTS
 from headprune.scores.registry import ABLATION
@@ -71,7 +73,7 @@ class TranslationModel:
         metric_of_ablation: ``loss`` or ``bleu``.
         distillation: the weights of a fine-tuning towards the teacher; None where there is none.
         teacher: the checkpoint of the teacher; None for the model itself.
-        watch: see ``score_heads``.
+        watch: see ``ScoreRequest``.
     """
 
     path: Path
@@ -82,7 +84,7 @@ class TranslationModel:
     beam: int = 5
     distillation: Distillation | None = None
     teacher: Path | None = None
-    watch: Watch = field(default=lambda batches, *_: batches, compare=False)
+    watch: Watch = field(default=unwatched, compare=False)
 
     def __post_init__(self) -> None:
         require_finetuning(self.finetuning)
@@ -144,14 +146,17 @@ class TranslationModel:
         """Scores on the validation set."""
         return score_heads(
             self.path,
-            scores=names,
-            data=self.data,
-            max_examples=self.max_examples,
-            seed=seed,
+            ScoreRequest(
+                scores=names,
+                components=components,
+                max_examples=self.max_examples,
+                seed=seed,
+                weights=ATTENTION_GUIDED,
+                watch=self.watch,
+            ),
             metric=self.metric_of_ablation,
+            data=self.data,
             beam=self.beam,
-            components=components,
-            watch=self.watch,
         )
 
     def measure(self, plan: PruningPlan | None = None) -> Measurement:

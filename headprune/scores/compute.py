@@ -34,6 +34,12 @@ from headprune.scores.syntax import (
 Watch = Callable[[Iterator[Any], int, str], Iterator[Any]]
 """Wraps the batches of a pass; it is given their number and the purpose of the pass."""
 
+
+def unwatched(batches: Iterator[Any], *_: object) -> Iterator[Any]:
+    """The batches of a pass, without a progress bar."""
+    return batches
+
+
 Ablate = Callable[[Sequence[str]], Mapping[str, Ablation]]
 """Computes some of ``names.ABLATIONS``."""
 
@@ -63,7 +69,7 @@ def compute_scores(
     own_outputs: bool = False,
     fine_tune: FineTune | None = None,
     permutations: int = 200,
-    watch: Watch = lambda steps, *_: steps,
+    watch: Watch = unwatched,
 ) -> dict[str, HeadScores]:
     """Compute the scores called ``names``.
 

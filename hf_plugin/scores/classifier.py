@@ -16,6 +16,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
+from headprune.backends import ScoreRequest
 from headprune.compare.turns import taking_turns
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
@@ -24,7 +25,8 @@ from headprune.recovery.distillation import DISTILL_SETTINGS
 from headprune.recovery.refit import RefittedModel, Target
 from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.marks import is_constant
-from headprune.scores.compute import Watch
+from headprune.scores.combination import ATTENTION_GUIDED
+from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.registry import ABLATION
 from headprune.task_model import Measurement
@@ -68,13 +70,13 @@ class Classifier:
         finetuning: the settings of the fine-tuning after pruning: the task, the data, the length in
             tokens, and the number of epochs; 0 disables it.
         max_examples: the size of a random subset of examples to compute scores on.
-        watch: see ``score_heads``.
+        watch: see ``ScoreRequest``.
     """
 
     path: Path
     finetuning: Settings
     max_examples: int | None = None
-    watch: Watch = field(default=lambda batches, *_: batches, compare=False)
+    watch: Watch = field(default=unwatched, compare=False)
 
     def __post_init__(self) -> None:
         if "uniform" in self.model.form:
@@ -154,15 +156,18 @@ class Classifier:
         """
         return score_heads(
             str(self.path),
-            scores=names,
+            ScoreRequest(
+                scores=names,
+                components=components,
+                max_examples=self.max_examples,
+                seed=seed,
+                weights=ATTENTION_GUIDED,
+                watch=self.watch,
+            ),
             data=self.finetuning.data,
-            max_examples=self.max_examples,
-            max_length=self.finetuning.max_length,
-            parts=self._parts,
-            seed=seed,
             metric=self._task.metric_of_ablation,
-            components=components,
-            watch=self.watch,
+            parts=self._parts,
+            max_length=self.finetuning.max_length,
             schedule=replace(
                 self.finetuning.schedule, epochs=self.finetuning.epochs or 1.0, seed=seed
             ),

@@ -17,15 +17,14 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from headprune.backends import BATCH_SIZE
+from headprune.backends import BATCH_SIZE, ScoreRequest
 from headprune.errors import DataError, UsageError
 from headprune.model import RunnableModel
-from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import (
     Origin,
-    Watch,
     compute_scores,
     syntactic_scores,
+    unwatched,
 )
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.movement import FineTuned, Step
@@ -65,60 +64,48 @@ _SEEN = {
 
 def score_heads(
     model_name: str,
+    request: ScoreRequest,
     *,
-    scores: Sequence[str],
     data: LabelledData,
     split: str = "train",
-    parts: Sequence[TrainingPart] = (),
-    max_examples: int | None = None,
-    batch_size: int | None = None,
-    max_length: int = 128,
-    seed: int = 1,
     metric: str = "accuracy",
-    components: Sequence[str] | None = None,
-    weights: Mapping[str, float] = ATTENTION_GUIDED,
-    watch: Watch = lambda batches, *_: batches,
-    without_labels: bool = False,
-    permutations: int = 200,
+    parts: Sequence[TrainingPart] = (),
+    max_length: int = 128,
     schedule: Schedule | None = None,
 ) -> dict[str, HeadScores]:
-    """Compute the scores called ``scores`` of a fine-tuned classifier.
+    """Compute the scores of a fine-tuned classifier.
 
     On the training set, they are computed on examples that the model was not fine-tuned on.
     Ablation uses other examples than the other scores (see ``hf_plugin.glue.held_out``).
 
     Args:
         model_name: a Hugging Face folder, or a name on the hub.
-        scores: see ``headprune.scores.names``.
+        request: the scores to compute, and how. A random subset of the examples is the same every
+            time. Without labels, any model with outputs for text will do. The default size of a
+            batch is that of ``batch_size_of``.
         data: the task and its examples.
-        split: ``train`` or ``dev``.
+        split: ``train`` or ``dev``, in the place of the request's.
+        metric: the metric of ablations, in the place of the request's: ``accuracy`` or ``loss``,
+            or ``divergence`` without labels.
         parts: the parts of the training set that later fine-tunings will use; left out, too.
-        max_examples: a random subset of this size, the same every time.
-        batch_size: the number of examples in a batch; None: see ``batch_size_of``.
-        seed: the seed of the score ``random``.
-        metric: the metric of ablations: ``accuracy`` or ``loss``.
-        components: those whose units are scored (default: all attention).
-        weights: the weights of the combination.
-        watch: function that wraps iterators, for a progress bar.
-        without_labels: score by the model's own outputs; any model with outputs for text will do.
+        max_length: the largest number of tokens of an example.
         schedule: of the fine-tuning of the score ``movement``; None for one epoch with a peak
             learning rate of 2e-5.
-        permutations: the largest number of random orders of the score ``shapley``.
 
     Raises:
         UsageError: no such score, task or split, or a model that cannot be pruned.
         DataError: a model or data that cannot be read, or numbers that are not finite.
     """
-    require_known(scores)
-    needed = parts_of(scores, weights)
+    require_known(request.scores)
+    needed = parts_of(request.scores, request.weights)
     if needed:
         data.require(split)
-    if without_labels:
+    if request.without_labels:
         model = _whole_model(model_name)
     else:
         model = load_classifier(model_name, data.task, untrained=False)
         model.to(device())  # type: ignore[arg-type]
-    size = batch_size_of(model) if batch_size is None else batch_size
+    size = batch_size_of(model) if request.batch_size is None else request.batch_size
     origin = Origin(model=model_name, fingerprint=model_fingerprint(model))
     inputs = None
     if needed:
@@ -129,15 +116,15 @@ def score_heads(
             data=data,
             split=split,
             parts=parts,
-            max_examples=max_examples,
+            max_examples=request.max_examples,
             max_length=max_length,
-            without_labels=without_labels,
+            without_labels=request.without_labels,
         )
     origins = {**dict.fromkeys(PARTS, origin), **({} if inputs is None else inputs.origins)}
     scored = HuggingFaceModel(
         model, special_tokens=frozenset() if inputs is None else inputs.special_tokens
     )
-    translates = without_labels and model.config.is_encoder_decoder and model.can_generate()
+    translates = request.without_labels and model.config.is_encoder_decoder and model.can_generate()
 
     def translated(batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         with scored.evaluating():
@@ -148,7 +135,7 @@ def score_heads(
         if inputs is None or not (examples := inputs.encoded.get(part)):
             raise DataError("no example to compute scores on")
         found = batches_of(
-            examples, inputs.reader, size=size, watch=lambda b, n: watch(b, n, purpose)
+            examples, inputs.reader, size=size, watch=lambda b, n: request.watch(b, n, purpose)
         )
         return map(translated, found) if translates else found
 
@@ -159,30 +146,33 @@ def score_heads(
         return fine_tuned(
             model,
             inputs.reader,
-            train.select(divided.training(len(train), most=max_examples)),
+            train.select(divided.training(len(train), most=request.max_examples)),
             start=start,
             name=data.name_of("train"),
             max_length=max_length,
             schedule=schedule
             or Schedule(
-                epochs=1.0, batch_size=batch_size or BATCH_SIZE, learning_rate=2e-5, seed=seed
+                epochs=1.0,
+                batch_size=request.batch_size or BATCH_SIZE,
+                learning_rate=2e-5,
+                seed=request.seed,
             ),
         )
 
     return compute_scores(
         scored,
-        scores,
+        request.scores,
         batches=batches,
         origin=origins[SCORING],
         ablation_origin=origins[ABLATION],
         metric=metric,
-        seed=seed,
-        components=components,
-        weights=weights,
-        own_outputs=without_labels,
-        permutations=permutations,
-        watch=watch,
-        fine_tune=None if without_labels else fine_tune,
+        seed=request.seed,
+        components=request.components,
+        weights=request.weights,
+        own_outputs=request.without_labels,
+        permutations=request.permutations,
+        watch=request.watch,
+        fine_tune=None if request.without_labels else fine_tune,
     )
 
 
@@ -221,7 +211,8 @@ def _inputs(
         model: the model.
         needed: some of ``PARTS``.
         origin: the name and the weights of the model.
-        data, split, parts, max_examples, max_length, without_labels: see ``score_heads``.
+        data, split, parts, max_length: see ``score_heads``.
+        max_examples, without_labels: see ``ScoreRequest``.
     """
     name = origin.model
     reader = load_reader(name, data.task)
@@ -271,7 +262,7 @@ def score_weights(
 
     Args:
         model_name: a Hugging Face folder, or a name on the hub.
-        scores, seed, components: see ``score_heads``.
+        scores, seed, components: see ``ScoreRequest``.
 
     Raises:
         UsageError: a score that needs data, or a model that cannot be pruned.
@@ -387,7 +378,7 @@ def batches_of(
     *,
     size: int,
     most: int | None = None,
-    watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda batches, _: batches,
+    watch: Callable[[Iterator[Any], int], Iterator[Any]] = unwatched,
 ) -> Iterator[Mapping[str, torch.Tensor]]:
     """Group encoded examples of similar length into padded batches.
 

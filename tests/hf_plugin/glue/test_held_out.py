@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import hf_plugin.glue.run
 import hf_plugin.scores.run
+from headprune.backends import ScoreRequest
 from headprune.errors import DataError, UsageError
 from headprune.scores import HeadScores
+from headprune.scores.compute import unwatched
 from hf_plugin.glue.data import Examples, GlueData, load_splits
 from hf_plugin.glue.held_out import (
     RECORD,
@@ -184,7 +186,7 @@ def test_only_the_parts_that_scores_need_are_encoded(tmp_path, monkeypatch):
         scored.sets.clear()
         hf_plugin.scores.run.score_heads(
             str(model),
-            scores=scores,
+            ScoreRequest(scores=scores, weights={}, watch=unwatched),
             data=GlueData(TASKS["sst2"], glue),
             split=split,
             max_length=24,
