@@ -10,13 +10,11 @@ from tempfile import TemporaryDirectory
 
 import ctranslate2
 
-from headprune.errors import DataError, UsageError
+from headprune.ctranslate2_files import available_device, open_translator, vocabulary
+from headprune.errors import DataError
 from headprune.exported import ExportedModel
-from headprune.json_files import parse_json
 from headprune.shortlist import Shortlist
 from headprune.translate import LONGEST_TRANSLATION, EngineSettings
-
-_VOCABULARIES = ("{side}_vocabulary.json", "shared_vocabulary.json")
 
 SHORTLIST = "vmap.txt"
 """The file of a model's folder where CTranslate2 looks for a shortlist."""
@@ -92,24 +90,16 @@ def load_engine(
             vocabularies.
         UsageError: there is no such device, or the shortlist is too short for the beam.
     """
-    device, shortlist = settings.device, settings.shortlist
-    if device == "auto":
-        device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-    elif device == "cuda" and not ctranslate2.get_cuda_device_count():
-        raise UsageError("--device cuda: CTranslate2 finds no GPU")
+    device, shortlist = available_device(settings.device), settings.shortlist
     parallel = {"inter_threads": settings.threads, "intra_threads": 1} if device == "cpu" else {}
     if shortlist is not None:
         check_shortlist(shortlist, folder, beam=settings.beam)
     with _with_shortlist(folder, shortlist) as place:
-        try:
-            translator = ctranslate2.Translator(str(place), device=device, **parallel)
-        except (RuntimeError, ValueError) as error:
-            raise DataError(f"{folder}: CTranslate2 cannot load it ({error})") from None
-    source = _vocabulary(folder, "source")
+        translator = open_translator(place, device=device, name=folder, **parallel)
     return CTranslate2Engine(
         translator=translator,
         model=model,
-        vocabulary=source,
+        vocabulary=frozenset(vocabulary(folder, "source")),
         beam=settings.beam,
         batch_size=settings.batch_size,
         has_shortlist=shortlist is not None,
@@ -124,7 +114,7 @@ def check_shortlist(path: Path, folder: Path, *, beam: int | None = None) -> Non
         UsageError: it is too short for the beam.
     """
     words = Shortlist.load(path)
-    source, target = (_vocabulary(folder, side) for side in ("source", "target"))
+    source, target = (frozenset(vocabulary(folder, side)) for side in ("source", "target"))
     words.require_words(source=source.__contains__, target=target.__contains__, name=path)
     if beam is not None:
         words.require_beam(beam, name=path)
@@ -143,14 +133,3 @@ def _with_shortlist(folder: Path, shortlist: Path | None) -> Iterator[Path]:
         (place / SHORTLIST).unlink(missing_ok=True)
         (place / SHORTLIST).symlink_to(shortlist.absolute())
         yield place
-
-
-def _vocabulary(folder: Path, side: str) -> frozenset[str]:
-    """The source or target tokens of a model that CTranslate2 has loaded."""
-    names = [name.format(side=side) for name in _VOCABULARIES]
-    for name in names:
-        path = folder / name
-        if path.is_file():
-            tokens = parse_json(path.read_text(encoding="utf-8"), source=str(path))
-            return frozenset(map(str, tokens))
-    raise DataError(f"{folder}: no {' or '.join(names)}")

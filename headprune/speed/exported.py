@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 from headprune.cost import Sizes, forward_flops
-from headprune.errors import DataError, UsageError, needing
+from headprune.errors import DataError, needing
 from headprune.exported import ExportedModel, computed_plan
 from headprune.plan import PruningPlan
 from headprune.speed.forward_pass import Conditions, ForwardPass, bytes_of, require_forward
@@ -30,23 +30,20 @@ def exported_forward_pass(folder: Path, conditions: Conditions) -> ForwardPass:
     """
     require_forward(conditions, path=folder)
     with needing("timing CTranslate2 models needs ctranslate2", install="pip install ctranslate2"):
-        import ctranslate2
+        from headprune.ctranslate2_files import available_device, open_translator, vocabulary
     model = ExportedModel.load(folder)
-    if conditions.device == "cuda" and not ctranslate2.get_cuda_device_count():
-        raise UsageError("--device cuda: CTranslate2 finds no GPU")
-    try:
-        translator = ctranslate2.Translator(
-            str(folder),
-            device=conditions.device,
-            inter_threads=1,
-            intra_threads=conditions.threads,
-        )
-    except (RuntimeError, ValueError) as error:
-        raise DataError(f"{folder}: CTranslate2 cannot load it ({error})") from None
+    translator = open_translator(
+        folder,
+        device=available_device(conditions.device),
+        inter_threads=1,
+        intra_threads=conditions.threads,
+    )
     draw = random.Random(1)
     sides = []
     for side in ("source", "target"):
-        words = _vocabulary(folder, side)[_FIRST_WORD:]
+        words = vocabulary(folder, side)[_FIRST_WORD:]
+        if not words:
+            raise DataError(f"{folder}: the {side} vocabulary has no word for text")
         # CTranslate2 adds the token for the end of a sentence.
         sides.append(
             [draw.choices(words, k=conditions.length - 1) for _ in range(conditions.batch)]
@@ -70,21 +67,3 @@ def exported_forward_pass(folder: Path, conditions: Conditions) -> ForwardPass:
         flops=flops,
         file_bytes=bytes_of(folder),
     )
-
-
-def _vocabulary(folder: Path, side: str) -> list[str]:
-    """The words of a vocabulary, in CTranslate2's files of JSON or of one word a line."""
-    for name in (f"{side}_vocabulary", "shared_vocabulary"):
-        for suffix in (".json", ".txt"):
-            path = (folder / name).with_suffix(suffix)
-            if not path.is_file():
-                continue
-            try:
-                text = path.read_text(encoding="utf-8")
-                words = json.loads(text) if suffix == ".json" else text.splitlines()
-            except (OSError, ValueError) as problem:
-                raise DataError(f"{path}: cannot be read ({problem})") from None
-            if not isinstance(words, list) or len(words) <= _FIRST_WORD:
-                raise DataError(f"{path}: not a vocabulary")
-            return [str(word) for word in words]
-    raise DataError(f"{folder}: no vocabulary of the {side} language")
