@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import datasets
 from headprune.errors import DataError, UsageError
 from hf_plugin.glue.tasks import GlueTask
 from hf_plugin.tasks.examples import Examples
+from hf_plugin.tasks.tables import lines_of
 
 HUB = "nyu-mll/glue"
 """Name of the data set on the hub, which has a configuration for each task."""
@@ -143,19 +142,10 @@ def _file(task: GlueTask, folder: Path, split: str) -> Path:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Split each line into fields; lines are numbered from 1."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                # MRPC's files begin with a byte-order mark.
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                if text:  # files made by hand often end with an empty line
-                    yield number, text.split("\t")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: line {number}: not UTF-8") from None
-    except (OSError, EOFError, zlib.error) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise DataError(f"{path}: cannot be read: {reason}") from None
+    for number, line in enumerate(lines_of(path), start=1):
+        text = line.rstrip("\r\n")
+        if text:  # files made by hand often end with an empty line
+            yield number, text.split("\t")
 
 
 def _columns(task: GlueTask, names: list[str], *, where: str) -> dict[str, int]:

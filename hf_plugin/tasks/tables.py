@@ -376,7 +376,13 @@ def _data_set(source: str, split: str) -> datasets.Dataset:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a text file with their ends; a byte-order mark is left out."""
+    """The lines of a text file with their ends; a byte-order mark is left out.
+
+    Some files of GLUE begin with one, such as those of MRPC.
+
+    Raises:
+        DataError: the file, which may be compressed with gzip, cannot be read or is not UTF-8.
+    """
     opened = gzip.open if path.suffix == ".gz" else open
     number = 0
     try:
