@@ -1,4 +1,4 @@
-"""Write files completely or not at all."""
+"""Read text, and write files completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,6 +15,24 @@ from headprune.errors import DataError, HeadpruneError, UsageError
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 _TORCH_COULD_NOT_WRITE = re.compile(r"PytorchStreamWriter failed|inline_container.*unexpected pos")
+
+
+def text_of(path: Path, *, newline: str | None = None) -> str:
+    """The text of a UTF-8 file.
+
+    Args:
+        newline: see ``open``: None turns all line ends into newlines, the empty string keeps them.
+
+    Raises:
+        DataError: the file cannot be read or is not UTF-8.
+    """
+    try:
+        with path.open(encoding="utf-8", newline=newline) as file:
+            return file.read()
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise DataError(f"{path}: not UTF-8 text (byte {problem.start})") from None
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from headprune.errors import DataError, UsageError
-from headprune.files import write_text_atomically
+from headprune.files import text_of, write_text_atomically
 
 BEST = 100
 FREQUENT = 1000
@@ -48,14 +48,8 @@ class Shortlist:
         Raises:
             DataError: it cannot be read, has another format, or has no target words.
         """
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise DataError(f"{path}: not a shortlist, as it is not UTF-8") from None
         rows: dict[str, tuple[str, ...]] = {}
-        for number, line in enumerate(text.split("\n"), start=1):
+        for number, line in enumerate(text_of(path).split("\n"), start=1):
             source, tab, targets = line.partition("\t")
             if tab and " " not in source and "\t" not in targets and source not in rows:
                 rows[source] = tuple(targets.split(" ")) if targets else ()

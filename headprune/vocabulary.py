@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from headprune.errors import DataError
+from headprune.files import text_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +81,7 @@ def read_lines(paths: Iterable[Path]) -> list[str]:
     """
     lines: list[str] = []
     for path in paths:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise DataError(f"{path}: not UTF-8") from None
-        found = [line for line in text.splitlines() if line.strip()]
+        found = [line for line in text_of(path).splitlines() if line.strip()]
         if not found:
             raise DataError(f"{path}: no text in it")
         lines += found

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 from headprune.errors import DataError
+from headprune.files import text_of
 from headprune.results.bleu_tokenizers import DEFAULT, bleu_metric
 
 _DETOKENISED = re.compile(r"D-(\d+)\t[^\t]*\t?(.*)")
@@ -79,13 +81,8 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         DataError: the file cannot be read or is not UTF-8.
     """
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            return [line.rstrip("\r\n") for line in file]
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
-    except UnicodeDecodeError as problem:
-        raise DataError(f"{path}: not UTF-8 text (byte {problem.start})") from None
+    lines = StringIO(text_of(path, newline=""), newline="\n")
+    return [line.rstrip("\r\n") for line in lines]
 
 
 def bleu_and_chrf(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 
 from headprune.errors import DataError, needing
+from headprune.files import text_of
 
 _COLUMNS = ("index", "prediction", "label")
 
@@ -28,13 +30,8 @@ def read_predictions(path: Path) -> list[tuple[str, str]]:
     Raises:
         DataError: the file cannot be read or is no such table.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not UTF-8 text") from None
+    lines = StringIO(text_of(path, newline=""), newline="")
+    rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
     if not rows or any(row.get(column) is None for row in rows for column in _COLUMNS):
         raise DataError(f"{path}: not a file of predictions (columns {', '.join(_COLUMNS)})")
     try:
