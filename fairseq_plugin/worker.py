@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fairseq_plugin import schedule, training_folder
 from fairseq_plugin.running import NOTE, PRECISIONS, ended_with_us
-from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.errors import DataError, UsageError, exit_status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,28 +38,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr if options.program == "generate" else sys.stdout,
         force=True,
     )
-    try:
-        if options.program == "train":
-            _train(options, flags)
-        elif options.program == "copy":
-            from fairseq_plugin.baseline_model import copy_baseline
+    return exit_status(_run, options, flags)
 
-            source, target = options.languages
-            copy_baseline(
-                options.checkpoint,
-                flags,
-                data=options.data,
-                languages=(source, target),
-                model=options.model,
-            )
-        else:
-            from fairseq_cli.generate import cli_main
 
-            _call(cli_main, "generate", [*flags, *_machine_flags(options)])
-    except HeadpruneError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return problem.exit_status
-    return 0
+def _run(options: argparse.Namespace, flags: list[str]) -> None:
+    """Run fairseq's program."""
+    if options.program == "train":
+        _train(options, flags)
+    elif options.program == "copy":
+        from fairseq_plugin.baseline_model import copy_baseline
+
+        source, target = options.languages
+        copy_baseline(
+            options.checkpoint,
+            flags,
+            data=options.data,
+            languages=(source, target),
+            model=options.model,
+        )
+    else:
+        from fairseq_cli.generate import cli_main
+
+        _call(cli_main, "generate", [*flags, *_machine_flags(options)])
 
 
 def _train(options: argparse.Namespace, flags: list[str]) -> None:

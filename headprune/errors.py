@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class HeadpruneError(Exception):
@@ -39,3 +41,17 @@ def needing(what: str, *, install: str = "see the README, Install") -> Iterator[
         yield
     except ImportError as error:
         raise UsageError(f"{what} ({error}); {install}") from None
+
+
+def exit_status(program: Callable[..., object], *arguments: Any) -> int:
+    """Run a program, and print the message of an error that the user can correct.
+
+    Returns:
+        0, or the exit status of the error.
+    """
+    try:
+        program(*arguments)
+    except HeadpruneError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return problem.exit_status
+    return 0

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data_prep.lib.prepared import PreparedCorpus
-from headprune.errors import DataError, HeadpruneError
+from headprune.errors import DataError, exit_status
 from studies.cost import Calibration
 from studies.find import load_any
 from studies.glue_study import GlueStudy
@@ -145,28 +145,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
-    try:
-        study = load_any(options.study)
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=options.output.parent, prefix=".calibration.") as name:
-            folder, threads = Path(name), options.threads
-            if isinstance(study, GlueStudy):
-                measured = calibrate_glue(
-                    study, data_dir=options.data_dir, folder=folder, threads=threads
-                )
-            else:
-                measured = calibrate_translation(
-                    study,
-                    data=options.data,
-                    folder=folder,
-                    threads=threads,
-                    processes=options.processes,
-                )
-        measured.save(options.output)
-    except HeadpruneError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return problem.exit_status
-    return 0
+    return exit_status(_calibrate, options)
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    """Measure, and write the file."""
+    study = load_any(options.study)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.output.parent, prefix=".calibration.") as name:
+        folder, threads = Path(name), options.threads
+        if isinstance(study, GlueStudy):
+            measured = calibrate_glue(
+                study, data_dir=options.data_dir, folder=folder, threads=threads
+            )
+        else:
+            measured = calibrate_translation(
+                study,
+                data=options.data,
+                folder=folder,
+                threads=threads,
+                processes=options.processes,
+            )
+    measured.save(options.output)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headprune.errors import DataError, HeadpruneError
+from headprune.errors import DataError, exit_status
 from headprune.results.record import Record
 
 
@@ -26,9 +26,9 @@ def options_of(path: Path) -> list[str]:
     return ["--batch-size", str(batch_size), "--learning-rate", f"{learning_rate:g}"]
 
 
+def _main(path: str) -> None:
+    print(*options_of(Path(path)))
+
+
 if __name__ == "__main__":
-    try:
-        print(*options_of(Path(sys.argv[1])))
-    except HeadpruneError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        sys.exit(problem.exit_status)
+    sys.exit(exit_status(_main, sys.argv[1]))

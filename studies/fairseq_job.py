@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_prep.lib.prepared import PreparedCorpus  # noqa: E402
-from headprune.errors import HeadpruneError  # noqa: E402
+from headprune.errors import exit_status  # noqa: E402
 from studies.plugin import running  # noqa: E402
 
 
@@ -30,41 +30,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         precision=options.precision,
         processes=options.processes,
     )
-    try:
-        corpus = PreparedCorpus.load(options.data)
-        if options.step == "train":
-            running.train(
-                job,
-                flags,
-                data=corpus.binarised,
-                languages=corpus.languages,
-                model=options.model,
-                depends=options.depends,
-                keep_checkpoints=options.keep_checkpoints,
-            )
-        elif options.step == "copy":
-            running.copy_baseline(
-                job,
-                flags,
-                checkpoint=options.checkpoint,
-                data=corpus.binarised,
-                languages=corpus.languages,
-                model=options.model,
-            )
-        else:
-            running.generate(
-                job,
-                flags,
-                corpus=corpus,
-                model=options.model,
-                output=options.output,
-                plan=options.head_plan,
-                form=options.head_form,
-            )
-    except HeadpruneError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return problem.exit_status
-    return 0
+    return exit_status(_run, job, options, flags)
+
+
+def _run(job: running.Job, options: argparse.Namespace, flags: Sequence[str]) -> None:
+    """Run the step."""
+    corpus = PreparedCorpus.load(options.data)
+    if options.step == "train":
+        running.train(
+            job,
+            flags,
+            data=corpus.binarised,
+            languages=corpus.languages,
+            model=options.model,
+            depends=options.depends,
+            keep_checkpoints=options.keep_checkpoints,
+        )
+    elif options.step == "copy":
+        running.copy_baseline(
+            job,
+            flags,
+            checkpoint=options.checkpoint,
+            data=corpus.binarised,
+            languages=corpus.languages,
+            model=options.model,
+        )
+    else:
+        running.generate(
+            job,
+            flags,
+            corpus=corpus,
+            model=options.model,
+            output=options.output,
+            plan=options.head_plan,
+            form=options.head_form,
+        )
 
 
 def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:

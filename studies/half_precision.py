@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_plugin.checkpoints import Checkpoint
-from headprune.errors import HeadpruneError, UsageError
+from headprune.errors import UsageError, exit_status
 
 _KEPT_FACTS = ("train_iterator", "epoch", "val_loss", "best")
 """Entries of a checkpoint's `extra_state` that fairseq reads, or that say how good the model is."""
@@ -79,8 +79,4 @@ def halved(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except HeadpruneError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        sys.exit(problem.exit_status)
+    sys.exit(exit_status(main, sys.argv[1:]))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from headprune.errors import HeadpruneError, UsageError
+from headprune.errors import UsageError, exit_status
 from headprune.files import write_text_atomically
 from headprune.report.document import Figure, with_inner
 from headprune.report.drawing import save_drawing
@@ -116,8 +116,4 @@ def main(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except HeadpruneError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        sys.exit(problem.exit_status)
+    sys.exit(exit_status(main, sys.argv[1:]))

@@ -5,23 +5,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headprune.errors import HeadpruneError
+from headprune.errors import exit_status
 from studies.find import load_any
 
 
-def _main(study: str, key: str, seed: str, output: str, scores: str | None = None) -> int:
-    try:
-        computed = None
-        if scores is not None:
-            from headprune.scores import HeadScores
+def _main(study: str, key: str, seed: str, output: str, scores: str | None = None) -> None:
+    computed = None
+    if scores is not None:
+        from headprune.scores import HeadScores
 
-            computed = HeadScores.load(Path(scores))
-        load_any(Path(study)).plan(key, seed=int(seed), scores=computed).save(output)
-    except HeadpruneError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return problem.exit_status
-    return 0
+        computed = HeadScores.load(Path(scores))
+    load_any(Path(study)).plan(key, seed=int(seed), scores=computed).save(output)
 
 
 if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
+    sys.exit(exit_status(_main, *sys.argv[1:]))
