@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headprune import DataError, HeadPlan
+from headprune import DataError
 from headprune.cli.group import command_named
 from headprune.form import Form
 from headprune.report.paper import paper_glue_table
 from studies.extending import read_study
-from studies.plans import CONTROL, Row, parse_rows, parse_shape, read_forms, shape_text
+from studies.plans import CONTROL, Row, Rows, parse_rows, parse_shape, read_forms, shape_text
 from studies.questions import ask
 from studies.sections import Resources, read_resources
 from studies.tables import Table, read_tables, rows_of
@@ -35,9 +35,6 @@ from studies.yaml_checks import (
     require_known,
     study_name,
 )
-
-if TYPE_CHECKING:
-    from headprune.scores import HeadScores
 
 FORMS = tuple(form.value for form in Form)
 TASKS = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "entailment")
@@ -94,7 +91,7 @@ class Changes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlueStudy:
+class GlueStudy(Rows):
     """A validated study; flags are ready to be put on the command line of `headprune glue`.
 
     Attributes:
@@ -122,14 +119,6 @@ class GlueStudy:
     grid: tuple[str, ...] | None
     paper: tuple[str, ...]
     resources: Mapping[str, Resources]
-
-    def row(self, key: str) -> Row:
-        """The row of that key."""
-        return next(row for row in (CONTROL, *self.rows) if row.key == key)
-
-    def plan(self, key: str, *, seed: int, scores: HeadScores | None = None) -> HeadPlan:
-        """The plan of the row of that key."""
-        return self.row(key).plan(self.shape, seed=seed, scores=scores)
 
     def runs(self, rows: Sequence[Row] | None = None) -> list[str]:
         """The folders of fine-tuned models: TASK/ROW/FORM/seedN.

@@ -170,6 +170,26 @@ class Row:
 CONTROL = Row(key="control", label="control", percent=0.0, requested_percent=0.0)
 
 
+class Rows:
+    """The rows of a study by their keys; a base class of studies.
+
+    Attributes:
+        shape: the heads of each layer of the unpruned model.
+        rows: all rows.
+    """
+
+    shape: Mapping[str, tuple[int, ...]]
+    rows: tuple[Row, ...]
+
+    def row(self, key: str) -> Row:
+        """The row of that key; the control row stands for the unpruned model, fine-tuned or not."""
+        return next(row for row in (CONTROL, *self.rows) if row.key == key)
+
+    def plan(self, key: str, *, seed: int, scores: HeadScores | None = None) -> HeadPlan:
+        """The plan of the row of that key."""
+        return self.row(key).plan(self.shape, seed=seed, scores=scores)
+
+
 def parse_shape(raw: object) -> dict[str, tuple[int, ...]]:
     """`{ES: 8x6}` as the heads of each layer."""
     shape: dict[str, tuple[int, ...]] = {}

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headprune import DataError, HeadPlan, UsageError
+from headprune import DataError, UsageError
 from headprune.report.paper import paper_table
 from studies.extending import find_other_study, read_study
 from studies.fairseq_flags import architecture_shape
 from studies.models import BASELINE, Model
-from studies.plans import CONTROL, Row, parse_rows, parse_shape, shape_text
+from studies.plans import CONTROL, Row, Rows, parse_rows, parse_shape, shape_text
 from studies.plugin import ROOT, running
 from studies.sections import RESERVED_FLAGS, Data, Resources, Training, read_resources
 from studies.settings import require_plain_path
@@ -35,9 +35,6 @@ from studies.yaml_checks import (
     fill_in,
     study_name,
 )
-
-if TYPE_CHECKING:
-    from headprune.scores import HeadScores
 
 _PLUGIN = "transformer_headpruned"
 FORMS = ("remove", "mask")
@@ -81,7 +78,7 @@ REQUIRED = ("name", "data", "arch", "finetune")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class Study(Rows):
     """A validated study; flags are ready to be put on fairseq's command line.
 
     Attributes:
@@ -118,14 +115,6 @@ class Study:
     before_finetune: bool
     paper: tuple[str, ...]
     resources: Mapping[str, Resources]
-
-    def row(self, key: str) -> Row:
-        """The row of that key; the control row stands for the unpruned model, fine-tuned or not."""
-        return next(row for row in (CONTROL, *self.rows) if row.key == key)
-
-    def plan(self, key: str, *, seed: int, scores: HeadScores | None = None) -> HeadPlan:
-        """The plan of the row of that key."""
-        return self.row(key).plan(self.shape, seed=seed, scores=scores)
 
     @property
     def baseline(self) -> Model:
