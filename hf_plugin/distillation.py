@@ -177,9 +177,7 @@ class DistillationTrainer(ResumableTrainer):
         added = torch.stack([weight * part for weight, part in parts.values()]).sum()
         for name, (_, part) in parts.items():
             self._losses.setdefault(name, []).append(part.detach())
-        if num_items_in_batch is not None and self.model_accepts_loss_kwargs:
-            # The Trainer then sums the losses of the batches of an update.
-            added = added / self.current_gradient_accumulation_steps
+        added = self.scaled_like_task_loss(added, num_items_in_batch)
         loss = (1 - chosen.weight) * task_loss + added
         return (loss, outputs) if return_outputs else loss
 

@@ -273,9 +273,7 @@ class L0Trainer(ResumableTrainer):
         if not gates.training:
             return outcome
         penalty = self.l0_penalty(gates, update=self.state.global_step)
-        if num_items_in_batch is not None and self.model_accepts_loss_kwargs:
-            # The Trainer then sums the losses of the batches of an update.
-            penalty = penalty / self.current_gradient_accumulation_steps
+        penalty = self.scaled_like_task_loss(penalty, num_items_in_batch)
         if return_outputs:
             return outcome[0] + penalty, outcome[1]
         return outcome + penalty

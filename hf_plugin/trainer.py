@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from torch import Tensor
 from transformers import Trainer
 
 
@@ -22,6 +23,18 @@ class ResumableTrainer(Trainer):
         saved = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
         with _own_names(saved):
             super()._save_checkpoint(model, trial)
+
+    def scaled_like_task_loss(
+        self, loss: Tensor, num_items_in_batch: Tensor | int | None
+    ) -> Tensor:
+        """A mean over a batch, to be added to the loss that ``compute_loss`` returns.
+
+        Where the Trainer sums the losses of the batches of an update, the mean is divided by their
+        number.
+        """
+        if num_items_in_batch is not None and self.model_accepts_loss_kwargs:
+            return loss / self.current_gradient_accumulation_steps
+        return loss
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from headprune.backends import backend_of
+from headprune.backends import backend_of, open_model
 from headprune.compare.turns import taking_turns
 from headprune.components import HEADS, LAYERS, side_of
 from headprune.errors import UsageError
@@ -89,7 +89,8 @@ def measure_latency(
         DataError: a model that cannot be read.
     """
     prepare_processor(conditions)
-    backend, model = opened_to_time(path)
+    backend = timing_backend(path)
+    model = open_model(path)
     if not model.plan.is_full:
         raise UsageError(f"{path}: is pruned already; measure the unpruned model")
     variants = _variants(model.shape, conditions.job, components, steps)
@@ -159,8 +160,8 @@ def measure_latency(
     )
 
 
-def opened_to_time(path: Path) -> tuple[InMemoryBackend, PrunableModel]:
-    """A model and its backend.
+def timing_backend(path: Path) -> InMemoryBackend:
+    """The backend that times the model of a path.
 
     Raises:
         UsageError: the backend cannot time pruned models.
@@ -169,7 +170,7 @@ def opened_to_time(path: Path) -> tuple[InMemoryBackend, PrunableModel]:
     backend = backend_of(path)
     if not isinstance(backend, InMemoryBackend):
         raise UsageError(f"{path}: the backend of such models cannot time them")
-    return backend, backend.open(path)
+    return backend
 
 
 def clock_of(conditions: Conditions) -> Callable[[], float]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headprune.backends import backend_of
 from headprune.budget import Speedup
 from headprune.compare.turns import speedup, taking_turns
 from headprune.errors import UsageError
 from headprune.model import PrunableModel
 from headprune.plan import PruningPlan
-from headprune.speed.forward_pass import Conditions, InMemoryBackend
-from headprune.speed.latency_measuring import Watch, clock_of, ready
+from headprune.speed.forward_pass import Conditions
+from headprune.speed.latency_measuring import Watch, clock_of, ready, timing_backend
 from headprune.speed.measure import prepare_processor
 
 Measured = tuple[float, float, float]
@@ -57,7 +56,8 @@ def verified(
     Raises:
         UsageError: the model cannot be timed.
     """
-    backend = _prepared_backend(model, conditions)
+    prepare_processor(conditions)
+    backend = timing_backend(model.path)
     unpruned = ready(backend, model, conditions)
     faster = 1.0
     measured: dict[PruningPlan, float] = {}
@@ -100,15 +100,7 @@ def seconds_of(
     Raises:
         UsageError: the model cannot be timed.
     """
-    backend = _prepared_backend(model, conditions)
+    prepare_processor(conditions)
+    backend = timing_backend(model.path)
     jobs = [ready(backend, model.prune(plan), conditions).run for plan in plans]
     return taking_turns(jobs, rounds=rounds, warm_up=False, clock=clock_of(conditions))
-
-
-def _prepared_backend(model: PrunableModel, conditions: Conditions) -> InMemoryBackend:
-    """The backend that times a model; the number of threads is set."""
-    prepare_processor(conditions)
-    backend = backend_of(model.path)
-    if not isinstance(backend, InMemoryBackend):
-        raise UsageError(f"{model.path}: the backend of such models cannot time them")
-    return backend
