@@ -26,8 +26,6 @@ from typing import Any, NoReturn
 from headprune.components import HEADS
 from headprune.errors import UsageError
 
-PROGRAMS = ("train", "generate")
-
 
 def architecture_shape(flags: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The heads of each layer of the unpruned model that fairseq-train's flags describe.

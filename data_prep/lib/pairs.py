@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 from data_prep.lib.compressed import is_damage, open_any
 from data_prep.lib.corpus import read, read_parallel
+from data_prep.lib.languages import primary
 from headprune.errors import DataError
 
 Pair = tuple[str, str]
@@ -112,10 +113,10 @@ def _is_header(columns: Pair, languages: tuple[str, str]) -> bool:
     """Tell if the first row of a table names its columns, in the order of the languages."""
     names = (_code(columns[0].strip()), _code(columns[1].strip()))
     codes = (_code(languages[0]), _code(languages[1]))
-    primaries = (_primary(names[0]), _primary(names[1]))
+    primaries = (primary(names[0]), primary(names[1]))
     return names in (*_HEADERS, codes) or (
         # A code has no space, so a sentence such as "de-icing fluid" is none.
-        primaries == (_primary(codes[0]), _primary(codes[1]))
+        primaries == (primary(codes[0]), primary(codes[1]))
         and _differ(languages)
         and all(re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})?", name) for name in names)
     )
@@ -165,10 +166,10 @@ def _sides(unit: ElementTree.Element, languages: tuple[str, str]) -> tuple[str |
     regional: dict[str, str] = {}
     for code, text in _segments(unit):
         exact.setdefault(code, text)
-        regional.setdefault(_primary(code), text)
+        regional.setdefault(primary(code), text)
     if not _differ(languages):
         regional = {}
-    source, target = (exact.get(_code(each), regional.get(_primary(each))) for each in languages)
+    source, target = (exact.get(_code(each), regional.get(primary(each))) for each in languages)
     return source, target
 
 
@@ -201,11 +202,6 @@ def _code(language: str) -> str:
     return language.lower().replace("_", "-")
 
 
-def _primary(language: str) -> str:
-    """The language of a code without its region or script: ``en`` of ``en-US``."""
-    return _code(language).split("-")[0]
-
-
 def _differ(languages: tuple[str, str]) -> bool:
     """Tell if two languages differ in more than region or script."""
-    return _primary(languages[0]) != _primary(languages[1])
+    return primary(languages[0]) != primary(languages[1])

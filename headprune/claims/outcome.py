@@ -107,27 +107,6 @@ class Assessed:
         )
 
 
-def assess(
-    claims: Sequence[Claim],
-    results: Sequence[Located],
-    *,
-    changes: Sequence[Changes] = (),
-    test: bool = True,
-) -> list[Assessed]:
-    """Decide on every claim in every set of runs that has its rows.
-
-    Args:
-        claims: the claims.
-        results: records and their files, of one study or several, complete or not.
-        changes: changes of heads in fine-tuning, of one study.
-        test: test the models that a claim compares on the examples of their test set too.
-
-    Raises:
-        DataError: see ``grouped``.
-    """
-    return assess_runs(claims, runs_of(results, changes=changes), test=test)
-
-
 def runs_of(results: Sequence[Located], *, changes: Sequence[Changes] = ()) -> list[Runs]:
     """The sets of runs on which claims are decided; changes of heads are one of their own.
 

@@ -21,7 +21,6 @@ from headprune.report.document import Block, Column, Document, Figure, Notes, Si
 from headprune.report.render import markdown, save
 from headprune.results.signature import common_part
 
-_QUARTILES = "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})"
 _SHEET = ("score", "percent", "pruned", "seed", "before", "after", "parameters", "flops")
 
 

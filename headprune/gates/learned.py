@@ -242,19 +242,3 @@ def attach(
             else:
                 hooks.extend(add_gates(sublayers[component][layer], factors))
     return hooks
-
-
-@contextmanager
-def attached(
-    gates: LearnedGates,
-    *,
-    sublayers: Mapping[str, Sequence[PrunableSublayer]],
-    layers: Mapping[str, Sequence[PrunableLayer]],
-) -> Iterator[None]:
-    """Attach learned gates to a model within this context."""
-    hooks = attach(gates, sublayers=sublayers, layers=layers)
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()

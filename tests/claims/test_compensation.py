@@ -12,11 +12,12 @@ import pytest
 from headprune.claims.catalogue import all_claims
 from headprune.claims.document import claims_document
 from headprune.claims.estimate import Largest, MeanDifference, relative_difference
-from headprune.claims.outcome import LEVEL, Assessed, Outcome, assess
+from headprune.claims.outcome import LEVEL, Assessed, Outcome
 from headprune.claims.sentences import sentence
 from headprune.errors import DataError
 from headprune.report.changes import Changes, document, read_changes
 from headprune.report.render import json_values, markdown, spreadsheet
+from tests.claims.assessment import assess
 from tests.claims.calibration import most
 
 

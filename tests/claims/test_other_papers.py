@@ -9,10 +9,11 @@ import pytest
 from scipy import stats
 
 from headprune.claims.catalogue import all_claims
-from headprune.claims.outcome import Assessed, Outcome, assess
+from headprune.claims.outcome import Assessed, Outcome
 from headprune.claims.runs import grouped
 from headprune.results.control_tests import Located
 from headprune.results.record import Record
+from tests.claims.assessment import assess
 from tests.claims.conftest import Make
 
 

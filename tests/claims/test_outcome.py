@@ -11,13 +11,14 @@ import pytest
 from headprune import PruningPlan
 from headprune.claims.catalogue import all_claims
 from headprune.claims.document import claims_document
-from headprune.claims.outcome import Assessed, Outcome, assess
+from headprune.claims.outcome import Assessed, Outcome
 from headprune.errors import DataError
 from headprune.report.paper import table_rows
 from headprune.report.render import markdown
 from headprune.results.control_tests import Located
 from headprune.results.record import Record
 from headprune.results.significance import holm
+from tests.claims.assessment import assess
 from tests.claims.conftest import Make
 
 ONE_HEAD = {"ES": "111111", "ED": "111111", "DS": "111111"}

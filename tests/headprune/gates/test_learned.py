@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -12,8 +14,9 @@ from headprune import PruningPlan, UsageError
 from headprune.budget import Budget
 from headprune.cost import Sizes, unit_cost
 from headprune.gates.closing import closed, folded
-from headprune.gates.learned import LearnedGates, attached
+from headprune.gates.learned import LearnedGates, attach
 from headprune.gates.penalty import ExpectedShare, L0Penalty, TargetPenalty, expected_share
+from headprune.model import PrunableLayer, PrunableSublayer
 from headprune.select.ranking import plan_of
 from tests.headprune.gates.test_hooks import FeedForward, Layer
 
@@ -24,6 +27,22 @@ PLAN = PruningPlan(kept={"EF": [(0, 1, 2, 3, 5)]}, units={"EF": (6,)})
 def feed_forward() -> FeedForward:
     torch.manual_seed(0)
     return FeedForward(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 4)))
+
+
+@contextmanager
+def attached(
+    gates: LearnedGates,
+    *,
+    sublayers: Mapping[str, Sequence[PrunableSublayer]],
+    layers: Mapping[str, Sequence[PrunableLayer]],
+) -> Iterator[None]:
+    """Attach learned gates to a model within this context."""
+    hooks = attach(gates, sublayers=sublayers, layers=layers)
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def set_log_alpha(gates: LearnedGates, **values: list[float]) -> None:
