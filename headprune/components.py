@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+from headprune.errors import UsageError
 
 HEADS = ("ES", "ED", "DS")
 """Encoder self-attention, encoder-decoder attention, decoder self-attention. Units: heads."""
@@ -42,6 +44,21 @@ def unit_names(components: Iterable[str]) -> str:
     """
     names = {unit_name(component) for component in components}
     return f"{names.pop()}s" if len(names) == 1 else "units"
+
+
+def require_components(names: Iterable[str], known: Collection[str]) -> None:
+    """Check that a model has the named components.
+
+    Args:
+        known: the components of the model.
+
+    Raises:
+        UsageError: it lacks one, or there is no such component.
+    """
+    for name in names:
+        if name not in known:
+            choices = ", ".join(known if name in COMPONENTS else COMPONENTS)
+            raise UsageError(f"{name}: unknown component, it is one of {choices}")
 
 
 def side_of(component: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from headprune.report.drawing import (
     AMBER,
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from headprune.report.glue import GlueStudy
     from headprune.report.table import Row
+
+_Key = TypeVar("_Key", float, str)
 
 _MARKERS = "os^vPX<>*h"
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
@@ -97,15 +99,11 @@ def _by_percent(axes: Axes, study: GlueStudy, rows: Sequence[Row], *, task: str)
         for percent, cell in points:
             axes.plot([percent] * len(cell.values), cell.values, marker, color=colour, alpha=0.35)
     start = _control_mean(study, task=task)
-    known = {
-        row.percent: row.cells[task].paper_delta or 0.0
-        for row in rows
-        if task in row.cells and row.cells[task].paper_delta is not None
-    }
-    if known and start is not None:
+    deltas = _paper_deltas(rows, lambda row: row.percent, task=task)
+    if deltas and start is not None:
         axes.plot(
-            [0.0, *known],
-            [start, *(start + delta for delta in known.values())],
+            [0.0, *deltas],
+            [start, *(start + delta for delta in deltas.values())],
             color=GREY,
             linestyle="--",
             marker="D",
@@ -153,20 +151,27 @@ def _by_label(
             label=over_seeds(name, (cell.value for _, cell in points)),
         )
     start = _control_mean(study, task=task)
-    known = {
-        row.label: row.cells[task].paper_delta or 0.0
-        for row in rows
-        if task in row.cells and row.cells[task].paper_delta is not None
-    }
-    if known and start is not None:
+    deltas = _paper_deltas(rows, lambda row: row.label, task=task)
+    if deltas and start is not None:
         axes.plot(
-            [start + delta for delta in known.values()],
-            [labels.index(label) for label in known],
+            [start + delta for delta in deltas.values()],
+            [labels.index(label) for label in deltas],
             "D",
             color=GREY,
             fillstyle="none",
             label=_PAPER_LABEL,
         )
+
+
+def _paper_deltas(
+    rows: Sequence[Row], key: Callable[[Row], _Key], *, task: str
+) -> dict[_Key, float]:
+    """The paper's differences from its control, by percentage or by label."""
+    return {
+        key(row): delta
+        for row in rows
+        if task in row.cells and (delta := row.cells[task].paper_delta) is not None
+    }
 
 
 def _series(study: GlueStudy, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from headprune.components import COMPONENTS
+from headprune.components import require_components
 from headprune.errors import UsageError
 from headprune.origin import Origin
 from headprune.plan import PruningPlan, Shape, validate_shape
@@ -49,10 +49,7 @@ def by_location(
         raise UsageError("components are given twice: as keys of prune and as components")
     if not isinstance(prune, Mapping):
         raise UsageError(f"give the layers to prune as text, not {prune!r}; {_HELP}")
-    for name in prune:
-        if name not in shape:
-            known = ", ".join(shape) if name in COMPONENTS else ", ".join(COMPONENTS)
-            raise UsageError(f"{name}: unknown component, it is one of {known}")
+    require_components(prune, shape)
     pruned = {name: _layers(prune.get(name, "none"), len(shape[name]), name) for name in shape}
     return PruningPlan(
         kept={

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from headprune.budget import Budget
-from headprune.components import COMPONENTS, LAYERS, layers_of, unit_name, unit_names
+from headprune.components import LAYERS, layers_of, require_components, unit_name, unit_names
 from headprune.counts import parse_counts
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan, Shape, is_whole, validate_shape
@@ -93,10 +93,7 @@ def keep_first(
     else:
         if not isinstance(keep, Mapping):
             raise UsageError(f"give the heads to keep by component, not {keep!r}")
-        for name in keep:
-            if name not in shape:
-                known = ", ".join(shape) if name in COMPONENTS else ", ".join(COMPONENTS)
-                raise UsageError(f"{name}: unknown component, it is one of {known}")
+        require_components(keep, shape)
         chosen = set()
         for name in shape:
             wanted = keep.get(name, len(_units(pool, name)))
