@@ -94,11 +94,23 @@ def json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def known_values(cls: type, values: Mapping[str, Any], *, source: str) -> dict[str, Any]:
+def known_values(
+    cls: type,
+    values: Mapping[str, Any],
+    *,
+    source: str,
+    keys: Mapping[str, str] = types.MappingProxyType({}),
+) -> dict[str, Any]:
     """Select the values that a dataclass has fields for, and check them against the fields' types.
 
     Unknown fields are left out: files of later versions may have more fields. A missing field keeps
     its default.
+
+    Args:
+        cls: the dataclass.
+        values: the values by their keys in the file.
+        source: the file, for messages.
+        keys: the keys of the fields whose names are others in the file.
 
     Raises:
         DataError: a field without a default is missing, or one is of another type; the message
@@ -106,15 +118,18 @@ def known_values(cls: type, values: Mapping[str, Any], *, source: str) -> dict[s
     """
     hints = typing.get_type_hints(cls)
     known = {field.name: field for field in fields(cls)}
+    found = {}
     for name, field in known.items():
-        if name in values:
-            if not _is(values[name], hints[name]):
+        key = keys.get(name, name)
+        if key in values:
+            found[name] = values[key]
+            if not _is(found[name], hints[name]):
                 raise DataError(
-                    f"{source}: {name} is {_short(values[name])}, not {_words(hints[name])}"
+                    f"{source}: {key} is {_short(found[name])}, not {_words(hints[name])}"
                 )
         elif field.default is MISSING and field.default_factory is MISSING:
-            raise DataError(f"{source}: {name} is missing")
-    return {name: value for name, value in values.items() if name in known}
+            raise DataError(f"{source}: {key} is missing")
+    return found
 
 
 def _is(value: object, wanted: Any) -> bool:

@@ -39,11 +39,11 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     )
     for axes in places.flat[len(panels) :]:
         axes.axis("off")
-    for axes, when in zip(places.flat, panels, strict=False):
-        _panel(axes, comparison, outcomes, when)
+    for axes, moment in zip(places.flat, panels, strict=False):
+        _panel(axes, comparison, outcomes, moment)
         if comparison.metric in RATIOS:
             scale_logarithmically(axes)
-        axes.set_title(words_for(when))
+        axes.set_title(words_for(moment))
         axes.set_xlabel(_amount(comparison))
     for axes in places[:, 0]:
         axes.set_ylabel(f"{comparison.metric}{direction(comparison.metric)}")
@@ -68,15 +68,15 @@ def _pruned_quantity(comparison: Comparison) -> str:
     return units if comparison.measure == "units" else f"{comparison.quantity} of {units}"
 
 
-def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) -> None:
+def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, moment: str) -> None:
     from matplotlib import pyplot
 
     percents = sorted(outcomes.percents)
     axes.set_xticks(percents, [f"{percent:g}" for percent in percents])
-    if is_untrained(when):
+    if is_untrained(moment):
         level: Spread | None = Spread(comparison.base, None, 1)
     else:
-        control = outcomes.cell(CONTROL, 0.0, when)
+        control = outcomes.cell(CONTROL, 0.0, moment)
         level = None if control is None else control.value
     if level is not None:
         # Its mean alone: the band is random's.
@@ -85,7 +85,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
     colours = pyplot.colormaps["tab10"]
     others = [name for name in outcomes.scores if name != "random"]
     for number, name in enumerate(others):
-        values = _values(outcomes, name, percents, when)
+        values = _values(outcomes, name, percents, moment)
         if not values:  # a score whose models were not fine-tuned
             continue
         # Side by side, so that bars of the same percentage can be told apart.
@@ -100,13 +100,13 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
             capsize=2,
             label=name,
         )
-    if random := _values(outcomes, "random", percents, when):
+    if random := _values(outcomes, "random", percents, moment):
         _draw_random(axes, percents, random)
 
 
-def _values(outcomes: Outcomes, score: str, percents: Sequence[float], when: str) -> list[Spread]:
+def _values(outcomes: Outcomes, score: str, percents: Sequence[float], moment: str) -> list[Spread]:
     """The values of a score at all percentages; empty if one was not measured."""
-    cells = [outcomes.cell(score, percent, when) for percent in percents]
+    cells = [outcomes.cell(score, percent, moment) for percent in percents]
     values = [cell.value for cell in cells if cell is not None]
     return values if len(values) == len(percents) else []
 

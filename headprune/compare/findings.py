@@ -30,13 +30,13 @@ def findings(
     sentences = (
         against_random(
             cells,
-            when=words_for(when),
+            moment=words_for(moment),
             percent=percent,
             metric=metric,
             measure=measure,
             trained=outcomes.trained,
         )
-        for when, percent, cells in outcomes.cells()
+        for moment, percent, cells in outcomes.cells()
     )
     return [*filter(None, sentences), *_on_correlations(correlations)]
 
@@ -50,8 +50,8 @@ def tested(cells: Mapping[str, Cell]) -> CellTest | None:
 def all_tests(outcomes: Outcomes) -> list[tuple[str, float, CellTest]]:
     """The tests against random choice that are possible, by moment and percentage."""
     return [
-        (when, percent, test)
-        for when, percent, cells in outcomes.cells()
+        (moment, percent, test)
+        for moment, percent, cells in outcomes.cells()
         if (test := tested(cells)) is not None
     ]
 
@@ -59,7 +59,7 @@ def all_tests(outcomes: Outcomes) -> list[tuple[str, float, CellTest]]:
 def against_random(
     cells: Mapping[str, Cell],
     *,
-    when: str,
+    moment: str,
     percent: float,
     metric: str,
     measure: str = "units",
@@ -71,14 +71,14 @@ def against_random(
 
     Args:
         cells: the values by score.
-        when: the moment of the measurement, in words.
+        moment: that of the measurement, in words.
         trained: methods that train the model themselves. Their values are those after that
             training, which the sentence says.
     """
     random, values = _values(cells)
     if random is None or random.sd is None or not values:
         return None
-    start = f"{when.capitalize()}, at {goal_of(percent, measure)},"
+    start = f"{moment.capitalize()}, at {goal_of(percent, measure)},"
     test = compare_with_random(random, values)
     if test is None:
         return (
@@ -87,8 +87,8 @@ def against_random(
         )
 
     def with_difference(name: str) -> str:
-        moment = " after its own training alone" if name in trained else ""
-        return f"{name}{moment} {test.scores[name].difference:+z.2f}"
+        training = " after its own training alone" if name in trained else ""
+        return f"{name}{training} {test.scores[name].difference:+z.2f}"
 
     different = {name: each for name, each in test.scores.items() if each.significant}
     gains = {name: gain(metric, each.difference) for name, each in different.items()}

@@ -41,7 +41,9 @@ def values_of(
         "constant": comparison.constant,
         "settings": comparison.settings,
         "claims": [*findings],
-        "tests": [_test_values(when, percent, test) for when, percent, test in all_tests(outcomes)],
+        "tests": [
+            _test_values(moment, percent, test) for moment, percent, test in all_tests(outcomes)
+        ],
         "rows": [row.as_json() for row in comparison.rows],
         "speedups": _speedups(comparison.speedups.get("random", {})),
         **_method_values(comparison),
@@ -110,13 +112,13 @@ def _method_values(comparison: Comparison) -> dict[str, Any]:
 def _pair_values(comparison: Comparison) -> dict[str, Any]:
     """All tests of methods against each other; older versions have none."""
     pairs = comparison.pairs
-    return {"pairs": [asdict(test) for test in pairs]} if pairs else {}
+    return {"pairs": [test.as_json() for test in pairs]} if pairs else {}
 
 
-def _test_values(when: str, percent: float, test: CellTest) -> dict[str, Any]:
+def _test_values(moment: str, percent: float, test: CellTest) -> dict[str, Any]:
     return {
-        "when": BEFORE if when == BEFORE else "after",
-        **({} if when == BEFORE else {"recovery": when}),
+        "when": BEFORE if moment == BEFORE else "after",
+        **({} if moment == BEFORE else {"recovery": moment}),
         "percent": percent,
         "random": asdict(test.random),
         "level": LEVEL,

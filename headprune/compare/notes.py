@@ -44,21 +44,21 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
             f"{CONSTANT_MARK}: the model of one seed or more gives the same output for every "
             f"example: its figure does not say how well the {units} were chosen."
         )
-    fair = ""
+    training_note = ""
     tuned = {Recovery.FINETUNE, Recovery.DISTILL}.intersection(outcomes.recoveries)
     if tuned:
         moments = " and ".join(each.moment for each in Recovery if each in tuned)
-        fair = f"; {moments}, the same model, trained in the same way for as long"
+        training_note = f"; {moments}, the same model, trained in the same way for as long"
     positions = comparison.positions
     inputs = f"one input of {positions} positions" if positions else "30 tokens"
     timed = "plans" if comparison.has_timed_methods else f"random {units}"
     return [
         *notes,
-        _seeds_note(seeds, draws, units=units, anew=_anew(outcomes)),
+        _seeds_note(seeds, draws, units=units, methods_with_seeds=_methods_with_seeds(outcomes)),
         *_training_note(outcomes),
-        f"not pruned: the model as it was given{fair}.",
+        f"not pruned: the model as it was given{training_note}.",
         *_recovery_note(outcomes),
-        _tests_note(draws, anew=_anew(outcomes)),
+        _tests_note(draws, methods_with_seeds=_methods_with_seeds(outcomes)),
         *_pairs_note(comparison, outcomes),
         *_ablation_note(comparison),
         f"FLOPs: of a forward pass over {inputs}, {timed} of the first seed; speed: "
@@ -67,7 +67,7 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
     ]
 
 
-def _anew(outcomes: Outcomes) -> list[str]:
+def _methods_with_seeds(outcomes: Outcomes) -> list[str]:
     """The methods, beside random choice, that have a model of their own for each seed."""
     return [
         name
@@ -77,12 +77,12 @@ def _anew(outcomes: Outcomes) -> list[str]:
     ]
 
 
-def _seeds_note(seeds: int, draws: int, *, units: str, anew: Sequence[str]) -> str:
+def _seeds_note(seeds: int, draws: int, *, units: str, methods_with_seeds: Sequence[str]) -> str:
     """The number of values of each figure, and their spread.
 
     Args:
         seeds, draws: the number of seeds of the other scores, and of random.
-        anew: the methods that choose or train with each seed anew.
+        methods_with_seeds: the methods that choose or train with each seed anew.
     """
     chances = f"draws the random {units} and the fine-tuning's chances"
     if seeds == 1:
@@ -90,12 +90,12 @@ def _seeds_note(seeds: int, draws: int, *, units: str, anew: Sequence[str]) -> s
             f"Random: mean ± sample standard deviation over {draws} seeds. Other scores: one seed"
         )
         return f"One seed, which {chances}." if draws == 1 else f"{spread}. A seed {chances}."
-    but = f" but {', '.join(anew)}" if anew else ""
+    exceptions = f" but {', '.join(methods_with_seeds)}" if methods_with_seeds else ""
     return (
         f"Mean ± sample standard deviation over {seeds} seeds"
         f"{f' ({draws} of random)' if draws != seeds else ''}. A seed {chances}; the {units} of "
-        f"the other scores{but} are the same for every seed, so right after pruning they have one "
-        "value."
+        f"the other scores{exceptions} are the same for every seed, so right after pruning they "
+        "have one value."
     )
 
 
@@ -128,12 +128,13 @@ def _recovery_note(outcomes: Outcomes) -> list[str]:
     return [notes[each] for each in outcomes.recoveries if each in notes]
 
 
-def _tests_note(draws: int, *, anew: Sequence[str]) -> str:
+def _tests_note(draws: int, *, methods_with_seeds: Sequence[str]) -> str:
     if draws == 1:
         return "Differences to random choice are not tested: that takes two random draws or more."
+    averaged = "has several" if methods_with_seeds else "was fine-tuned"
     return (
         "Tests against random choice: a score chooses one plan, so its value (the mean where "
-        f"it {'has several' if anew else 'was fine-tuned'}) is tested as one more draw from the "
+        f"it {averaged}) is tested as one more draw from the "
         f"distribution of random's {draws} values: t with {counted(draws - 1, 'degree')} of "
         "freedom, scale sd x sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one "
         "percentage at one moment. If no score differed from random, any would be called different "

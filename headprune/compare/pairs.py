@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from headprune.compare.records import Outcomes
+from headprune.json_files import known_values
 from headprune.results.bleu import read_lines
 from headprune.results.bleu_counts import bleu_counts, many_bleu
 from headprune.results.bleu_tokenizers import bleu_metric, tokenizer_of
@@ -21,13 +23,16 @@ from headprune.results.record import Record
 from headprune.results.significance import holm
 from headprune.results.swaps import TRIALS, Counts
 
+_KEYS = {"moment": "when"}
+"""Keys in JSON that differ from the names of attributes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairTest:
     """Two methods at one moment and budget.
 
     Attributes:
-        when, percent: the moment and the budget; see ``Outcome``.
+        moment, percent: see ``Outcome``.
         better, worse: the methods, the one with the higher metric first.
         difference: of the means over seeds.
         models: the number of models of each method; a method that depends on no seed may have one
@@ -37,7 +42,7 @@ class PairTest:
         examples: the number of examples.
     """
 
-    when: str
+    moment: str
     percent: float
     better: str
     worse: str
@@ -46,6 +51,19 @@ class PairTest:
     p_value: float
     adjusted: float
     examples: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The test as a JSON object."""
+        return {_KEYS.get(name, name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], *, source: str) -> PairTest:
+        """The test of a JSON object.
+
+        Raises:
+            DataError: see ``known_values``.
+        """
+        return cls(**known_values(cls, values, source=source, keys=_KEYS))
 
 
 def pair_tests(
@@ -69,7 +87,7 @@ def pair_tests(
     if known is None:
         return ()
     tests: list[PairTest] = []
-    for when, percent, records in _cells(outcomes):
+    for moment, percent, records in _cells(outcomes):
         counts = {
             name: {
                 seed: known.counts(record, folder) for seed, record in _by_seed(of_method).items()
@@ -91,7 +109,7 @@ def pair_tests(
         adjusted = holm([test.p_value for _, _, test in in_cell])
         tests += [
             PairTest(
-                when=when,
+                moment=moment,
                 percent=percent,
                 better=better,
                 worse=worse,
@@ -110,7 +128,7 @@ def against_best(tests: Sequence[PairTest]) -> list[PairTest]:
     """The tests of the best method of each moment and budget against the others."""
     cells: dict[tuple[str, float], list[PairTest]] = {}
     for test in tests:
-        cells.setdefault((test.when, test.percent), []).append(test)
+        cells.setdefault((test.moment, test.percent), []).append(test)
     chosen = []
     for cell in cells.values():
         names = dict.fromkeys(name for test in cell for name in (test.better, test.worse))
@@ -150,12 +168,12 @@ def _paired(
 
 def _cells(outcomes: Outcomes) -> Iterator[tuple[str, float, Mapping[str, list[Record]]]]:
     """The records of each method, by moment and budget."""
-    for when, percent, cells in outcomes.cells():
+    for moment, percent, cells in outcomes.cells():
         yield (
-            when,
+            moment,
             percent,
             {
-                name: outcomes.records(name, percent, outcomes.moment_of(name, when) or when)
+                name: outcomes.records(name, percent, outcomes.moment_of(name, moment) or moment)
                 for name in cells
                 if name != "random"
             },

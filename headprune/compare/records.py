@@ -46,13 +46,13 @@ class Outcome:
     Attributes:
         score: the score that ranked the units, ``random`` or ``control``.
         percent: the requested percentage or speed; see ``Row``.
-        when: ``BEFORE``, or the name of the recovery that had ended.
+        moment: ``BEFORE``, or the name of the recovery that had ended.
         measure: the quantity that it is a percentage of; see ``Comparison``.
     """
 
     score: str
     percent: float
-    when: str
+    moment: str
     record: Record
     measure: str = "units"
 
@@ -61,8 +61,8 @@ class Outcome:
         """The record's file, relative to the folder of records."""
         kind = self.record.kind
         # Recoveries of one kind of record have folders of their own.
-        is_further = self.when not in (BEFORE, _FIRST_OF_KIND.get(kind, self.when))
-        folder = Path(f"{kind}-{self.when}" if is_further else kind)
+        is_further = self.moment not in (BEFORE, _FIRST_OF_KIND.get(kind, self.moment))
+        folder = Path(f"{kind}-{self.moment}" if is_further else kind)
         if self.score != CONTROL:
             folder = folder / self.score / self._amount
         return folder / f"seed{self.record.seed}.json"
@@ -99,13 +99,13 @@ class Outcomes:
                     Outcome(
                         score=row.score,
                         percent=row.percent,
-                        when=when,
+                        moment=moment,
                         record=record,
                         measure=comparison.measure,
                     )
                     for row in comparison.rows
-                    for when in (BEFORE, *([] if row.recovery is None else [row.recovery]))
-                    if (record := _record(comparison, row, when)) is not None
+                    for moment in (BEFORE, *([] if row.recovery is None else [row.recovery]))
+                    if (record := _record(comparison, row, moment)) is not None
                 ),
             ],
             frozenset(row.score for row in comparison.rows if row.trained),
@@ -124,12 +124,12 @@ class Outcomes:
     @property
     def recoveries(self) -> list[Recovery]:
         """The recoveries after which models were measured, in the order of the comparison."""
-        return [Recovery(when) for when in self._moments if when != BEFORE]
+        return [Recovery(moment) for moment in self._moments if moment != BEFORE]
 
     @property
     def _moments(self) -> list[str]:
         """The moments of all measurements, right after pruning first."""
-        return list(dict.fromkeys([BEFORE, *(each.when for each in self.all)]))
+        return list(dict.fromkeys([BEFORE, *(each.moment for each in self.all)]))
 
     @cached_property
     def distinct(self) -> list[Outcome]:
@@ -146,47 +146,47 @@ class Outcomes:
             draws = each.score == "random" or len(plans[each.score, each.percent]) > 1
             by_seed = each.record.seed if draws or each.record.finetune != "none" else None
             weights = each.record.fingerprint  # of methods that train, they differ by seed
-            key = (each.score, each.percent, each.when, each.record.plan, weights, by_seed)
+            key = (each.score, each.percent, each.moment, each.record.plan, weights, by_seed)
             distinct.setdefault(key, each)
         return list(distinct.values())
 
-    def cell(self, score: str, percent: float, when: str) -> Cell | None:
+    def cell(self, score: str, percent: float, moment: str) -> Cell | None:
         """Mean and standard deviation over seeds; None where nothing was measured.
 
         A plan that is the same for all seeds has one value without fine-tuning, and no spread.
         """
-        records = self.records(score, percent, when)
+        records = self.records(score, percent, moment)
         return cell_of(records) if records else None
 
-    def records(self, score: str, percent: float, when: str) -> list[Record]:
+    def records(self, score: str, percent: float, moment: str) -> list[Record]:
         """The measurements that differ of a score, one for each seed where seeds matter."""
         return [
             each.record
             for each in self.distinct
-            if (each.score, each.percent, each.when) == (score, percent, when)
+            if (each.score, each.percent, each.moment) == (score, percent, moment)
         ]
 
-    def moment_of(self, score: str, when: str) -> str | None:
-        """The moment at which a score compares with the others' moment ``when`` at equal cost.
+    def moment_of(self, score: str, moment: str) -> str | None:
+        """The moment at which a score compares with the others' ``moment`` at equal cost.
 
         A method that trains the model has had one training right after pruning, as others have
         after their fine-tuning; so it is there that it is compared, and nowhere else.
         """
         if score not in self.trained:
-            return when
-        return BEFORE if when == Recovery.FINETUNE else None
+            return moment
+        return BEFORE if moment == Recovery.FINETUNE else None
 
     def cells(self) -> Iterator[tuple[str, float, dict[str, Cell]]]:
         """The cells of scores that compare at equal cost, for each moment and percentage."""
-        for when in self._moments:
-            moments = {name: self.moment_of(name, when) for name in self.scores}
+        for moment in self._moments:
+            own_moments = {name: self.moment_of(name, moment) for name in self.scores}
             for percent in self.percents:
                 cells = {
-                    name: self.cell(name, percent, moment)
-                    for name, moment in moments.items()
-                    if moment is not None
+                    name: self.cell(name, percent, own_moment)
+                    for name, own_moment in own_moments.items()
+                    if own_moment is not None
                 }
-                yield when, percent, {name: cell for name, cell in cells.items() if cell}
+                yield moment, percent, {name: cell for name, cell in cells.items() if cell}
 
     def signed(self, score: str) -> list[list[Record]]:
         """The records of a score after each recovery, by recovery.
@@ -197,7 +197,7 @@ class Outcomes:
         by_moment: dict[str, list[Record]] = {}
         for outcome in self.all:
             if outcome.score == score and outcome.record.kind != "baseline":
-                by_moment.setdefault(outcome.when, []).append(outcome.record)
+                by_moment.setdefault(outcome.moment, []).append(outcome.record)
         if len(by_moment) > 1 and score not in self.trained:
             by_moment.pop(BEFORE, None)
         return list(by_moment.values())
@@ -236,18 +236,18 @@ def _baseline(comparison: Comparison) -> Outcome | None:
         files=comparison.files,
         training={CONSTANT: comparison.constant},
     )
-    return Outcome(score=CONTROL, percent=0.0, when="before", record=record)
+    return Outcome(score=CONTROL, percent=0.0, moment="before", record=record)
 
 
-def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
+def _record(comparison: Comparison, row: Row, moment: str) -> Record | None:
     """The record of a row and moment; None if there is no measurement."""
-    value = row.before if when == BEFORE else row.after
+    value = row.before if moment == BEFORE else row.after
     is_control = row.score == CONTROL
-    if value is None or (is_control and when == BEFORE):
+    if value is None or (is_control and moment == BEFORE):
         return None
-    is_last = when != BEFORE or row.after is None
+    is_last = moment != BEFORE or row.after is None
     is_percentage_of_units = comparison.measure == "units"
-    recovery = Recovery.NONE if when == BEFORE else Recovery(when)
+    recovery = Recovery.NONE if moment == BEFORE else Recovery(moment)
     trainings = int(recovery.trains) + int(row.trained and recovery != Recovery.SCRATCH)
     kind = KIND_AFTER.get(recovery, "before-finetune")
     return record_of(
@@ -262,15 +262,15 @@ def _record(comparison: Comparison, row: Row, when: str) -> Record | None:
         seed=row.seed,
         recovery=comparison.name_of(recovery),
         trainings=trainings,
-        environment=row.environment_before if when == BEFORE else row.environment_after,
+        environment=row.environment_before if moment == BEFORE else row.environment_after,
         metric_signature=comparison.metric_signature,
-        fingerprint=row.fingerprint_before if when == BEFORE else row.fingerprint_after,
-        files=row.files_before if when == BEFORE else row.files_after,
+        fingerprint=row.fingerprint_before if moment == BEFORE else row.fingerprint_after,
+        files=row.files_before if moment == BEFORE else row.files_after,
         training={
             "parameters": row.parameters,
             "flops": row.flops,
             "predicted_speedup": None if is_control else row.predicted_speedup,
-            RESUMED: None if when == BEFORE else row.resumed,
+            RESUMED: None if moment == BEFORE else row.resumed,
             CONSTANT: row.constant if is_last else row.constant_before,
         },
     )

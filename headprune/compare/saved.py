@@ -115,7 +115,7 @@ def _row(values: Mapping[str, Any], *, folder: Path, recovery: Recovery) -> Row:
 
 
 def _pair(values: Mapping[str, Any], *, folder: Path) -> PairTest:
-    return PairTest(**known_values(PairTest, values, source=f"{folder / 'compare.json'}: pairs"))
+    return PairTest.from_json(values, source=f"{folder / 'compare.json'}: pairs")
 
 
 def _components(content: Mapping[str, Any]) -> tuple[str, ...] | None:

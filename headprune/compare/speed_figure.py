@@ -25,9 +25,9 @@ def draw_speed(comparison: Comparison, outcomes: Outcomes) -> Figure:
     figure, places = pyplot.subplots(
         len(moments), 1, figsize=(6.5, 1.5 + 4 * len(moments)), squeeze=False, layout="constrained"
     )
-    for axes, when in zip(places.flat, moments, strict=True):
-        _panel(axes, comparison, outcomes, when)
-        axes.set_title(words_for(when))
+    for axes, moment in zip(places.flat, moments, strict=True):
+        _panel(axes, comparison, outcomes, moment)
+        axes.set_title(words_for(moment))
         axes.set_ylabel(f"{comparison.metric}{direction(comparison.metric)}")
         if comparison.metric in RATIOS:
             scale_logarithmically(axes)
@@ -37,7 +37,7 @@ def draw_speed(comparison: Comparison, outcomes: Outcomes) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) -> None:
+def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, moment: str) -> None:
     from matplotlib import pyplot
 
     speedups = comparison.speedups
@@ -48,7 +48,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
         cells = [
             (timed[percent], cell.value)
             for percent in outcomes.percents
-            if percent in timed and (cell := outcomes.cell(name, percent, when))
+            if percent in timed and (cell := outcomes.cell(name, percent, moment))
         ]
         number = len(names) if name == "random" else names.index(name)
         axes.errorbar(
@@ -66,14 +66,14 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, when: str) ->
             capsize=2,
             label=name,
         )
-    unpruned = _unpruned(comparison, outcomes, when)
+    unpruned = _unpruned(comparison, outcomes, moment)
     if unpruned is not None:
         axes.plot(1.0, unpruned, "*", color=DARK, markersize=12, label="not pruned")
 
 
-def _unpruned(comparison: Comparison, outcomes: Outcomes, when: str) -> float | None:
+def _unpruned(comparison: Comparison, outcomes: Outcomes, moment: str) -> float | None:
     """The metric of the model with all units: after the same training, if there was one."""
-    if is_untrained(when):
+    if is_untrained(moment):
         return comparison.base
-    control = outcomes.cell(CONTROL, 0.0, when)
+    control = outcomes.cell(CONTROL, 0.0, moment)
     return None if control is None else control.value.mean

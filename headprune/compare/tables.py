@@ -34,21 +34,21 @@ class Tables:
 
     def all(self) -> list[Table]:
         """The tables that have rows, in the order in which a reader sees them."""
-        tables = [self.values(when) for when in (*self.outcomes.recoveries, BEFORE)]
+        tables = [self.values(moment) for moment in (*self.outcomes.recoveries, BEFORE)]
         tables += [self.tests(), self.pairs(), self.costs(), self.methods(), self.correlated()]
         return [table for table in tables if table.rows]
 
-    def values(self, when: str) -> Table:
+    def values(self, moment: str) -> Table:
         """The metric at one moment, by method and amount."""
         percents = self.outcomes.percents
         amount_text = self.comparison.amount_text
-        rows: list[list[object]] = [["not pruned", *[self._unpruned(when)] * len(percents)]]
+        rows: list[list[object]] = [["not pruned", *[self._unpruned(moment)] * len(percents)]]
         for name in self.outcomes.scores:
-            cells = [self.outcomes.cell(name, percent, when) for percent in percents]
+            cells = [self.outcomes.cell(name, percent, moment) for percent in percents]
             if any(cells):
                 rows.append([name, *map(_marked, cells)])
         return Table(
-            caption=f"{self._metric} {words_for(when)}{direction(self._metric)}:",
+            caption=f"{self._metric} {words_for(moment)}{direction(self._metric)}:",
             columns=[Column("score"), *(Column(amount_text(percent)) for percent in percents)],
             rows=rows,
         )
@@ -64,10 +64,10 @@ class Tables:
             ],
             rows=[
                 [
-                    *(words_for(when), percent, name),
+                    *(words_for(moment), percent, name),
                     *(each.difference, each.p_value, each.adjusted, test.random.n),
                 ]
-                for when, percent, test in all_tests(self.outcomes)
+                for moment, percent, test in all_tests(self.outcomes)
                 for name, each in test.scores.items()
             ],
         )
@@ -83,7 +83,7 @@ class Tables:
             ],
             rows=[
                 [
-                    *(words_for(test.when), test.percent, test.better, test.worse),
+                    *(words_for(test.moment), test.percent, test.better, test.worse),
                     *(test.difference, test.p_value, test.adjusted, test.models),
                 ]
                 for test in against_best(self.comparison.pairs)
@@ -149,11 +149,11 @@ class Tables:
             ],
         )
 
-    def _unpruned(self, when: str) -> Marked | None:
-        if is_untrained(when):
+    def _unpruned(self, moment: str) -> Marked | None:
+        if is_untrained(moment):
             base = Spread(self.comparison.base, None, 1)
             return Marked(base, bool(self.comparison.constant))
-        return _marked(self.outcomes.cell(CONTROL, 0.0, when))
+        return _marked(self.outcomes.cell(CONTROL, 0.0, moment))
 
     @property
     def _metric(self) -> str:

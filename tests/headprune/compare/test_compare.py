@@ -1204,7 +1204,7 @@ def test_nothing_is_said_of_one_seed():
     assert (
         against_random(
             {"random": found},
-            when="before",
+            moment="before",
             percent=50,
             metric="points",
         )

@@ -90,7 +90,7 @@ def test_records_have_the_outputs_that_were_measured(tmp_path: Path) -> None:
 
 def test_methods_are_tested_against_each_other(tmp_path: Path) -> None:
     comparison = compared(tmp_path, classifier(), recoveries=[Recovery.FINETUNE, Recovery.REFIT])
-    tests = {test.when: test for test in comparison.pairs}
+    tests = {test.moment: test for test in comparison.pairs}
     assert set(tests) == {"before", "finetune", "refit"}
     before, after = tests["before"], tests["finetune"]
     assert {before.better, before.worse} == {"gradient", "entropy"}
@@ -123,7 +123,7 @@ def test_p_values_are_corrected_for_all_pairs_of_a_cell(tmp_path: Path) -> None:
     )
     cells: dict[tuple[str, float], list[PairTest]] = {}
     for test in comparison.pairs:
-        cells.setdefault((test.when, test.percent), []).append(test)
+        cells.setdefault((test.moment, test.percent), []).append(test)
     assert len(cells) == 4 and all(len(cell) == 3 for cell in cells.values())
     for cell in cells.values():
         assert [test.adjusted for test in cell] == holm([test.p_value for test in cell])
@@ -140,7 +140,7 @@ def test_a_method_that_trains_is_tested_after_its_own_training(tmp_path: Path) -
         rounds=0,
     )
     (test,) = comparison.pairs
-    assert test.when == "finetune" and test.models == 2
+    assert test.moment == "finetune" and test.models == 2
     means = {
         name: fmean(values)
         for name, values in {
@@ -210,7 +210,7 @@ def test_missing_outputs_and_constant_models_leave_a_method_out(tmp_path: Path) 
     compared(tmp_path, classifier())
     for path in (tmp_path / "records" / "outputs" / "after").glob("*-seed1.*"):
         path.unlink()
-    assert {test.when for test in compared(tmp_path, classifier()).pairs} == {"before"}
+    assert {test.moment for test in compared(tmp_path, classifier()).pairs} == {"before"}
     for path in (tmp_path / "before").glob("*.json"):
         values = json.loads(path.read_text()) | {"constant": True}
         path.write_text(json.dumps(values))
@@ -252,12 +252,12 @@ def test_a_number_without_outputs_leaves_its_method_out(tmp_path: Path) -> None:
         values = json.loads(path.read_text())
         del values["files"]  # as older versions wrote it
         path.write_text(json.dumps(values))
-    assert {test.when for test in compared(tmp_path, classifier()).pairs} == {"before"}
+    assert {test.moment for test in compared(tmp_path, classifier()).pairs} == {"before"}
 
 
 def pair(better: str, worse: str, difference: float) -> PairTest:
     return PairTest(
-        when="before",
+        moment="before",
         percent=50.0,
         better=better,
         worse=worse,
