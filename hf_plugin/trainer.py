@@ -32,9 +32,12 @@ class ResumableTrainer(Trainer):
         Where the Trainer sums the losses of the batches of an update, the mean is divided by their
         number.
         """
-        if num_items_in_batch is not None and self.model_accepts_loss_kwargs:
-            return loss / self.current_gradient_accumulation_steps
-        return loss
+        # As in Trainer.training_step, which divides the loss in all other cases.
+        is_summed = getattr(self, "loss_is_scaled_for_ga", None)  # older versions lack it
+        if is_summed is None:
+            of_all_items = num_items_in_batch is not None and self.model_accepts_loss_kwargs
+            is_summed = of_all_items or self.compute_loss_func is not None
+        return loss / self.current_gradient_accumulation_steps if is_summed else loss
 
 
 @contextmanager

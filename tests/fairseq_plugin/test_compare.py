@@ -263,6 +263,57 @@ def test_references_of_another_length_are_refused(full, prepared, tmp_path):
         whole.measure()
 
 
+def test_a_measured_checkpoint_has_a_record_with_its_outputs(full, prepared, tmp_path):
+    """Nothing tells a model right after pruning from one that was fine-tuned, but the user."""
+    plan, pruned = tmp_path / "half.json", tmp_path / "pruned.pt"
+    HALF.save(plan)
+    Checkpoint.load(full).prune(HALF).save(pruned)
+    data = ("--data", prepared, "--beam", 2)
+    for options, finetune, kind in (
+        ((pruned,), "unknown", "pruned"),
+        ((pruned, "--finetune", "1ep"), "1ep", "pruned"),
+        ((full, "--plan", plan), "none", "before-finetune"),
+        ((full,), "none", "baseline"),
+    ):
+        headprune("measure", *options, *data, "-o", tmp_path / "result.json")
+        record = Record.load(tmp_path / "result.json")
+        assert (record.finetune, record.kind) == (finetune, kind)
+        assert f"|finetune:{finetune}|" in record.signature
+    texts, references = (read_lines(tmp_path / record.files[name]) for name in record.files)
+    score = bleu_and_chrf(texts, references)
+    assert record.metrics == {"bleu": score.bleu, "chrf": score.chrf}
+    assert record.metric_signatures["chrf"] == score.chrf_signature and record.versions["sacrebleu"]
+    with pytest.raises(UsageError, match="--finetune: with --plan the model is measured right"):
+        headprune("measure", full, "--plan", plan, "--finetune", "1ep", *data)
+    with pytest.raises(UsageError, match="--finetune '1 ep': give one word"):
+        headprune("measure", pruned, "--finetune", "1 ep", *data)
+
+
+def test_averages_of_checkpoints_count_shared_embeddings_once(full, tmp_path):
+    """In an average, tied weights have storages of their own."""
+    checkpoint = Checkpoint.load(full)
+    weights = checkpoint.state["model"]
+    for name in weights:
+        weights[name] = weights[name].clone()
+    checkpoint.save(tmp_path / "average.pt")
+    average, tied = Checkpoint.load(tmp_path / "average.pt"), Checkpoint.load(full)
+    assert average.parameters == tied.parameters and average.weight_bytes == tied.weight_bytes
+
+
+def test_a_plan_is_shown_with_the_sizes_of_its_model(full, tmp_path):
+    HALF.save(tmp_path / "half.json")
+    Checkpoint.load(full).prune(HALF).save(tmp_path / "pruned.pt")
+    of_model = headprune("show", tmp_path / "pruned.pt").stdout
+    of_plan = headprune("show", tmp_path / "half.json", "--model", full).stdout
+    assert of_plan == of_model
+    alone = headprune("show", tmp_path / "half.json", "--width", 32).stdout
+    assert "of a model of width 32 with 32,000 words; --model takes yours" in alone
+    with pytest.raises(UsageError, match="for which there is no --width"):
+        headprune("show", tmp_path / "half.json", "--model", full, "--width", 32)
+    with pytest.raises(UsageError, match="for which there is no --model"):
+        headprune("show", full, "--model", full)
+
+
 def test_a_model_that_translates_every_sentence_alike(full, prepared, tmp_path):
     model = Checkpoint.load(full)
     for weights in model.state["model"].values():

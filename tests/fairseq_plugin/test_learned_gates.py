@@ -243,7 +243,7 @@ def test_gates_of_a_checkpoint_are_trained_further_at_the_speed_that_is_asked() 
     assert float(model.gates.speed) == 100
 
 
-def test_a_penalty_that_closes_everything(tmp_path: Path) -> None:
+def test_a_penalty_that_closes_everything(corpus: Path, tmp_path: Path) -> None:
     model = gated("ES,ED,DS")
     for parameter in model.gates.scaled.values():
         parameter.data.fill_(-4 / float(model.gates.speed))
@@ -278,6 +278,8 @@ def test_a_penalty_that_closes_everything(tmp_path: Path) -> None:
     assert "every gate of ES, ED, DS is closed; a lower --l0-target keeps some open" in done.out
     done = headprune("export", tmp_path / "gated.pt", "--to", "fairseq", "-o", tmp_path / "x.pt")
     assert "close them first" in done.err and not (tmp_path / "x.pt").exists()
+    done = headprune("measure", tmp_path / "gated.pt", "--data", corpus, "-o", tmp_path / "m.json")
+    assert "close them first" in done.err and not (tmp_path / "m.json").exists()
     done = headprune("show", tmp_path / "gated.pt")
     assert "learned gates of ES, ED, DS, not closed yet: `headprune gates " in done.out
     done = headprune("gates", tmp_path / "gated.pt", "-o", plan, "--log", "train.log")

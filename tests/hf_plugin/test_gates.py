@@ -14,6 +14,7 @@ from transformers import (
     AlbertForSequenceClassification,
     AutoModelForImageClassification,
     AutoModelForSequenceClassification,
+    TrainerCallback,
     TrainingArguments,
 )
 
@@ -194,6 +195,51 @@ def test_layers_that_share_weights_draw_their_gates_once_a_pass() -> None:
     copied = copy.deepcopy(model)
     copied(**inputs).logits.sum().backward()
     assert gates_of(copied) is not gates and gates.factors("ES", 0).equal(drawn[1])
+
+
+@pytest.mark.parametrize("accepts_loss_kwargs", [True, False])
+@pytest.mark.parametrize("own_loss", [True, False])
+def test_accumulated_gradients_have_the_penalty_once(
+    own_loss: bool, accepts_loss_kwargs: bool, tmp_path: Path
+) -> None:
+    rows = [
+        {"input_ids": row, "attention_mask": torch.ones_like(row), "labels": torch.tensor(n % 2)}
+        for n, row in enumerate(torch.randint(2, 40, (8, 5)))
+    ]
+
+    def mean_loss(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None) -> Any:
+        losses = torch.nn.functional.cross_entropy(outputs["logits"], labels, reduction="none")
+        return losses.sum() / (num_items_in_batch or len(labels))
+
+    class Recorded(TrainerCallback):
+        def on_pre_optimizer_step(self, *_: Any, model: Any = None, **__: Any) -> None:
+            gradients.append(gates_of(model).scaled["ES_0"].grad.clone())
+
+    gradients: list[torch.Tensor] = []
+    for steps in (1, 4):
+        model = classifier("bert")
+        model.accepts_loss_kwargs = accepts_loss_kwargs
+        arguments = TrainingArguments(
+            output_dir=str(tmp_path),
+            per_device_train_batch_size=8 // steps,
+            gradient_accumulation_steps=steps,
+            max_steps=1,
+            max_grad_norm=0,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        L0Trainer(
+            model,
+            arguments,
+            gates="ES",
+            l0_lambda=1000.0,  # the gradient is that of the penalty alone, nearly
+            train_dataset=rows,
+            callbacks=[Recorded()],
+            compute_loss_func=mean_loss if own_loss else None,
+        ).train()
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-2, atol=1e-2)
 
 
 def test_mistakes() -> None:

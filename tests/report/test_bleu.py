@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,15 @@ def test_the_bleu_command_takes_plain_text(tmp_path: Path) -> None:
         "chrF",
     ]
     assert "tok:zh" in done.stdout
+    with (tmp_path / "run.hyp.txt").open() as translations:
+        piped = subprocess.run(
+            [sys.executable, "-c", "from headprune.cli import main; main()"]
+            + ["bleu", "--hyp", "-", *given[2:]],
+            stdin=translations,
+            capture_output=True,
+            text=True,
+        )
+    assert piped.stdout == done.stdout, piped.stderr
     assert "tok:char" in CliRunner().invoke(app, [*given, "--tokenize", "char"]).stdout
     copy = tmp_path / "ref.zh"
     copy.write_text((raw / "test.zh").read_text("utf-8"), encoding="utf-8")
