@@ -220,6 +220,9 @@ def no_model(path: Path) -> DataError:
     kind = "folder" if path.is_dir() else "file"
     known = " or ".join(backend.models for backend in backends(kind))
     advice = f"give {known}" if known else "no backend for such models is installed"
+    inside = path / "model"
+    if inside.is_dir() and find_backend(inside) is not None:
+        advice = f"give the model in it, {inside}"
     return DataError(f"{path}: not the {kind} of a model; {advice}")
 
 

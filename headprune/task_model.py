@@ -70,6 +70,10 @@ class TaskModel(Protocol):
         """The name, in signatures, of the data for fine-tuning and measuring."""
 
     @property
+    def measured_data_name(self) -> str:
+        """The name of the data that it is measured on, without the part of a fine-tuning's."""
+
+    @property
     def finetune_name(self) -> str:
         """The length of the fine-tuning, in the notation of signatures; ``none`` without one."""
 

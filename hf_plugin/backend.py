@@ -97,6 +97,7 @@ class HuggingFaceBackend:
         from headprune.scores.splits import scoring_split
 
         with needing("scoring Hugging Face models needs transformers"):
+            from hf_plugin.glue.held_out import default_max_length
             from hf_plugin.glue.training import Schedule
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.run import score_heads, score_weights
@@ -124,7 +125,7 @@ class HuggingFaceBackend:
             data=data,
             split=scoring_split(request.split, default="train", reported_on="dev"),
             metric=metric or data.task.metric_of_ablation,
-            max_length=given.get("max_length", 128),
+            max_length=given.get("max_length") or default_max_length(Path(model)),
             schedule=Schedule(
                 epochs=training.get("epochs", 1.0),
                 batch_size=request.batch_size or BATCH_SIZE,
@@ -138,8 +139,9 @@ class HuggingFaceBackend:
     ) -> dict[str, HeadScores]:
         """Compute the syntactic roles of the heads."""
         with needing("scoring Hugging Face models needs transformers"):
+            from hf_plugin.glue.held_out import default_max_length
             from hf_plugin.scores.run import score_syntax
-        length = given.get("max_length", 128)
+        length = given.get("max_length") or default_max_length(Path(model))
         return score_syntax(model, parses, file_name=file_name, max_length=length)
 
     def task_model(
@@ -158,7 +160,7 @@ class HuggingFaceBackend:
         if output is not None:
             require_outside(output, path)
         with needing("comparing Hugging Face models needs transformers"):
-            from hf_plugin.glue.held_out import default_hold_out
+            from hf_plugin.glue.held_out import default_hold_out, default_max_length
             from hf_plugin.glue.settings import Settings
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.classifier import Classifier
@@ -176,7 +178,7 @@ class HuggingFaceBackend:
             epochs=given.get("epochs", float(finetune)),
             batch_size=given.get("batch_size", 32),
             learning_rate=given.get("learning_rate", 2e-5),
-            max_length=given.get("max_length", 128),
+            max_length=given.get("max_length") or default_max_length(path),
             data_dir=given.get("data_dir"),
             max_train_examples=max_train_examples,
             hold_out=default_hold_out(output, max_train_examples) if hold_out is None else hold_out,

@@ -112,6 +112,11 @@ class TranslationModel:
         return data_name(self.data)
 
     @property
+    def measured_data_name(self) -> str:
+        """The same: it names no part of the training set."""
+        return self.data_name
+
+    @property
     def finetune_name(self) -> str:
         """The number of epochs or updates, whichever is given."""
         return length_name(self.finetuning) if self.finetuning else "none"
@@ -194,6 +199,7 @@ class TranslationModel:
 
     def pruned(self, plan: PruningPlan, folder: Path) -> TranslationModel:
         """The model with the units of ``plan`` alone."""
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.model.prune(plan).save(folder / "model.pt")
         return replace(self, path=folder / "model.pt")
@@ -214,6 +220,7 @@ class TranslationModel:
         self, plan: PruningPlan, *, seed: int, folder: Path, variant: Variant = PLAIN
     ) -> TranslationModel:
         """The pruned model, fine-tuned by fairseq-train."""
+        folder = Path(folder)
         model = folder / "model.pt"
         if not model.exists():
             plan_path = folder / "plan.json"

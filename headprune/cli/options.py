@@ -93,6 +93,11 @@ HOLD_OUT = typer.Option(
 MAX_LENGTH = typer.Option(
     min=8, help="Maximum number of tokens of an example; longer ones are cut. Default: 128."
 )
+LENGTH_AS_TRAINED = typer.Option(
+    min=8,
+    help="Maximum number of tokens of an example; longer ones are cut. Default: that of the "
+    "model's fine-tuning, else 128.",
+)
 TASK = typer.Option(
     help="The task of GLUE that the classifier was fine-tuned on, in place of --train and --dev."
 )
@@ -244,7 +249,7 @@ class LabelledDataOptions(ModelOptions):
     ] = None
     task: Annotated[str | None, in_panel(TASK, CLASSIFIERS)] = None
     data_dir: Annotated[Path | None, in_panel(DATA_DIR, CLASSIFIERS)] = None
-    max_length: Annotated[int | None, in_panel(MAX_LENGTH, CLASSIFIERS)] = None
+    max_length: Annotated[int | None, in_panel(LENGTH_AS_TRAINED, CLASSIFIERS)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +278,7 @@ class ScoringOptions(LabelledDataOptions):
 class CalibrationOptions(LabelledDataOptions):
     """The data that models are re-fitted on."""
 
-    max_length: Annotated[int | None, in_panel(MAX_LENGTH, CLASSIFIERS)] = None
+    max_length: Annotated[int | None, in_panel(LENGTH_AS_TRAINED, CLASSIFIERS)] = None
     data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
 
 

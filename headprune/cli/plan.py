@@ -168,7 +168,8 @@ def plan(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Plan file. Default: standard output.")
+        Path | None,
+        typer.Option("--output", "-o", help="Plan file, or - for standard output, the default."),
     ] = None,
 ) -> None:
     """Choose the heads, neurons or layers to keep and write them as a plan (JSON).
@@ -210,6 +211,7 @@ def plan(
         shape=shape,
         model=model,
     )
+    output = None if output == Path("-") else output
     require_separate({"--output": output}, inputs=(model, scores, latency))
     if speedup_inputs is not None:
         from headprune.cli.plan_by_speed import plan_by_speed

@@ -70,6 +70,7 @@ def measure_and_save(
         requested_percent=requested_percent_of(kept),
         seed=1,
         finetune=finetune,
+        data=model.measured_data_name,
         environment=measured.environment,
         metric_signature=measured.signature,
         fingerprint=measured.fingerprint,

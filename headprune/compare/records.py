@@ -307,6 +307,7 @@ def record_of(
     recovery: str | None = None,
     trainings: int | None = None,
     finetune: str | None = None,
+    data: str | None = None,
     files: Mapping[str, str] | None = None,
     study: str = "",
 ) -> Record:
@@ -319,6 +320,7 @@ def record_of(
         recovery: the name of what was done besides fine-tuning; see ``signature``.
         trainings: the number of trainings; None: one for the kinds of records that are trained.
         finetune: the length of the fine-tuning; None: that of the task, once for each training.
+        data: the name of the data; None: that of the task.
         model, value, study, ...: see ``Record``.
     """
     if trainings is None:
@@ -346,7 +348,7 @@ def record_of(
             seed=seed,
             form=form,
             finetune=finetune,
-            data=task.data_name,
+            data=task.data_name if data is None else data,
             recovery=recovery,
         ),
         model=model,

@@ -26,7 +26,7 @@ from headprune.report.table import Cell, ResultTable, Row
 from headprune.results.control_tests import Located
 from headprune.results.labels import UNTRAINED
 from headprune.results.marks import constant_note
-from headprune.results.metrics import direction, gain
+from headprune.results.metrics import direction, gain, is_low_good
 from headprune.results.record import Record
 from headprune.results.stats import spread
 
@@ -228,8 +228,13 @@ def _differences_table(study: GlueStudy) -> Table | None:
 
 def _notes(study: GlueStudy) -> list[str]:
     on = "On" if study.table.model is None else f"{study.table.model}; on"
+    metrics = dict.fromkeys(task.metric for task in study.table.tasks.values())
+    unscaled = [metric for metric in metrics if is_low_good(metric)]
+    scale = f", times 100 (but for {' and '.join(unscaled)})" if unscaled else ", times 100"
+    if len(unscaled) == len(metrics):
+        scale = ""
     notes = [
-        f"{on} each task's development set, times 100; mean ± sample standard "
+        f"{on} each task's development set{scale}; mean ± sample standard "
         "deviation over n seeds. A seed draws the heads, where they are drawn at random, and the "
         "fine-tuning's chances; named layers are the same heads for every seed.",
         *(f"{name}: {settings}." for name, settings in study.settings.items() if settings),

@@ -29,6 +29,12 @@ class PaperFigures(Protocol):
         """The paper's difference to its unpruned model in the corresponding row."""
 
 
+_OF_ONE_START = (
+    "; compare models that began with one: a control that is fine-tuned from it without a plan, or "
+    "the records of `headprune measure`, with and without --plan"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One way to prune on one task, over its seeds.
@@ -366,9 +372,10 @@ def _require_comparable(results: Sequence[Located]) -> None:
             compared.append((what, known, number, other_path))
         for what, expected, value, other_path in compared:
             if value != expected:
+                advice = _OF_ONE_START if what == "model" else ""
                 raise DataError(
                     f"{path}: {what} is {value!r}, but {expected!r} in {other_path}: not for one "
-                    "table"
+                    f"table{advice}"
                 )
         for name, units in record.plan.units.items():
             if units != shape.setdefault(name, units):

@@ -105,7 +105,8 @@ def finetune(
     l0_target: Annotated[
         str | None,
         typer.Option(
-            help="With --gates, the share to prune: '60%', '60% of parameters' or '60% of flops'.",
+            help="With --gates, the share of their units to prune: '60%', or of these units' "
+            "parameters or FLOPs: '60% of parameters', '60% of flops'.",
             rich_help_panel=_WHILE,
         ),
     ] = None,
@@ -148,7 +149,7 @@ def finetune(
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):
         from hf_plugin.cli.glue import show_result
-        from hf_plugin.glue.held_out import default_hold_out
+        from hf_plugin.glue.held_out import default_hold_out, default_max_length
         from hf_plugin.glue.run import run
         from hf_plugin.glue.settings import Labels, Settings
         from hf_plugin.quiet import quieten
@@ -169,7 +170,7 @@ def finetune(
         epochs=epochs,
         batch_size=batch_size,
         learning_rate=learning_rate,
-        max_length=given.get("max_length", 128),
+        max_length=given.get("max_length") or default_max_length(Path(model)),
         seed=seed,
         data_dir=given.get("data_dir"),
         max_train_examples=max_train_examples,
@@ -180,7 +181,7 @@ def finetune(
         variant=Variant(gates=_gate_target(gates, l0_target), layerdrop=layerdrop),
     )
     with locked_folder(output):
-        result = run(settings, Labels(), output)
+        result = run(settings, Labels(), output, announce=True)
     show_result(result, output)
 
 

@@ -340,7 +340,7 @@ def glue(
                 overwrite=overwrite,
             )
         else:
-            result = run(settings, labels, folder, overwrite=overwrite)
+            result = run(settings, labels, folder, overwrite=overwrite, announce=True)
     show_result(result, folder)
 
 

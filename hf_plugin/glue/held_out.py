@@ -21,6 +21,7 @@ from headprune.json_files import json_object
 from headprune.scores.parts import FEWEST, in_parts
 from headprune.scores.registry import ABLATION, SCORING
 from hf_plugin.tasks.examples import SUBSET_SEED, Examples
+from hf_plugin.tasks.task import MAX_LENGTH
 
 HOLD_OUT = 10.0
 """Default percentage of the training set that is held out."""
@@ -122,7 +123,9 @@ def held_out(train: Examples, *, model: Path, parts: Iterable[TrainingPart] = ()
     return HeldOut(scoring=divided[SCORING], ablation=divided[ABLATION], trained_on=trained_on)
 
 
-def record_training(folder: Path, train: Examples, *, size: int, start: Path) -> None:
+def record_training(
+    folder: Path, train: Examples, *, size: int, start: Path, max_length: int | None = None
+) -> None:
     """Record in a model's folder the examples of its fine-tuning.
 
     Args:
@@ -131,6 +134,7 @@ def record_training(folder: Path, train: Examples, *, size: int, start: Path) ->
         size: the size of the random subset that the fine-tuning used.
         start: the folder of the model that the fine-tuning began with, whose record is included. Of
             a record for other data, it is noted that there is one.
+        max_length: the maximum number of tokens of an example.
     """
     before = _seen(start, train)
     content = {
@@ -140,8 +144,16 @@ def record_training(folder: Path, train: Examples, *, size: int, start: Path) ->
         "subset_seed": SUBSET_SEED,
         "sizes": sorted({size, *before.sizes}),
         **({"others": True} if before.others else {}),
+        **({} if max_length is None else {"max_length": max_length}),
     }
     write_text_atomically(folder / RECORD, json.dumps(content, indent=1) + "\n")
+
+
+def default_max_length(model: Path) -> int:
+    """The maximum number of tokens of an example that a model was fine-tuned with, else 128."""
+    path = model / RECORD
+    length = json_object(path).get("max_length") if path.is_file() else None
+    return length if type(length) is int and length > 0 else MAX_LENGTH
 
 
 def copy_record(start: Path, folder: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,6 +75,7 @@ def run(
     *,
     warn: bool = True,
     overwrite: bool = False,
+    announce: bool = False,
 ) -> Record:
     """Do one run and write to ``output``: result.json, predictions.tsv and the folder model.
 
@@ -89,6 +90,7 @@ def run(
         output: the folder.
         warn: whether to warn of a model that gives the same output for every example.
         overwrite: see ``require_own``.
+        announce: whether to say that a run was finished before.
 
     Raises:
         UsageError: the settings are invalid, the plan does not fit the model, the model cannot be
@@ -101,6 +103,8 @@ def run(
     labels.check(settings.plan)
     require_own(settings, output, overwrite=overwrite)
     path = output / "result.json"
+    if announce and path.exists():
+        print(f"note: {path}: finished before; nothing is trained or measured", file=sys.stderr)
     measured = Record.load(path) if path.exists() else _measure(settings, output, warn=warn)
     record = _labelled(measured, settings, labels)
     record.save(path)
@@ -197,13 +201,20 @@ def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
                 f"warning: the model predicts the same for every {what}: it has learnt nothing",
                 file=sys.stderr,
             )
+    if warn and not (task.is_of_text or task.is_regression):
+        _warn_of_one_label(labels, predicted, task)
     facts |= _example_facts(settings, task, loaded)
     fingerprint = model_fingerprint(model)
     if form == "mask":
         hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked
     if settings.pooling == "first":
         # transformers has no class that would load a model with another pooling correctly.
-        _save_model(loaded, output / "model", start=Path(settings.model))
+        _save_model(
+            loaded,
+            output / "model",
+            start=Path(settings.model),
+            max_length=settings.max_length,
+        )
     return Record(
         task=task.name,
         metrics=_metrics(task, labels, predicted),
@@ -301,6 +312,20 @@ def _predicts_a_constant(
     )
 
 
+def _warn_of_one_label(
+    labels: Mapping[str, Sequence[Any]], splits: Iterable[str], task: Task
+) -> None:
+    """Warn of splits on which every metric is of one label."""
+    for split in splits:
+        values = single(labels[split], task)
+        if len(values) > 1 and all(value == values[0] for value in values):
+            print(
+                f"warning: {split}: all {len(values)} labels are the same, so that the metrics say "
+                "little",
+                file=sys.stderr,
+            )
+
+
 def _example_facts(settings: Settings, task: Task, loaded: _Loaded) -> dict[str, Any]:
     """The facts for the record about examples and words that were left out."""
     facts: dict[str, Any] = {}
@@ -318,17 +343,20 @@ def _example_facts(settings: Settings, task: Task, loaded: _Loaded) -> dict[str,
     return facts
 
 
-def _save_model(loaded: _Loaded, folder: Path, *, start: Path) -> None:
+def _save_model(loaded: _Loaded, folder: Path, *, start: Path, max_length: int) -> None:
     """Save the model, its reader and the record of the examples that it was trained on.
 
     Args:
         start: the model that the training started from.
+        max_length: the maximum number of tokens of an example in the training.
     """
     loaded.model.save_pretrained(folder)
     loaded.reader.save_pretrained(folder)
     if loaded.whole_training_set is not None:
         size = len(loaded.examples["train"])
-        record_training(folder, loaded.whole_training_set, size=size, start=start)
+        record_training(
+            folder, loaded.whole_training_set, size=size, start=start, max_length=max_length
+        )
     else:
         copy_record(start, folder)
 
@@ -496,7 +524,18 @@ def _require_same(
         differing = [name for name in differing if name not in same]
     if not differing:
         return
-    raise OtherRun(f"{where}: is of a run with other settings ({', '.join(differing)})")
+    there = recorded if isinstance(recorded, dict) else {}
+    described = [_described(name, there.get(name), values.get(name)) for name in differing]
+    raise OtherRun(f"{where}: is of a run with other settings ({', '.join(described)})")
+
+
+def _described(name: str, recorded: object, value: object) -> str:
+    """Name a setting that differs, with both values where they are short."""
+    if name == "own":
+        return "the data, their columns or labels"
+    if all(isinstance(each, str | int | float) for each in (recorded, value)):
+        return f"{name} {recorded} there, {value} here"
+    return name
 
 
 def _same_weights(settings: Settings, facts: Mapping[str, Any], *, where: Path) -> list[str]:

@@ -168,6 +168,7 @@ def task_named(name: str) -> GlueTask:
     Raises:
         UsageError: there is no such task.
     """
-    if name not in TASKS:
+    found = TASKS.get(name.lower().replace("-", ""))  # the folders have names such as SST-2
+    if found is None:
         raise UsageError(f"there is no task {name!r}; there are {', '.join(TASKS)}")
-    return TASKS[name]
+    return found

@@ -46,7 +46,7 @@ from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.run import batch_size_of, batches_of, order_in_batches, score_heads
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import labels_of_words, predicted, single, table
-from hf_plugin.tasks.task import Task, TaskType, dev_splits
+from hf_plugin.tasks.task import Task, TaskType, cut_name, dev_splits
 from hf_plugin.tokenizers import Reader, load_reader, set_padding
 
 _TIMED_BATCHES = 4
@@ -104,6 +104,11 @@ class Classifier:
     def data_name(self) -> str:
         """The name of the task and the part of its training set, as in signatures."""
         return self.finetuning.data_name
+
+    @property
+    def measured_data_name(self) -> str:
+        """The name of the task, as in signatures."""
+        return cut_name(self.finetuning.data.name(part=""), self.finetuning.max_length)
 
     @property
     def finetune_name(self) -> str:
@@ -231,6 +236,7 @@ class Classifier:
 
     def pruned(self, plan: PruningPlan, folder: Path) -> Classifier:
         """The model with the units of ``plan`` alone."""
+        folder = Path(folder)
         self.model.prune(plan).save(folder)
         return replace(self, path=folder)
 
@@ -250,6 +256,7 @@ class Classifier:
         self, plan: PruningPlan, *, seed: int, folder: Path, variant: Variant = PLAIN
     ) -> Classifier:
         """The pruned model, fine-tuned."""
+        folder = Path(folder)
         settings = replace(
             self.finetuning,
             model=str(self.path),

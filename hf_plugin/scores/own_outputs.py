@@ -7,6 +7,8 @@ difference of their means.
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -101,6 +103,9 @@ def with_translations(model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[
         model: a model that translates, in evaluation mode.
         batch: the source texts.
     """
+    # Tokenizers of other families give inputs that the model does not take, such as token types.
+    accepted = inspect.signature(model.forward).parameters
+    batch = {name: value for name, value in batch.items() if name in accepted}
     found = model.generate(  # type: ignore[operator]
         **batch, do_sample=False, num_beams=1, max_length=batch["input_ids"].size(1) * 2 + 10
     )

@@ -51,8 +51,8 @@ def data_given(
         return data
     if "task" not in given:
         raise UsageError(
-            f"{model}: give --task, a task of GLUE, or --train and --dev, files with texts and "
-            "labels"
+            f"{model}: give --task, a task of GLUE, or --train (and --dev, where the model is "
+            "measured), files with texts and labels"
         )
     task = task_named(str(given["task"]))
     if metric is not None and metric not in task.metrics:

@@ -390,7 +390,10 @@ def lines_of(path: Path) -> Iterator[str]:
             for number, line in enumerate(file, start=1):
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
-        raise DataError(f"{path}: line {number}: not UTF-8") from None
+        raise DataError(
+            f"{path}: line {number}: not UTF-8; convert it, for example with iconv "
+            "-f latin1 -t utf-8"
+        ) from None
     except (OSError, EOFError, zlib.error) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise DataError(f"{path}: cannot be read: {reason}") from None

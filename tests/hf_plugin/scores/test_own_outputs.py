@@ -156,6 +156,11 @@ def test_translation_models_are_scored_along_their_own_translations():
         real = batch["decoder_attention_mask"][row].bool()
         assert batch["decoder_input_ids"][row][real].tolist() == tokens[: int(real.sum())]
         assert int(real.sum()) == len(tokens) - (end not in written.tolist())
+    # A tokenizer of another family may give inputs that the model does not take.
+    more = with_translations(
+        model, source | {"token_type_ids": torch.zeros_like(batch["input_ids"])}
+    )
+    assert {*more} == {*batch} and more["decoder_input_ids"].equal(batch["decoder_input_ids"])
     (labelled,) = own(model, [batch], "gradients")
     assert labelled["labels"].ge(0).equal(batch["decoder_attention_mask"].bool())
     assert gradient_scores(HuggingFaceModel(model), [labelled]).examples == 5

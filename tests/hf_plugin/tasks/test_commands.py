@@ -98,6 +98,43 @@ def test_measure_gives_what_finetune_measured(trained, files, tmp_path):
     assert half.parameters < measured.parameters
 
 
+def test_the_length_of_the_training_is_the_default_afterwards(trained, files, tmp_path):
+    columns = CATEGORY[:4]
+    assert CATEGORY[-2:] == ("--max-length", 24)
+    measured = measure(trained / "model", *files[2:], *columns, "-o", tmp_path / "measured.json")
+    assert ",24tok|" in measured.stdout
+    record, known = (
+        Record.load(each) for each in (tmp_path / "measured.json", trained / "result.json")
+    )
+    assert record.metrics == known.metrics
+    assert (tmp_path / record.files["predictions"]).read_text() == (
+        trained / known.files["predictions"]
+    ).read_text()
+    scored = tmp_path / "scores"
+    run(scores_app, trained / "model", *files[:2], *columns, "--score", "taylor", "-o", scored)
+    assert HeadScores.load(scored / "taylor.json").settings["max_length"] == 24
+    other = measure(trained / "model", *files[2:], *columns, "--max-length", 16)
+    assert ",16tok|" in other.stdout
+
+
+def test_a_finished_run_says_that_it_was_finished_before(trained, files):
+    options = (*CATEGORY, *QUICK, "--epochs", 1, "--hold-out", 25, "-o", trained)
+    before = (trained / "predictions.tsv").stat().st_mtime_ns
+    again = finetune(trained.parent / "model", *files, *options)
+    assert "result.json: finished before; nothing is trained or measured" in again.stderr
+    assert (trained / "predictions.tsv").stat().st_mtime_ns == before
+    with pytest.raises(HeadpruneError, match=r"other settings \(epochs 1.0 there, 2.0 here\)"):
+        finetune(trained.parent / "model", *files, *CATEGORY, *QUICK, "--epochs", 2, "-o", trained)
+
+
+def test_a_development_set_of_one_label_is_warned_of(trained, files, tmp_path):
+    rows = [{**row, "category": LABELS[0]} for row in examples(6, seed=3)]
+    dev = write_csv(tmp_path / "dev.csv", rows)
+    options = (*CATEGORY, *QUICK, "--epochs", 0, "-o", tmp_path / "out")
+    measured = finetune(trained / "model", *files[:2], "--dev", dev, *options)
+    assert "warning: dev: all 6 labels are the same" in measured.stderr
+
+
 def test_a_pruned_model_is_fine_tuned_and_resumed_nowhere_else(trained, files, tmp_path):
     HeadPlan(kept={"ES": [(0,), (1, 3), (2,)]}, heads=SHAPE).save(tmp_path / "plan.json")
     options = (*files, *CATEGORY, *QUICK, "--plan", tmp_path / "plan.json", "--epochs", 1)
@@ -107,7 +144,7 @@ def test_a_pruned_model_is_fine_tuned_and_resumed_nowhere_else(trained, files, t
     assert list(record.metrics) == ["macro-f1", "accuracy"]
     again = finetune(trained / "model", *options, "--metric", "macro-f1", "-o", tmp_path / "out")
     assert done.stdout.endswith(again.stdout)  # the progress of the training comes first
-    with pytest.raises(HeadpruneError, match="is of a run with other settings .own."):
+    with pytest.raises(HeadpruneError, match="is of a run with other settings .the data, their"):
         finetune(trained / "model", *options, "-o", tmp_path / "out")
     seen = json.loads((tmp_path / "out" / "model" / "headprune_training.json").read_text())
     assert seen["sizes"] == [18, 21]
@@ -207,7 +244,7 @@ def test_what_is_missing_is_named(trained, files, tmp_path):
         finetune(trained / "model", *files[:2], *CATEGORY, "-o", tmp_path / "out")
     with pytest.raises(HeadpruneError, match="give --train, a file"):
         finetune(trained / "model", *files[2:], *CATEGORY, "-o", tmp_path / "out")
-    with pytest.raises(HeadpruneError, match="give --task, a task of GLUE, or --train and --dev"):
+    with pytest.raises(HeadpruneError, match=r"a task of GLUE, or --train \(and --dev"):
         measure(trained / "model")
     assert not (tmp_path / "out").exists()
 
