@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ from hf_plugin.layerdrop import add_layerdrop, require_layers
 from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED, Examples
 from hf_plugin.tasks.predictions import single, table
-from hf_plugin.tasks.task import LabelledData, Task, dev_splits
+from hf_plugin.tasks.task import LabelledData, Task, TaskType, dev_splits
 from hf_plugin.tokenizers import Reader, load_reader, set_padding
 
 _OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
@@ -58,6 +59,10 @@ _CLAIM = "settings.json"
 
 _WEIGHTS = {"model": START, "distill_from": TEACHER}
 """Settings that name models, with the facts about a training that name their weights."""
+
+
+MOST_LABELS_NAMED = 10
+"""The largest number of labels whose counts are printed."""
 
 
 class OtherRun(UsageError):
@@ -90,7 +95,8 @@ def run(
         output: the folder.
         warn: whether to warn of a model that gives the same output for every example.
         overwrite: see ``require_own``.
-        announce: whether to say that a run was finished before.
+        announce: whether to say how many examples and labels there are, or that the run was
+            finished before.
 
     Raises:
         UsageError: the settings are invalid, the plan does not fit the model, the model cannot be
@@ -105,7 +111,11 @@ def run(
     path = output / "result.json"
     if announce and path.exists():
         print(f"note: {path}: finished before; nothing is trained or measured", file=sys.stderr)
-    measured = Record.load(path) if path.exists() else _measure(settings, output, warn=warn)
+    measured = (
+        Record.load(path)
+        if path.exists()
+        else _measure(settings, output, warn=warn, announce=announce)
+    )
     record = _labelled(measured, settings, labels)
     record.save(path)
     shutil.rmtree(output / "training", ignore_errors=True)
@@ -137,13 +147,16 @@ class _Loaded:
     fingerprints: dict[str, str]
 
 
-def _measure(settings: Settings, output: Path, *, warn: bool) -> Record:
+def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) -> Record:
     """Prune, fine-tune and measure; the record lacks its labels."""
     started = time.monotonic()
     source = _data(settings, output)
     task, training_folder = source.task, output / "training"
     loaded = _loaded(settings, source)
     model, labels = loaded.model, loaded.labels
+    if announce:
+        for split, part in loaded.examples.items():
+            print(f"{split}: {_described_examples(part, labels[split], task)}", file=sys.stderr)
     trainings: list[Training] = []
 
     def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
@@ -282,6 +295,17 @@ def _loaded(settings: Settings, source: LabelledData) -> _Loaded:
         labels={split: labels_of(part, encoded[split]) for split, part in examples.items()},
         fingerprints=fingerprints,
     )
+
+
+def _described_examples(examples: Examples, labels: Sequence[Any], task: Task) -> str:
+    """The number of examples, and of each label where an example or a word has one."""
+    number = f"{len(examples):,} example{'s' * (len(examples) != 1)}"
+    if task.type not in (TaskType.single_label, TaskType.images, TaskType.tokens):
+        return number
+    counts = Counter(single(labels, task))
+    if len(counts) > MOST_LABELS_NAMED:
+        return f"{number} with {len(counts)} different labels"
+    return f"{number}: " + ", ".join(f"{task.labels[n]} {counts[n]:,}" for n in sorted(counts))
 
 
 def _training_facts(

@@ -117,6 +117,11 @@ def test_the_length_of_the_training_is_the_default_afterwards(trained, files, tm
     assert ",16tok|" in other.stdout
 
 
+def test_the_examples_and_their_labels_are_counted(trained, files, tmp_path):
+    done = finetune(trained / "model", *files, *CATEGORY, "--epochs", 0, "-o", tmp_path / "out")
+    assert "dev: 9 examples: food 3, music 3, sports 3\n" in done.stderr
+
+
 def test_a_finished_run_says_that_it_was_finished_before(trained, files):
     options = (*CATEGORY, *QUICK, "--epochs", 1, "--hold-out", 25, "-o", trained)
     before = (trained / "predictions.tsv").stat().st_mtime_ns
