@@ -62,7 +62,7 @@ PAGES: Mapping[str, Page] = {
         name: Page(sources=[f"{name}/compare.json"])
         for name in (
             *("methods", "methods-layers", "methods-speed", "attention-guided"),
-            *("methods-multi30k", "methods-multi30k-speed"),
+            *("methods-multi30k", "methods-multi30k-speed", "refit/by-speed"),
         )
     },
     **{

@@ -28,7 +28,7 @@ def recovery_of(record: Record) -> str | None:
 
 
 def after_recovery(results: Sequence[Located], recovery: str | None) -> list[Located]:
-    """The records after one recovery, and those before any; never those of re-fitted models.
+    """The records after one recovery, and those before any.
 
     Args:
         results: records and their files.
@@ -38,8 +38,6 @@ def after_recovery(results: Sequence[Located], recovery: str | None) -> list[Loc
         UsageError: there is no pruned model after this recovery, or none is named and there are
             pruned models after several in one study.
     """
-    # No claim is about re-fitted models, and one row may have been re-fitted in several ways.
-    results = [(path, record) for path, record in results if record.kind != "refitted"]
     by_study: dict[str, dict[str, None]] = {}
     for _, record in results:
         name = recovery_of(record)
@@ -63,5 +61,5 @@ def after_recovery(results: Sequence[Located], recovery: str | None) -> list[Loc
             )
         wanted = {recovery, None}
     if not present:
-        return results
+        return list(results)
     return [(path, record) for path, record in results if recovery_of(record) in wanted]

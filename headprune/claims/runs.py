@@ -98,6 +98,9 @@ def grouped(results: Sequence[Located]) -> list[Runs]:
     """
     groups: dict[str, list[Located]] = {}
     for path, record in results:
+        if record.kind == "refitted":
+            # No claim is about re-fitted models, and a row may have been re-fitted in two ways.
+            continue
         groups.setdefault(record.study or record.model or "", []).append((path, record))
     runs = []
     for name, of_study in groups.items():

@@ -27,6 +27,8 @@ _NOT_RUN = "not run here"
 def claims(material: Material, *, test: bool) -> list[Block]:
     """The table of claims, what it is based on, and the claims that these records lack rows for.
 
+    There is none where the records have rows for no claim.
+
     Args:
         material: studies and comparisons with their records.
         test: test the compared models on the examples of their test set too.
@@ -50,10 +52,12 @@ def claims(material: Material, *, test: bool) -> list[Block]:
         return [Notes([f"Claims are left out: {problem}"])]
     assert isinstance(table, Table)
     decided, missing = _by_outcome(table)
-    inner: list[Block] = []
-    if decided.rows:
-        inner.append(replace(_ordered(decided), caption="Claims of papers, on these records:"))
-        inner.append(Section(title="How these claims are decided", blocks=basis, folded=True))
+    if not decided.rows:
+        return []
+    inner: list[Block] = [
+        replace(_ordered(decided), caption="Claims of papers, on these records:"),
+        Section(title="How these claims are decided", blocks=basis, folded=True),
+    ]
     if missing.rows:
         names = ("claim", "source", "paper")
         inner.append(

@@ -347,7 +347,7 @@ def test_models_are_refitted_instead_of_fine_tuned(tmp_path):
         compared(subject(), tmp_path / "other", **options)
 
 
-def test_both_targets_of_refitting_in_one_comparison(tmp_path):
+def test_both_targets_of_refitting_in_one_comparison(tmp_path, capsys):
     """Each target has its own numbers and records, and is set beside the model as it was given."""
     made = subject(can_finetune=False, finetune_name="none")
     both = [Recovery.REFIT, Recovery.REFIT_RESIDUAL]
@@ -364,6 +364,7 @@ def test_both_targets_of_refitting_in_one_comparison(tmp_path):
     assert sum(line.startswith("| not pruned") for line in text.splitlines()) == 3
     pages = report_of([tmp_path], test=False).markdown
     assert "--recovery=refit --recovery=refit-residual" in pages
+    assert "claims are left out" not in capsys.readouterr().err
 
 
 def test_layers_that_share_weights_are_refused_before_anything_is_computed(tmp_path):
