@@ -39,7 +39,7 @@ _ORDER = ("ES", "EF"), ("DS", "ED", "DF")
 """The sub-layers of one layer of the encoder and of the decoder, in the order of computation."""
 
 Target = Literal["output", "residual"]
-"""What a re-fitted sub-layer reproduces: the output alone, or with the residual connection."""
+"""The target of a re-fitted sub-layer: its output alone, or with the residual connection."""
 
 Place = tuple[str, int]
 """Component and layer."""

@@ -28,7 +28,7 @@ _FACTS = ("__get__", "size", "dim", "numel", "get_device", "is_floating_point", 
 
 @dataclass
 class Output:
-    """What an output projection computed for a batch.
+    """The inputs and outputs of an output projection for a batch.
 
     Attributes:
         inputs: of the projection, any x U'd.
