@@ -8,7 +8,7 @@ from typing import Any
 
 from headprune.claims.catalogue import all_claims
 from headprune.claims.claim import Part
-from headprune.claims.outcome import LEVEL, Assessed, assess_runs, runs_of
+from headprune.claims.outcome import LEVEL, Assessed, Outcome, assess_runs, runs_of
 from headprune.claims.runs import Runs
 from headprune.claims.sentences import distance, effect, interval, sentence
 from headprune.report.changes import Changes
@@ -40,11 +40,13 @@ def claims_document(
     all_runs = runs_of(results, changes=changes)
     assessed = assess_runs(all_claims(), all_runs, test=test)
     several = len({_name(each) for each in assessed if each.runs is not None}) > 1
+    # Readers look for what was decided.
+    decided_first = sorted(assessed, key=lambda each: each.outcome is Outcome.NOT_RUN)
     return Document(
         title=title,
         blocks=[
-            _outcomes(assessed, several=several),
-            Notes([sentence(each) for each in assessed]),
+            _outcomes(decided_first, several=several),
+            Notes([sentence(each) for each in decided_first]),
             *_parts(assessed, several=several),
             Notes(_explanations(assessed, all_runs)),
         ],
