@@ -49,6 +49,12 @@ PAGES: Mapping[str, Page] = {
         paper=["table4"],
         title="MiniLM (6 layers) on SST-2 and CoLA, heads pruned at random and by layer",
     ),
+    "glue-whole": Page(
+        sources=["glue-whole/runs.tar.gz"],
+        paper=["table4"],
+        title="MiniLM (6 layers) on five tasks of GLUE, the whole training sets of MRPC, CoLA, RTE "
+        "and STS-B",
+    ),
     "glue-mean": Page(sources=["glue-mean/table.json"]),
     "subnetworks": Page(
         sources=["subnetworks/runs.tar.gz"],
