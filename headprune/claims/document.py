@@ -90,8 +90,10 @@ def _name(each: Assessed) -> str:
 
 
 def _n(part: Part) -> int | None:
-    """The number of observations; None where there are neither an interval nor pairs of models."""
-    return (len(part.models) or None) if part.estimate is None else part.estimate.n
+    """The number of observations, without an interval that of seeds; None without models."""
+    if part.estimate is not None:
+        return part.estimate.n
+    return len({record.seed for (_, record), _ in part.models}) or None
 
 
 def _interval(part: Part, unit: str) -> str | None:
