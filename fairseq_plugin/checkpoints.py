@@ -43,7 +43,7 @@ from headprune.components import NEURONS, side_of
 from headprune.cost import Sizes, pruned_parameters
 from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
-from headprune.gates.closing import closed, folded
+from headprune.gates.closing import closed, folded, gates_not_closed
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan
 from headprune.scores.fingerprint import fingerprint
@@ -369,10 +369,7 @@ class Checkpoint:
     def require_no_gates(self) -> None:
         """Raise a UsageError if the checkpoint has learned gates."""
         if stored_gates(self.state["model"]):
-            raise UsageError(
-                f"{self.path}: has learned gates; close them first: "
-                f"headprune gates {self.path} -o plan.json --model OUT"
-            )
+            raise gates_not_closed(self.path)
 
     def with_rows(self, rows: Mapping[str, Tensor]) -> Checkpoint:
         """A copy in which some weights, where the checkpoint has them, keep some rows alone.

@@ -97,11 +97,10 @@ class HuggingFaceBackend:
         from headprune.scores.splits import scoring_split
 
         with needing("scoring Hugging Face models needs transformers"):
-            from hf_plugin.glue.held_out import default_max_length
             from hf_plugin.glue.training import Schedule
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.run import score_heads, score_weights
-            from hf_plugin.tasks.given import DATA, data_given
+            from hf_plugin.tasks.given import DATA, data_given, max_length_given
             from hf_plugin.tasks.plain_text import text_given
         training = {name: given[name] for name in ("epochs", "learning_rate") if name in given}
         refuse_other_options(given, *DATA, "max_length", *training, model=model, kind=_MODEL)
@@ -125,7 +124,7 @@ class HuggingFaceBackend:
             data=data,
             split=scoring_split(request.split, default="train", reported_on="dev"),
             metric=metric or data.task.metric_of_ablation,
-            max_length=given.get("max_length") or default_max_length(Path(model)),
+            max_length=max_length_given(given, model=model),
             schedule=Schedule(
                 epochs=training.get("epochs", 1.0),
                 batch_size=request.batch_size or BATCH_SIZE,
@@ -139,9 +138,9 @@ class HuggingFaceBackend:
     ) -> dict[str, HeadScores]:
         """Compute the syntactic roles of the heads."""
         with needing("scoring Hugging Face models needs transformers"):
-            from hf_plugin.glue.held_out import default_max_length
             from hf_plugin.scores.run import score_syntax
-        length = given.get("max_length") or default_max_length(Path(model))
+            from hf_plugin.tasks.given import max_length_given
+        length = max_length_given(given, model=model)
         return score_syntax(model, parses, file_name=file_name, max_length=length)
 
     def task_model(
@@ -160,11 +159,11 @@ class HuggingFaceBackend:
         if output is not None:
             require_outside(output, path)
         with needing("comparing Hugging Face models needs transformers"):
-            from hf_plugin.glue.held_out import default_hold_out, default_max_length
+            from hf_plugin.glue.held_out import default_hold_out
             from hf_plugin.glue.settings import Settings
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.classifier import Classifier
-            from hf_plugin.tasks.given import DATA, data_given
+            from hf_plugin.tasks.given import DATA, data_given, max_length_given
             from hf_plugin.tasks.own import OwnData
         refuse_other_options(given, *DATA, *_TRAINING, "distillation", model=path, kind=_MODEL)
         quieten()
@@ -178,7 +177,7 @@ class HuggingFaceBackend:
             epochs=given.get("epochs", float(finetune)),
             batch_size=given.get("batch_size", 32),
             learning_rate=given.get("learning_rate", 2e-5),
-            max_length=given.get("max_length") or default_max_length(path),
+            max_length=max_length_given(given, model=path),
             data_dir=given.get("data_dir"),
             max_train_examples=max_train_examples,
             hold_out=default_hold_out(output, max_train_examples) if hold_out is None else hold_out,

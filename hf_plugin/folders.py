@@ -17,6 +17,7 @@ from headprune.components import side_of
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder, require_outside
+from headprune.gates.closing import gates_not_closed
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan, Shape
 from hf_plugin.cutting import rows_of
@@ -281,10 +282,7 @@ class Folder:
 
     def _require_no_gates(self) -> None:
         if self.gates is not None:
-            raise UsageError(
-                f"{self.path}: has learned gates; close them first: "
-                f"headprune gates {self.path} -o plan.json --model OUT"
-            )
+            raise gates_not_closed(self.path)
 
     def save(self, path: Path) -> None:
         """Write the model, its tokenizer and the other files of the folder that was read.

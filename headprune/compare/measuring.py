@@ -8,8 +8,8 @@ from pathlib import Path
 from headprune.compare.measured import Measured, timed
 from headprune.compare.records import record_of
 from headprune.compare.store import ENDS, REFERENCE
-from headprune.errors import UsageError
 from headprune.files import write_text_atomically
+from headprune.gates.closing import gates_not_closed
 from headprune.plan import PruningPlan
 from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
@@ -41,10 +41,7 @@ def measure_and_save(
     """
     path = model.model.path
     if getattr(model.model, "gates", None) is not None:
-        raise UsageError(
-            f"{path}: has learned gates; close them first: headprune gates {path} -o plan.json "
-            "--model OUT"
-        )
+        raise gates_not_closed(path)
     pruned = model.model if plan is None else model.model.prune(plan)  # before it is measured
     measurements: list[Measurement] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from headprune.budget import Budget
 from headprune.components import LAYERS
 from headprune.cost import Sizes, unit_cost
+from headprune.errors import UsageError
 from headprune.gates.learned import LearnedGates
 from headprune.model import PrunableModel
 from headprune.origin import Origin
@@ -56,6 +58,14 @@ class ClosedGates:
 
     plan: PruningPlan
     values: Mapping[str, Sequence[Sequence[float]]]
+
+
+def gates_not_closed(path: Path) -> UsageError:
+    """The error for a model with learned gates where one without them is needed."""
+    return UsageError(
+        f"{path}: has learned gates; close them first: headprune gates {path} -o plan.json "
+        "--model OUT"
+    )
 
 
 def closed(

@@ -149,11 +149,11 @@ def finetune(
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):
         from hf_plugin.cli.glue import show_result
-        from hf_plugin.glue.held_out import default_hold_out, default_max_length
+        from hf_plugin.glue.held_out import default_hold_out
         from hf_plugin.glue.run import run
         from hf_plugin.glue.settings import Labels, Settings
         from hf_plugin.quiet import quieten
-        from hf_plugin.tasks.given import data_given
+        from hf_plugin.tasks.given import data_given, max_length_given
         from hf_plugin.tasks.own import OwnData
         from hf_plugin.tasks.task import dev_splits
     quieten()
@@ -170,7 +170,7 @@ def finetune(
         epochs=epochs,
         batch_size=batch_size,
         learning_rate=learning_rate,
-        max_length=given.get("max_length") or default_max_length(Path(model)),
+        max_length=max_length_given(given, model=model),
         seed=seed,
         data_dir=given.get("data_dir"),
         max_train_examples=max_train_examples,

@@ -7,6 +7,7 @@ from pathlib import Path
 from headprune.backends import Given
 from headprune.errors import UsageError
 from hf_plugin.glue.data import GlueData
+from hf_plugin.glue.held_out import default_max_length
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.tasks.own import Description, OwnData, own_data
 from hf_plugin.tasks.tables import Columns
@@ -80,6 +81,12 @@ def _description(given: Given, metric: str | None) -> Description:
         metric=metric,
         labels=tuple(label.strip() for label in labels.split(",")) if labels else (),
     )
+
+
+def max_length_given(given: Given, *, model: str | Path) -> int:
+    """The maximum number of tokens of an example: the option, or that of the model's training."""
+    length: int | None = given.get("max_length")
+    return length or default_max_length(Path(model))
 
 
 def columns_given(given: Given) -> Columns:
