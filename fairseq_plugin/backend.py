@@ -23,6 +23,8 @@ from headprune.errors import UsageError, needing
 if TYPE_CHECKING:
     from fairseq_plugin.checkpoints import Checkpoint
     from fairseq_plugin.scores.translation_model import TranslationModel
+    from headprune.plan import PruningPlan
+    from headprune.recovery.refit import RefittedModel, Target
     from headprune.scores import HeadScores
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
@@ -148,6 +150,22 @@ class FairseqBackend:
             beam=given.get("beam", 5),
             distillation=given.get("distillation"),
             watch=watch,
+        )
+
+    def refit_on_text(
+        self,
+        path: Path,
+        plan: PruningPlan,
+        *,
+        target: Target,
+        max_examples: int | None,
+        watch: Watch,
+        given: Given,
+    ) -> RefittedModel:
+        """Refuse: a checkpoint is re-fitted on pairs of sentences."""
+        raise UsageError(
+            f"{path}: a checkpoint is re-fitted on the pairs of sentences in its data; leave "
+            "--without-labels out"
         )
 
     def trim_vocabulary(

@@ -16,6 +16,8 @@ from headprune.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from headprune.model import PrunableModel
+    from headprune.plan import PruningPlan
+    from headprune.recovery.refit import RefittedModel, Target
     from headprune.scores import HeadScores
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
@@ -157,6 +159,26 @@ class Backend(Protocol):
             max_examples: compute scores on a random subset of this size.
             given: besides options, ``distillation`` may be a ``Distillation``: pruned models are
                 then fine-tuned towards the model.
+        """
+
+    def refit_on_text(
+        self,
+        path: Path,
+        plan: PruningPlan,
+        *,
+        target: Target,
+        max_examples: int | None,
+        watch: Watch,
+        given: Given,
+    ) -> RefittedModel:
+        """Prune a model, and re-fit it on text without labels.
+
+        Args:
+            target: see ``headprune.recovery.refit.refit``.
+            max_examples: the largest number of texts; None for the default number.
+
+        Raises:
+            UsageError: models of this kind are not re-fitted on text alone.
         """
 
 

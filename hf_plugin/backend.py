@@ -23,6 +23,8 @@ from headprune.backends import (
 from headprune.errors import UsageError, needing
 
 if TYPE_CHECKING:
+    from headprune.plan import PruningPlan
+    from headprune.recovery.refit import RefittedModel, Target
     from headprune.scores import HeadScores
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
@@ -187,6 +189,35 @@ class HuggingFaceBackend:
             settings = replace(settings, distill_from=str(path), distillation=given["distillation"])
         settings.check()
         return Classifier(path=path, finetuning=settings, max_examples=max_examples, watch=watch)
+
+    def refit_on_text(
+        self,
+        path: Path,
+        plan: PruningPlan,
+        *,
+        target: Target,
+        max_examples: int | None,
+        watch: Watch,
+        given: Given,
+    ) -> RefittedModel:
+        """Prune a folder's model of any kind, and re-fit it on text without labels."""
+        with needing("re-fitting Hugging Face models needs transformers"):
+            from headprune.recovery.calibration import EXAMPLES
+            from hf_plugin.quiet import quieten
+            from hf_plugin.recovery import calibration_of, refitted
+            from hf_plugin.tasks.given import DATA, max_length_given
+            from hf_plugin.tasks.plain_text import text_given
+        refuse_other_options(given, *DATA, "max_length", model=path, kind=_MODEL)
+        quieten()
+        calibration = calibration_of(
+            str(path),
+            data=text_given(given, model=str(path)),
+            examples=max_examples or EXAMPLES,
+            max_length=max_length_given(given, model=path),
+            without_labels=True,
+            watch=watch,
+        )
+        return refitted(self.open(path), plan, calibration, target=target)
 
     def trim_vocabulary(
         self,

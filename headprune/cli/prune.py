@@ -60,7 +60,8 @@ def prune(
         typer.Option(
             help="refit: the output projections of pruned sub-layers are re-fitted by least "
             "squares, without training, so that they reproduce the outputs of MODEL (form remove). "
-            "It needs calibration examples, which are training examples. refit-residual: the same, "
+            "It needs calibration examples, which are training examples, or text without labels. "
+            "refit-residual: the same, "
             "with the outputs together with the residual connection, so that each sub-layer makes "
             "up for the errors of those below it, too. none: the remaining weights stay as they "
             "are. To train after pruning: `headprune finetune`, or "
@@ -76,6 +77,15 @@ def prune(
             rich_help_panel=_CALIBRATION,
         ),
     ] = None,
+    without_labels: Annotated[
+        bool,
+        typer.Option(
+            "--without-labels",
+            help="Calibrate on text alone: --train takes a file .txt with one text a line, or a "
+            "table. For every Hugging Face model that reads text, with or without a classifier.",
+            rich_help_panel=_CALIBRATION,
+        ),
+    ] = False,
     refit_target: Annotated[
         RefitTarget | None,
         typer.Option(help="Older: residual stands for --recovery refit-residual.", hidden=True),
@@ -89,7 +99,7 @@ def prune(
     if recovery == WithoutTraining.REFIT and refit_target == RefitTarget.RESIDUAL:
         recovery = WithoutTraining.REFIT_RESIDUAL
     target = Recovery(recovery).refit_target
-    if recovery == WithoutTraining.NONE and (given or of_refit != (None, None)):
+    if recovery == WithoutTraining.NONE and (given or without_labels or any(of_refit)):
         raise UsageError("options for calibration data go with --recovery refit")
     if target is not None and form != Form.remove:
         raise UsageError(f"--recovery {recovery}: for form remove, not {form.value}")
@@ -97,15 +107,26 @@ def prune(
     opened = open_model(model)
     wanted = PruningPlan.load(plan)
     if target is not None:
-        task_model = backend_of(model).task_model(
-            model,
-            output=output,
-            finetune=False,
-            max_examples=max_examples,
-            watch=progress,
-            given=given,
-        )
-        refitted = task_model.refitted(wanted, target=target)
+        backend = backend_of(model)
+        if without_labels:
+            refitted = backend.refit_on_text(
+                model,
+                wanted,
+                target=target,
+                max_examples=max_examples,
+                watch=progress,
+                given=given,
+            )
+        else:
+            task_model = backend.task_model(
+                model,
+                output=output,
+                finetune=False,
+                max_examples=max_examples,
+                watch=progress,
+                given=given,
+            )
+            refitted = task_model.refitted(wanted, target=target)
         pruned = refitted.model
         print(refitted)
     else:

@@ -95,6 +95,11 @@ def divergences(
     return divergence(reference, logits)
 
 
+def translates(model: PreTrainedModel) -> bool:
+    """Check if a model reads one text and writes another, token by token."""
+    return bool(model.config.is_encoder_decoder) and model.can_generate()
+
+
 @torch.no_grad()
 def with_translations(model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """The batch with the model's own greedy translations as the input of its decoder.

@@ -42,7 +42,7 @@ from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device, place
 from hf_plugin.scores.model import HuggingFaceModel, is_language_model, on_device_of
 from hf_plugin.scores.movement import fine_tuned
-from hf_plugin.scores.own_outputs import with_translations
+from hf_plugin.scores.own_outputs import translates, with_translations
 from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.task import LabelledData, cut_name
 from hf_plugin.tokenizers import (
@@ -101,7 +101,7 @@ def score_heads(
     if needed:
         data.require(split)
     if request.without_labels:
-        model = _whole_model(model_name)
+        model = whole_model(model_name)
     else:
         model = load_classifier(model_name, data.task, untrained=False)
         model.to(device())  # type: ignore[arg-type]
@@ -124,7 +124,7 @@ def score_heads(
     scored = HuggingFaceModel(
         model, special_tokens=frozenset() if inputs is None else inputs.special_tokens
     )
-    translates = request.without_labels and model.config.is_encoder_decoder and model.can_generate()
+    translating = request.without_labels and translates(model)
 
     def translated(batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         with scored.evaluating():
@@ -137,7 +137,7 @@ def score_heads(
         found = batches_of(
             examples, inputs.reader, size=size, watch=lambda b, n: request.watch(b, n, purpose)
         )
-        return map(translated, found) if translates else found
+        return map(translated, found) if translating else found
 
     def fine_tune(start: Callable[[RunnableModel], Step]) -> FineTuned:
         assert inputs is not None  # movement is computed on data
@@ -268,7 +268,7 @@ def score_weights(
         UsageError: a score that needs data, or a model that cannot be pruned.
         DataError: a model that cannot be read.
     """
-    model = _whole_model(model_name)
+    model = whole_model(model_name)
 
     def batches(_: str) -> Iterator[Mapping[str, torch.Tensor]]:
         raise UsageError(f"{', '.join(scores)}: give data to compute scores on")
@@ -303,7 +303,7 @@ def score_syntax(
         UsageError: a model that cannot be pruned, or a tokenizer that does not tell words.
         DataError: a model or file that cannot be read, or none of the relations in it.
     """
-    model = _whole_model(model_name)
+    model = whole_model(model_name)
     tokenizer = load_tokenizer(model_name)
     if not tokenizer.is_fast:
         raise UsageError(f"{model_name}: its tokenizer does not tell which word a token is of")
@@ -339,8 +339,12 @@ def score_syntax(
     )
 
 
-def _whole_model(name: str) -> PreTrainedModel:
-    """The model with all weights that were saved."""
+def whole_model(name: str) -> PreTrainedModel:
+    """The model of a folder, or of the hub, with all weights that were saved.
+
+    Raises:
+        DataError: a model that cannot be read, or weights that are not finite.
+    """
     folder = place(name)
     config, _ = read_config(folder)
     # The class that saved it, as its weights are to be told from others'.

@@ -252,7 +252,8 @@ def _texts(described: Description, sources: Mapping[str, str], outputs: Outputs)
         raise UsageError(
             f"{outputs.model}: a {outputs.family} model does not predict each token of a text from "
             "those before it; language modelling is for decoders such as GPT-2 and Llama, and for "
-            "BERT and its relatives with is_decoder in their config"
+            "BERT and its relatives with is_decoder in their config (scores and prune read texts "
+            "for other models with --without-labels)"
         )
     columns = described.columns
     if len(columns.text) > 1 or described.labels:

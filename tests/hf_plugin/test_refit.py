@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
 from typer.testing import CliRunner, Result
 
 import hf_plugin
@@ -25,7 +31,7 @@ from hf_plugin.plans import model_shape
 from hf_plugin.random_batches import random_batch
 from hf_plugin.scores.model import HuggingFaceModel
 from tests.hf_plugin.glue.made import write_model, write_task
-from tests.hf_plugin.models import FAMILIES
+from tests.hf_plugin.models import FAMILIES, build
 from tests.hf_plugin.scores.test_ablation import model_of
 from tests.hf_plugin.scores.test_scores import data
 from tests.hf_plugin.small_models import SMALL as ALL_SMALL
@@ -394,6 +400,39 @@ def test_refitting_from_the_command_line(tmp_path: Path) -> None:
     assert headprune(*compared, *more).stdout == first
     with pytest.raises(UsageError, match="give no epochs"):
         headprune(*compared, "--epochs", 1, *more[:-1], tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("family", "auto_class"),
+    [("bert", AutoModel), ("bert", AutoModelForMaskedLM), ("marian", AutoModelForSeq2SeqLM)],
+)
+def test_refitting_on_text_alone(family: str, auto_class: Any, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", family="bert")  # for its tokenizer
+    unpruned = model_of(family) if auto_class is AutoModel else build(family, auto_class)
+    unpruned.save_pretrained(folder)
+    small_plan = plan_of(unpruned)
+    small_plan.save(tmp_path / "plan.json")
+    text = tmp_path / "text.txt"
+    text.write_text("the man sees a dog\n\nthe old cat hears a small girl\n" * 20)
+    options = ("prune", folder, "--plan", tmp_path / "plan.json", "--without-labels")
+    refit_ = ("--recovery", "refit", "--train", text, "--max-length", 16)
+    out = headprune(*options, *refit_, "-o", tmp_path / "refitted").stdout
+    found = re.search(r"re-fitted on text.txt@\w+\[20\],16tok: .* ([\d.e-]+) -> ([\d.e-]+)", out)
+    assert found is not None and float(found[2]) < float(found[1])
+    headprune(*options[:-1], "-o", tmp_path / "pruned")
+    pruned, fitted = (hf_plugin.from_pretrained(tmp_path / name) for name in ("pruned", "refitted"))
+    assert model_shape(pruned) == model_shape(fitted)
+    weights = fitted.state_dict()
+    assert any(not weight.equal(weights[name]) for name, weight in pruned.state_dict().items())
+    for arguments, message in (
+        (refit_[:2], "give --train, a file with text"),
+        ((*refit_, "--label", "mood"), "--label: not with --without-labels"),
+        (refit_[2:], "go with --recovery refit"),
+        ((), "go with --recovery refit"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            headprune(*options, *arguments, "-o", tmp_path / "none")
+        assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow
