@@ -22,7 +22,11 @@ from headprune.claims.importance import EQUAL
 from headprune.claims.prunability import NO_LOSS
 from headprune.claims.region import Region
 from headprune.claims.runs import Row, Runs
-from headprune.claims.sub_networks import good_against_random, overlap_of_survivors, sub_networks
+from headprune.claims.sub_networks import (
+    good_against_random,
+    overlap_of_survivors,
+    sub_networks_of_heads,
+)
 from headprune.components import HEADS
 from headprune.report.paper import ACCURACY, SOURCE
 from headprune.results.record import Record
@@ -102,7 +106,7 @@ def claims() -> list[Claim]:
             effect="value without the heads of highest gradient importance in percent of the "
             "control's, after fine-tuning, mean over percentages and tasks",
             rows="control, and heads pruned by `gradient` from the highest, with the same seeds; "
-            "or the bad sub-networks of `headprune subnetworks`, fine-tuned",
+            "or the bad sub-networks of `headprune subnetworks`, of heads alone, fine-tuned",
             command="make study STUDY=adversarial SETTING=wmt14.en-ru",
             measure=_worst,
         ),
@@ -122,7 +126,7 @@ def claims() -> list[Claim]:
             "random heads, right after pruning, mean over percentages and tasks; or of good "
             "sub-networks less random ones",
             rows="heads pruned by `gradient` and at random, the latter with two seeds or more, "
-            "not fine-tuned; or records of `headprune subnetworks`",
+            "not fine-tuned; or records of `headprune subnetworks`, of heads alone",
             command=_COMPARE.format(50),
             measure=_better_than_random,
         ),
@@ -255,7 +259,7 @@ def _worst(runs: Runs) -> Measurement | None:
         control = runs.control(task)
         by_percent = rows_by_score(runs, task, GRADIENT + IMPORTANT_FIRST, kind="pruned")
         rows = {f"{percent:g}%: highest pruned": row for percent, row in by_percent.items()}
-        rows["bad sub-networks"] = sub_networks(runs, task, BAD, kind="pruned")
+        rows["bad sub-networks"] = sub_networks_of_heads(runs, task, BAD, kind="pruned")
         for name, row in rows.items():
             shares = {
                 seed: 100 * record.value / control[seed][1].value

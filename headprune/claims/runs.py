@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headprune.claims.constant import is_constant_model
 from headprune.errors import DataError
 from headprune.report.changes import Changes
+from headprune.results.comparable import require_one_measure
+from headprune.results.constant import is_constant_model
 from headprune.results.control_tests import Located
 from headprune.results.labels import method_of
 from headprune.results.lengths import require_one_length
@@ -93,8 +94,8 @@ def grouped(results: Sequence[Located]) -> list[Runs]:
     Copies of a record count once.
 
     Raises:
-        DataError: different records of one seed of a row, fine-tunings of several lengths, or
-            outputs that cannot be read.
+        DataError: different records of one seed of a row, fine-tunings of several lengths, several
+            metrics, signatures or numbers of examples for one task, or outputs that cannot be read.
     """
     groups: dict[str, list[Located]] = {}
     for path, record in results:
@@ -105,6 +106,7 @@ def grouped(results: Sequence[Located]) -> list[Runs]:
     runs = []
     for name, of_study in groups.items():
         of_study = merged(of_study)
+        require_one_measure(of_study)
         require_one_length(of_study)
         by_form: dict[str, list[Located]] = {}
         for path, record in of_study:

@@ -20,11 +20,27 @@ def sub_networks(runs: Runs, task: str, name: str, *, kind: str) -> Row:
     return row if any(heads.total_kept < heads.total for heads in kept) else {}
 
 
+def sub_networks_of_heads(runs: Runs, task: str, name: str, *, kind: str) -> Row:
+    """The sub-networks of ``sub_networks``; empty where MLPs are pruned too.
+
+    What a metric loses could then not be ascribed to the heads.
+    """
+    row = sub_networks(runs, task, name, kind=kind)
+    plans = [(record.plan, of_kind(record.plan, "heads")) for _, record in row.values()]
+    is_of_heads = all(
+        plan.total - plan.total_kept == heads.total - heads.total_kept for plan, heads in plans
+    )
+    return row if is_of_heads else {}
+
+
 def good_against_random(runs: Runs) -> Part | None:
     """Good sub-networks less random ones of the same model, not fine-tuned, mean over tasks."""
     strata = []
     for task in runs.tasks():
-        rows = [sub_networks(runs, task, name, kind="before-finetune") for name in (GOOD, RANDOM)]
+        rows = [
+            sub_networks_of_heads(runs, task, name, kind="before-finetune")
+            for name in (GOOD, RANDOM)
+        ]
         if all(rows) and (difference := contrast(rows[:1], rows[1:])) is not None:
             strata.append(difference)
     return part("good - random sub-networks", strata) if strata else None

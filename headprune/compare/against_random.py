@@ -4,7 +4,8 @@ The test asks whether a score chooses better heads than random choice. The score
 random choice gives n plans. Under the null hypothesis the score's value comes from the same
 distribution as the n random values. Its difference to their mean, divided by
 sd * sqrt(1 + 1/n), then has a t-distribution with n - 1 degrees of freedom (the prediction
-interval for a new observation). The test is two-sided.
+interval for a new observation). The test is two-sided. It takes the random values for normally
+distributed.
 
 After fine-tuning, a score's value is the mean over the seeds of the fine-tuning. These seeds share
 one plan, so they are not independent observations of the score: a t-test that treated them as
@@ -26,6 +27,9 @@ from headprune.results.stats import Spread
 
 LEVEL = 0.05
 """Probability of calling any score of a cell different from random if none is."""
+
+_SHOWN = 0.005
+"""A standard deviation below this is shown as 0.00."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class CellTest:
     Attributes:
         random: random's values: mean, standard deviation and number of draws.
         scores: by name.
-        smallest: the smallest difference that is significant when it is the largest of its cell.
+        smallest: the smallest difference that is significant when it is the largest of its cell. A
+            true difference of this size is found with a probability of about one half.
     """
 
     random: Spread
@@ -71,9 +76,10 @@ def compare_with_random(random: Spread, values: Mapping[str, float]) -> CellTest
         values: the value of each score's plan, by the score's name.
 
     Returns:
-        None if no test is possible: no score, a single random value, or equal random values.
+        None if no test is possible: no score, a single random value, or random values that are
+        equal in the digits that are shown.
     """
-    if not values or not random.sd:
+    if not values or random.sd is None or random.sd < _SHOWN:
         return None
     freedom = random.n - 1
     scale = random.sd * math.sqrt(1 + 1 / random.n)

@@ -11,7 +11,7 @@ from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.recovery.kinds import words_for
 from headprune.report.table import Cell
-from headprune.results.metrics import gain
+from headprune.results.metrics import gain, is_low_good
 from headprune.results.stats import Spread
 from headprune.wording import listed
 
@@ -42,9 +42,16 @@ def findings(
 
 
 def tested(cells: Mapping[str, Cell]) -> CellTest | None:
-    """The test of all scores of one percentage and moment; None if no test is possible."""
+    """The test of all scores of one percentage and moment; None if no test is possible.
+
+    Nor is there one where a random plan gave a model with the same output for every example: the
+    t-distribution is for normally distributed values, which such a mixture is far from. In
+    simulations the test then called a score different three to five times as often as it should.
+    """
     random, values = _values(cells)
-    return None if random is None else compare_with_random(random, values)
+    if random is None or cells["random"].constant:
+        return None
+    return compare_with_random(random, values)
 
 
 def all_tests(outcomes: Outcomes) -> list[tuple[str, float, CellTest]]:
@@ -79,6 +86,11 @@ def against_random(
     if random is None or random.sd is None or not values:
         return None
     start = f"{moment.capitalize()}, at {goal_of(percent, measure)},"
+    if constant := cells["random"].constant:
+        return (
+            f"{start} {constant} of {random.n} random plans gave models with the same output for "
+            f"every example, so that no score is tested against them. Random: {random} {metric}."
+        )
     test = compare_with_random(random, values)
     if test is None:
         return (
@@ -111,9 +123,16 @@ def against_random(
     return (
         f"{start} {'; '.join(parts)}. Random: {random} {metric}, n = {random.n} plans; "
         f"t-test for one more draw, p < {LEVEL:g} after Holm's correction for {len(values)} "
-        f"{'scores' if len(values) > 1 else 'score'}; the smallest difference that would have been "
-        f"found is {test.smallest:.2f}."
+        f"{'scores' if len(values) > 1 else 'score'}; {_reach(test, metric)}."
     )
+
+
+def _reach(test: CellTest, metric: str) -> str:
+    """The smallest difference that is significant, or that none can be."""
+    mean = test.random.mean
+    if not is_low_good(metric) and test.smallest > max(mean, 100 - mean):
+        return "no possible difference would have been significant"
+    return f"the smallest significant difference is {test.smallest:.2f}"
 
 
 def _values(cells: Mapping[str, Cell]) -> tuple[Spread | None, dict[str, float]]:

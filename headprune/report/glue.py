@@ -216,6 +216,9 @@ def _differences_table(study: GlueStudy) -> Table | None:
                 shown.append((Column(f"{task} {column.name}", column.show), values))
     if not shown:
         return None
+    if len(tasks := _of_accuracy(study)) > 1:
+        means = [_mean_difference(row, tasks) for row in study.rows]
+        shown.append((Column("mean Δ", signed), list(means)))
     return Table(
         caption=f"Differences to the {'control' if study.control else 'baseline'}:",
         columns=[Column("model"), Column("form"), *(column for column, _ in shown)],
@@ -224,6 +227,18 @@ def _differences_table(study: GlueStudy) -> Table | None:
             for number, row in enumerate(study.rows)
         ],
     )
+
+
+def _of_accuracy(study: GlueStudy) -> list[str]:
+    """The tasks that report accuracy, over which differences can be averaged."""
+    return [name for name, task in study.table.tasks.items() if task.metric == "accuracy"]
+
+
+def _mean_difference(row: Row, tasks: Sequence[str]) -> float | None:
+    """The mean difference over tasks; None if a task has none."""
+    deltas = [row.cells[task].delta for task in tasks if task in row.cells]
+    known = [delta for delta in deltas if delta is not None]
+    return spread(known).mean if len(known) == len(tasks) else None
 
 
 def _notes(study: GlueStudy) -> list[str]:
@@ -247,12 +262,16 @@ def _notes(study: GlueStudy) -> list[str]:
             "the softmax, so that they still average the values of all tokens."
         )
     notes += constant_note([cell.constant for row in study.lines for cell in row.cells.values()])
+    has_differences = any(cell.delta is not None for cell in cells)
     if study.control:
         notes.append(
-            "control: the unpruned model, fine-tuned in the same way. Δ: mean less the control's."
+            "control: the unpruned model, fine-tuned in the same way. Δ: mean difference to the "
+            "control of the same seed; where a seed has none, to the controls' mean."
         )
-    elif any(cell.delta is not None for cell in cells):
+    elif has_differences:
         notes.append("Δ: mean less the baseline's, the model that was pruned.")
+    if has_differences and len(tasks := _of_accuracy(study)) > 1:
+        notes.append(f"mean Δ: over the tasks that report accuracy, {', '.join(tasks)}.")
     if any(cell.p_values for cell in cells):
         notes.append(
             f"p < {SIGNIFICANCE_LEVEL:g}: seeds whose model differs from the control of the same "

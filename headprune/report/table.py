@@ -13,6 +13,8 @@ from typing import Protocol
 
 from headprune.components import unit_names
 from headprune.errors import DataError
+from headprune.results.comparable import require_comparable
+from headprune.results.constant import is_constant_model
 from headprune.results.control_tests import TESTS, Located
 from headprune.results.lengths import has_more_trainings, length_of, require_one_length
 from headprune.results.marks import constant_seeds
@@ -27,12 +29,6 @@ class PaperFigures(Protocol):
 
     def delta_of(self, records: Sequence[Record]) -> float | None:
         """The paper's difference to its unpruned model in the corresponding row."""
-
-
-_OF_ONE_START = (
-    "; compare models that began with one: a control that is fine-tuned from it without a plan, or "
-    "the records of `headprune measure`, with and without --plan"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +158,7 @@ def summarise(
     if not results:
         raise DataError("no result to report")
     results = merged(results)
-    _require_comparable(results)
+    require_comparable(results)
     require_one_length(results)
     groups = _groups(results)
     unpruned = {kind: _only(groups, kind) for kind in ("baseline", "control")}
@@ -201,6 +197,7 @@ def cell_of(
     references: Sequence[Record] = (),
     p_values: Sequence[float] = (),
     paper: Sequence[PaperFigures] = (),
+    constant: int | None = None,
 ) -> Cell:
     """The cell for records that differ in their seeds only.
 
@@ -208,6 +205,8 @@ def cell_of(
         references: the records to which the difference is computed.
         p_values: the p-value of each record, if tested.
         paper: the paper's tables.
+        constant: the number of models that give one output for every example; None to count those
+            whose record says so.
     """
     values = tuple(record.value for record in records)
     value = spread(values)
@@ -223,12 +222,28 @@ def cell_of(
         },
         seeds=tuple(record.seed for record in records),
         parameters=spread(sizes).mean if len(sizes) == len(records) else None,
-        delta=value.mean - spread([r.value for r in references]).mean if references else None,
+        delta=_difference(records, references),
         p_values=tuple(p_values),
         paper_delta=next((delta for delta in paper_deltas if delta is not None), None),
         signature=common_part([record.signature for record in records]),
-        constant=constant_seeds(records),
+        constant=constant_seeds(records) if constant is None else constant,
     )
+
+
+def _difference(records: Sequence[Record], references: Sequence[Record]) -> float | None:
+    """The mean difference to the references of the same seeds.
+
+    Where a record's seed has no reference, the difference is to the mean of all references.
+    """
+    if not references:
+        return None
+    of_seed = {reference.seed: reference for reference in references}
+    if all(record.seed in of_seed for record in records):
+        references = [of_seed[record.seed] for record in records]
+    mean, reference = (
+        spread([record.value for record in each]).mean for each in (records, references)
+    )
+    return mean - reference
 
 
 _ByTask = dict[str, list[Located]]
@@ -326,6 +341,7 @@ def _row(
                 references=[record for _, record in references.get(task, [])],
                 p_values=[tests.p_values[path] for path, _ in located if path in tests.p_values],
                 paper=paper,
+                constant=sum(map(is_constant_model, located)),
             )
             for task, located in by_task.items()
         },
@@ -345,38 +361,3 @@ def _tasks(records: Sequence[Record], tests: _Tests) -> dict[str, Task]:
             test_signature=tests.signatures.get(name),
         )
     return tasks
-
-
-def _require_comparable(results: Sequence[Located]) -> None:
-    first_path, first = results[0]
-    shape = dict(first.plan.units)
-    of_task: dict[str, Located] = {}
-    of_split: dict[tuple[str, str], tuple[Path, int]] = {}
-    for path, record in results:
-        task_path, same_task = of_task.setdefault(record.task, (path, record))
-        compared: list[tuple[str, object, object, Path]] = [
-            ("study", first.study, record.study, first_path),
-            ("model", first.model, record.model, first_path),
-            (f"the metric of {record.task}", same_task.metric, record.metric, task_path),
-            (
-                f"the signature of {record.task}'s metrics",
-                same_task.metric_signatures,
-                record.metric_signatures,
-                task_path,
-            ),
-        ]
-        # A model that is measured as it is has no training set.
-        for split, number in record.examples.items():
-            other_path, known = of_split.setdefault((record.task, split), (path, number))
-            what = f"number of {split} examples of {record.task}"
-            compared.append((what, known, number, other_path))
-        for what, expected, value, other_path in compared:
-            if value != expected:
-                advice = _OF_ONE_START if what == "model" else ""
-                raise DataError(
-                    f"{path}: {what} is {value!r}, but {expected!r} in {other_path}: not for one "
-                    f"table{advice}"
-                )
-        for name, units in record.plan.units.items():
-            if units != shape.setdefault(name, units):
-                raise DataError(f"{path}: of a model of another shape than {first_path}")

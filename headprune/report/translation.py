@@ -184,7 +184,6 @@ def _versus(study: TranslationStudy) -> str:
 
 
 def _notes(study: TranslationStudy, paper: Sequence[PaperTable]) -> list[str]:
-    versus = _versus(study)
     task = study.table.tasks[TRANSLATION]
     sentences = f", {task.examples['test']:,} sentences" if "test" in task.examples else ""
     notes = [
@@ -203,8 +202,13 @@ def _notes(study: TranslationStudy, paper: Sequence[PaperTable]) -> list[str]:
             "from random weights for as long as the baseline; the seed draws these too."
         )
     notes += constant_note([line.cell.constant for line in study.all_lines])
-    if study.compared_with:
-        notes.append(f"Δ {versus}: mean BLEU less the mean BLEU of the {versus}.")
+    if study.control:
+        notes.append(
+            "Δ control: mean difference in BLEU to the control of the same seed; where a seed has "
+            "none, to the controls' mean."
+        )
+    elif study.baseline:
+        notes.append("Δ baseline: mean BLEU less the BLEU of the baseline.")
     if task.test_signature:
         notes.append(
             f"p < {SIGNIFICANCE_LEVEL:g}: seeds whose model differs from the control of the same "

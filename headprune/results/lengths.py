@@ -28,7 +28,8 @@ def has_more_trainings(record: Record, control: Record) -> bool:
 def require_one_length(results: Sequence[Located]) -> None:
     """Check that a row has one length of fine-tuning, and pruned models that of their control.
 
-    Pruned models without a fine-tuning of known length are compared with any control.
+    Without a control, all pruned models of a task have one length. Those without a fine-tuning of
+    known length are compared with any control.
 
     Args:
         results: the records of one study.
@@ -49,14 +50,19 @@ def require_one_length(results: Sequence[Located]) -> None:
             )
         if record.kind == "control":
             controls.setdefault(record.task, (path, record))
-    for path, record in of_row.values():
-        if record.kind != "pruned" or record.task not in controls:
+    pruned = [
+        (path, record)
+        for path, record in of_row.values()
+        if record.kind == "pruned" and length_of(record) != NONE
+    ]
+    # A method that trains while it chooses gives a longer one, such as 1ep+1ep.
+    for path, record in sorted(pruned, key=lambda located: "+" in length_of(located[1])):
+        other_path, other = controls.setdefault(record.task, (path, record))
+        lengths = (length_of(record), length_of(other))
+        if lengths[0] == lengths[1] or has_more_trainings(record, other):
             continue
-        control_path, control = controls[record.task]
-        lengths = (length_of(record), length_of(control))
-        if lengths[0] in (NONE, lengths[1]) or has_more_trainings(record, control):
-            continue
+        name = "the control" if other.kind == "control" else repr(other.row)
         raise DataError(
-            f"{path}: {record.task}: {record.row!r} was fine-tuned for {lengths[0]}, but the "
-            f"control for {lengths[1]} in {control_path}; give records of one length"
+            f"{path}: {record.task}: {record.row!r} was fine-tuned for {lengths[0]}, but {name} "
+            f"for {lengths[1]} in {other_path}; give records of one length"
         )

@@ -6,18 +6,20 @@ and b of n elements share k with the hypergeometric probability C(a, k) C(n-a, b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import combinations
-from math import comb
 from statistics import fmean
+from typing import Any
 
 import numpy as np
+from scipy.stats import hypergeom
 
 DRAWS = 10_000
 _AT_ONCE = 1_000
 _ROUNDING = 1e-9
+
+_Numbers = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +64,13 @@ def overlap_of(
     """
     a, b = len(first), len(second)
     shared = len(set(first) & set(second))
-    probabilities = dict(_shared(of, a, b))
-    chance = sum(
-        (probability * _ratio(number, a, b) for number, probability in probabilities.items()),
-        Fraction(0),
+    by_chance = hypergeom(of, a, b)
+    numbers = np.arange(max(0, a + b - of), min(a, b) + 1)  # that two random sets can share
+    return PairOverlap(
+        value=float(_ratios(np.array(shared), a + b)),
+        chance=float(by_chance.pmf(numbers) @ _ratios(numbers, a + b)),
+        p_value=float(by_chance.sf(shared - 1)),
     )
-    tail = sum((each for number, each in probabilities.items() if number >= shared), Fraction(0))
-    return PairOverlap(value=float(_ratio(shared, a, b)), chance=float(chance), p_value=float(tail))
 
 
 def mean_overlap(
@@ -100,21 +102,56 @@ def mean_overlap(
     )
 
 
-def _shared(n: int, a: int, b: int) -> Iterator[tuple[int, Fraction]]:
-    """The possible numbers of shared elements of random sets, with their probabilities."""
-    for number in range(max(0, a + b - n), min(a, b) + 1):
-        yield number, Fraction(comb(a, number) * comb(n - a, b - number), comb(n, b))
+def p_value_across(
+    first: Sequence[Collection[Hashable]],
+    second: Sequence[Collection[Hashable]],
+    *,
+    elements: Sequence[Hashable],
+    seed: int = 1,
+    draws: int = DRAWS,
+) -> float:
+    """The p-value of the mean overlap of the sets of one task with those of another.
+
+    It is the share of draws whose mean overlap is at least the observed one, the observation
+    counted among the draws. A draw permutes the elements of the first task, in all its sets alike:
+    so the sets of each task keep their sizes and their overlap with each other.
+
+    Args:
+        first, second: the sets of the two tasks.
+        elements: what they are chosen from.
+        seed, draws: of the permutations.
+    """
+    random = np.random.default_rng(seed)
+    one, other = (
+        np.array([[element in each for element in elements] for each in sets], dtype=np.float64)
+        for sets in (first, second)
+    )  # sets x elements
+    sizes = one.sum(1)[:, None] + other.sum(1)  # sets x sets
+
+    observed = _ratios(one @ other.T, sizes).mean()
+    reached = 0
+    for start in range(0, draws, _AT_ONCE):
+        number = min(_AT_ONCE, draws - start)
+        order = random.random((number, len(elements))).argsort(axis=-1)
+        permuted = one[:, order].transpose(1, 0, 2)  # draws x sets x elements
+        means = _ratios(permuted @ other.T, sizes).mean(axis=(1, 2))
+        reached += int((means >= observed - _ROUNDING).sum())
+    return (1 + reached) / (draws + 1)
 
 
-def _ratio(shared: int, a: int, b: int) -> Fraction:
-    """Intersection over union of sets of ``a`` and ``b`` elements."""
-    union = a + b - shared
-    return Fraction(shared, union) if union else Fraction(1)
+def _ratios(shared: _Numbers, sizes: _Numbers | int) -> _Numbers:
+    """Intersection over union of pairs of sets; 1 for two empty sets.
+
+    Args:
+        shared: the number of elements that the sets of each pair share.
+        sizes: the sum of the sizes of the sets of each pair.
+    """
+    union = sizes - shared
+    ratios: _Numbers = np.divide(shared, union, out=np.ones(shared.shape), where=union > 0)
+    return ratios
 
 
-def _random_means(
-    sizes: Sequence[int], *, of: int, seed: int, draws: int
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _random_means(sizes: Sequence[int], *, of: int, seed: int, draws: int) -> _Numbers:
     """The mean overlap of random sets of these sizes in each draw, (draws,)."""
     random = np.random.default_rng(seed)
     lengths = np.array(sizes, dtype=np.float64)
@@ -125,7 +162,5 @@ def _random_means(
         ranks = random.random((number, len(sizes), of)).argsort(axis=-1).argsort(axis=-1)
         chosen = (ranks < lengths[:, None]).astype(np.float64)  # draws x sets x elements
         shared = (chosen @ chosen.transpose(0, 2, 1))[:, first, second]  # draws x pairs
-        union = lengths[first] + lengths[second] - shared
-        ratios = np.divide(shared, union, out=np.ones_like(shared), where=union > 0)
-        means.append(ratios.mean(axis=1))
+        means.append(_ratios(shared, lengths[first] + lengths[second]).mean(axis=1))
     return np.concatenate(means)

@@ -14,7 +14,13 @@ from headprune.report.shown import Decimals, PValue
 from headprune.results.significance import holm
 from headprune.results.stats import Spread, spread
 from headprune.subnetworks.elements import kinds_of, of_kind, units_of
-from headprune.subnetworks.overlap import DRAWS, MeanOverlap, mean_overlap, overlap_of
+from headprune.subnetworks.overlap import (
+    DRAWS,
+    MeanOverlap,
+    mean_overlap,
+    overlap_of,
+    p_value_across,
+)
 from headprune.wording import counted
 
 P_VALUE = PValue(4)
@@ -142,24 +148,29 @@ def overlap_notes() -> list[str]:
 def cross_task_overlaps(
     by_task: Mapping[str, Sequence[PruningPlan]], *, pool: PruningPlan
 ) -> Table:
-    """The mean overlap of models of two tasks, beside chance."""
+    """The mean overlap of models of two tasks, beside chance, with a test."""
     first_models = next(iter(by_task.values()))
     rows: list[list[object]] = []
     for kind in kinds_of(first_models[0]):
-        total = of_kind(pool, kind).total_kept
+        elements = sorted(units_of(of_kind(pool, kind)))
+        survivors = {
+            task: [units_of(of_kind(plan, kind)) for plan in plans]
+            for task, plans in by_task.items()
+        }
         for first, second in combinations(by_task, 2):
             pairs = [
-                overlap_of(units_of(of_kind(a, kind)), units_of(of_kind(b, kind)), of=total)
-                for a in by_task[first]
-                for b in by_task[second]
+                overlap_of(a, b, of=len(elements))
+                for a in survivors[first]
+                for b in survivors[second]
             ]
             value, chance = fmean(p.value for p in pairs), fmean(p.chance for p in pairs)
-            rows.append([kind, first, second, len(pairs), value, chance])
+            p_value = p_value_across(survivors[first], survivors[second], elements=elements)
+            rows.append([kind, first, second, len(pairs), value, chance, p_value])
     return Table(
         caption="Mean overlap of models of two tasks:",
         columns=[
             *(Column("kind"), Column("first"), Column("second"), Column("pairs")),
-            *(Column("overlap", RATIO), Column("by chance", RATIO)),
+            *(Column("overlap", RATIO), Column("by chance", RATIO), Column("p", P_VALUE)),
         ],
         rows=rows,
     )

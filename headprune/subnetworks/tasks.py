@@ -12,9 +12,10 @@ from headprune.report.document import Block, Column, Document, Notes, Table
 from headprune.report.shown import Decimals
 from headprune.subnetworks.choices import FULL, GOOD
 from headprune.subnetworks.elements import elements_of, kinds_of, of_kind
-from headprune.subnetworks.overlap import MeanOverlap
+from headprune.subnetworks.overlap import DRAWS, MeanOverlap
 from headprune.subnetworks.survival import (
     P_VALUE,
+    RANDOM_SEED,
     RATIO,
     Values,
     cross_task_overlaps,
@@ -32,6 +33,12 @@ _TWO = Decimals(2)
 
 ByTask = Mapping[str, Sequence[PruningPlan]]
 """For each task, the elements that survived in each of its models."""
+
+_ACROSS = (
+    f"The mean overlap of models of two tasks is tested against {DRAWS:,} permutations of the "
+    f"elements of the first task (seed {RANDOM_SEED}), each the same for all of its models. So "
+    "models of one task stay as alike as they are."
+)
 
 
 def parse_folders(texts: Sequence[str]) -> dict[str, Path]:
@@ -149,6 +156,7 @@ def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None =
                 "The heat map has, for each head (and MLP), the number of tasks in which it "
                 f"survives{survives}. Model 1 of each task counts as seed 1, and so on.",
                 *overlap_notes(),
+                *([_ACROSS] if across.rows else []),
             ]
         )
     )

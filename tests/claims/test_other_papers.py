@@ -8,6 +8,7 @@ from itertools import combinations
 import pytest
 from scipy import stats
 
+from headprune import PruningPlan
 from headprune.claims.catalogue import all_claims
 from headprune.claims.outcome import Assessed, Outcome
 from headprune.claims.runs import grouped
@@ -165,6 +166,30 @@ def test_sub_networks_answer_the_claims_on_them(classifications: Make) -> None:
     assert stable.outcome is Outcome.UNKNOWN and stable.weakest is not None
     assert stable.weakest.effect == pytest.approx(sum(overlaps) / 3)
     assert stable.weakest.estimate is None
+
+
+def test_sub_networks_without_some_mlps_answer_no_claim_on_the_metric(
+    classifications: Make,
+) -> None:
+    before = dict(kind="before-finetune", percent=50)
+    of_heads = [
+        *classifications(80.0, 81.0, kind="control"),
+        *classifications(76.0, 77.2, method="subnetwork-bad", percent=50),
+        *classifications(70.0, 71.5, method="subnetwork-random", **before),
+        *classifications(75.0, 76.0, method="subnetwork-good", **before),
+    ]
+    results = []
+    for path, record in of_heads:
+        layers = len(record.plan.units["ES"])
+        mlps = [range(4)] * (layers - 1) + [range(4) if record.kind == "control" else ()]
+        plan = PruningPlan(
+            kept={**record.plan.kept, "EF": mlps}, units={**record.plan.units, "EF": (4,) * layers}
+        )
+        results.append((path, replace(record, plan=plan)))
+    for name in ("worst-sub-networks-trainable", "important-heads-better-than-random"):
+        assert outcome(of_heads, name).outcome is not Outcome.NOT_RUN
+        assert outcome(results, name).outcome is Outcome.NOT_RUN
+    assert outcome(results, "sub-networks-unstable").outcome is not Outcome.NOT_RUN
 
 
 def _heads(record: Record) -> list[tuple[int, int]]:

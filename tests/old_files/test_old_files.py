@@ -449,7 +449,7 @@ def test_a_comparison_is_continued_with_its_numbers(
     assert numbers == measured  # nothing was measured again
     # Newer versions time the other methods too, and keep the times that there are.
     assert {name: times[name] for name in old_times} == old_times
-    for name in ("metric", "base", "claims", "speedups", "correlations", "settings"):
+    for name in ("metric", "base", "speedups", "correlations", "settings"):
         assert after[name] == before[name]
     for test, old in zip(after["tests"], before["tests"], strict=True):
         assert {name: test[name] for name in old} == old

@@ -29,7 +29,7 @@ from headprune.results.record import Record
 from headprune.select import by_location
 
 from .conftest import Make
-from .glue import MakeGlue, maker, write_predictions
+from .glue import EXAMPLES, MakeGlue, maker, write_predictions
 
 
 @pytest.fixture
@@ -210,6 +210,40 @@ def test_a_model_that_predicts_one_label_is_marked(glue: MakeGlue) -> None:
     assert len(marked) == 2 and marked[0].startswith("| top 2") and marked[1].startswith("- †:")
     found = csv.DictReader(io.StringIO(to_csv(table)))
     assert sum(int(row["constant_predictions"]) for row in found) == 1
+
+
+def test_older_records_are_marked_by_their_predictions(glue: MakeGlue) -> None:
+    path, record = glue()
+    assert "constant_prediction" not in record.training
+    assert summary([(path, record)]).rows[0].cells["sst2"].constant == 0
+    lines = [f"{number}\t0\t{number % 2}\n" for number in range(EXAMPLES)]
+    path.with_name("predictions.tsv").write_text("index\tprediction\tlabel\n" + "".join(lines))
+    assert summary([(path, record)]).rows[0].cells["sst2"].constant == 1
+
+
+def test_differences_are_to_the_control_of_the_same_seed(glue: MakeGlue) -> None:
+    controls = [glue("control", seed=seed, wrong=wrong) for seed, wrong in ((1, 10), (2, 20))]
+    one = summary([*controls, glue(seed=2, wrong=30)], test=False)
+    lost = 100 * 10 / EXAMPLES
+    assert one.rows[0].cells["sst2"].delta == pytest.approx(-lost)
+    other = summary([controls[0], controls[1], glue(seed=3, wrong=30)], test=False)
+    assert other.rows[0].cells["sst2"].delta == pytest.approx(-1.5 * lost)
+
+
+def test_the_mean_difference_is_over_the_tasks_that_report_accuracy(glue: MakeGlue) -> None:
+    results = [
+        result
+        for task, wrong in (("sst2", 14), ("mrpc", 20), ("cola", 40))
+        for result in (glue("control", task=task, wrong=10), glue(task=task, wrong=wrong))
+    ]
+    table = summary(results, test=False)
+    deltas = [table.rows[0].cells[task].delta for task in ("sst2", "mrpc")]
+    text = to_markdown(table)
+    header, _, row = text.split("Differences to the control:")[1].strip().splitlines()[:3]
+    assert header.endswith("| mean Δ |")
+    assert row.split("|")[-2].strip() == f"{sum(deltas) / 2:+.2f}"
+    assert "- mean Δ: over the tasks that report accuracy, sst2, mrpc." in text
+    assert "mean Δ" not in to_markdown(summary(results[:2], test=False))
 
 
 def test_markdown_has_one_table_of_values_and_one_of_differences(glue: MakeGlue) -> None:

@@ -19,7 +19,7 @@ from headprune.compare.claimed_folder import claim
 from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation, correlation
 from headprune.compare.costs import Costs
-from headprune.compare.findings import against_random, findings
+from headprune.compare.findings import against_random, all_tests, findings
 from headprune.compare.iterate import iterate
 from headprune.compare.records import BEFORE, Outcomes
 from headprune.compare.report import Report
@@ -1119,7 +1119,7 @@ def test_cells_are_means_over_seeds_and_one_plan_has_no_spread_before():
             2 + 1.00,
             "n = 3 plans; t-test for one more draw, p < 0.05 after Holm's correction for 1 ",
         ),
-        (3.00, "the smallest difference that would have been found is 4.97."),
+        (3.00, "the smallest significant difference is 4.97."),
     ],
 )
 def test_what_is_said_follows_from_the_numbers(value, sentence):
@@ -1160,6 +1160,31 @@ def test_random_plans_that_are_all_as_good_allow_no_test():
     found = outcomes({"gradient": [5.0], "random": [1.0, 1.0, 1.0]})
     said = findings(found, {}, metric="points")[0]
     assert "at 50%, all 3 random plans have the same points, 1.00, so that no score can" in said
+    hardly = outcomes({"gradient": [5.0], "random": [0.001, 0.002, 0.003]})
+    assert "have the same points, 0.00, so" in findings(hardly, {}, metric="points")[0]
+
+
+def test_random_plans_that_left_nothing_of_a_model_allow_no_test():
+    made = outcomes({"gradient": [80.0], "random": [50.0, 70.0, 50.0]})
+    rows = [
+        replace(each, record=replace(each.record, training={"constant_prediction": True}))
+        if each.score == "random" and each.record.seed == 1
+        else each
+        for each in made.all
+    ]
+    found = replace(made, all=rows)
+    before = findings(found, {}, metric="accuracy")[0]
+    assert "1 of 3 random plans gave models with the same output for every example" in before
+    assert not all_tests(found)
+
+
+def test_a_distance_that_no_score_can_have_is_not_named():
+    found = outcomes({"gradient": [80.0], "random": [40.0, 50.0, 60.0]})
+    said = findings(found, {}, metric="accuracy")[0]
+    assert said.endswith("for 1 score; the smallest significant difference is 49.68.")
+    found = outcomes({"gradient": [80.0], "random": [38.0, 50.0, 62.0]})
+    said = findings(found, {}, metric="accuracy")[0]
+    assert said.endswith("for 1 score; no possible difference would have been significant.")
 
 
 @pytest.mark.parametrize("draws", [3, 10])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, permutations
 from statistics import fmean
 
 import pytest
 
-from headprune.subnetworks.overlap import mean_overlap, overlap_of
+from headprune.subnetworks.overlap import mean_overlap, overlap_of, p_value_across
 
 
 def plain(first: set[int], second: set[int]) -> float:
@@ -55,3 +55,23 @@ def test_the_mean_overlap_of_three_sets_is_tested_against_all_triples():
 def test_two_sets_have_the_exact_p_value():
     pair = overlap_of({0, 1}, {1, 2}, of=6)
     assert mean_overlap([{0, 1}, {1, 2}], of=6).p_value == pair.p_value
+
+
+def test_two_tasks_are_tested_against_all_permutations_of_the_elements():
+    first, second = [{0, 1}, {0, 2}], [{0, 1, 3}, {1}]
+
+    def overlap(order: tuple[int, ...]) -> float:
+        moved = [{order[element] for element in each} for each in first]
+        return fmean(plain(a, b) for a in moved for b in second)
+
+    observed = overlap((0, 1, 2, 3, 4))
+    exact = fmean(overlap(order) >= observed - 1e-12 for order in permutations(range(5)))
+    assert 0.05 < exact < 0.95
+    found = p_value_across(first, second, elements=range(5))
+    assert found == pytest.approx(exact, abs=0.02)
+    assert p_value_across(first, second, elements=range(5)) == found
+
+
+def test_equal_survivors_of_two_tasks_exceed_chance():
+    survivors = [set(range(6)), set(range(7))]
+    assert p_value_across(survivors, survivors, elements=range(12)) < 0.01
