@@ -312,7 +312,7 @@ class L0Trainer(ResumableTrainer):
 
     def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
         """Log the expected number of open units too."""
-        if "loss" in logs or "eval_loss" in logs:
+        if any(name == "loss" or name.endswith("_loss") for name in logs):
             for component, number in self.learned_gates.expected_open().items():
                 logs[f"open_{component}"] = round(float(number.detach()), 3)
             if isinstance(self.l0_penalty, TargetPenalty):

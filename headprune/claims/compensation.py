@@ -101,7 +101,7 @@ def _part(row: Evenness, values: Values) -> Part:
 def _incomplete(parts: Sequence[Part]) -> list[str]:
     """The models that cannot show that the claim holds, in words."""
     names = [
-        part.name.split(":")[0]
+        part.name.rpartition(": layer ")[0]
         for part in parts
         if isinstance(part.estimate, Largest) and not part.estimate.complete
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Protocol
 
+import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc, chdtri, nctdtr, stdtr, stdtrit
 
@@ -290,12 +291,10 @@ def relative_deviation(rows: Sequence[Mapping[int, float]]) -> Deviation | None:
     if not any_varies:
         return None
     # The matrix of products between seeds has the traces of the covariance between rows.
-    products = [
-        [math.fsum(row[i] * row[j] for row in relative) for j in range(len(seeds))]
-        for i in range(len(seeds))
-    ]
-    trace = math.fsum(products[i][i] for i in range(len(seeds)))
-    squares = math.fsum(value**2 for line in products for value in line)
+    deviations = np.array(relative)
+    products = deviations.T @ deviations  # seeds x seeds
+    trace = float(products.trace())
+    squares = float((products**2).sum())
     degrees_of_freedom = len(seeds) - 1
     return Deviation(
         effect=math.sqrt(trace / degrees_of_freedom / len(relative)),

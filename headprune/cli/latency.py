@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune.cli.options import kinds_of_models, parse_components
+from headprune.cli.progress import progress_of_rounds
 from headprune.cli.timing import BATCH, BEAM, DEVICE, JOB, LENGTH, THREADS, Device, Job
 from headprune.components import COMPONENT_NAMES, LAYERS
 from headprune.files import require_separate, require_standard_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from headprune.speed.latency import Latency
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -83,18 +82,11 @@ def latency(
         components=None if components is None else parse_components(components),
         steps=steps,
         rounds=rounds,
-        watch=_progress,
+        watch=progress_of_rounds,
     )
     measured.save(output)
     _show(measured)
     print(f"{output}: {measured.conditions}, {conditions.threads} threads; {measured.device}")
-
-
-def _progress(numbers: range) -> Iterable[int]:
-    from headprune.cli.progress import progress
-
-    rounds: Iterable[int] = progress(numbers, len(numbers), "rounds")
-    return rounds
 
 
 def _show(latency: Latency) -> None:

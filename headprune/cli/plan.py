@@ -14,7 +14,7 @@ from headprune import select
 from headprune.backends import open_model
 from headprune.budget import Budget
 from headprune.cli.options import parse_components
-from headprune.components import HEADS, unit_names
+from headprune.components import HEADS, NEURONS, unit_names
 from headprune.cost import unit_cost
 from headprune.counts import parse_counts
 from headprune.errors import DataError, UsageError
@@ -108,8 +108,8 @@ def plan(
         typer.Option(
             help="Number of heads to keep in a component, at random or by --scores: ES=14 over "
             "all its layers, or ES=888444 for each layer, one digit a layer "
-            "(ES=16,16,12,8,4,4 where a layer has ten or more). Repeatable; components that are "
-            "not named keep all heads."
+            "(ES=16,16,12,8,4,4 where a layer has ten or more). Of neurons, EF=2000 is a total. "
+            "Repeatable; components that are not named keep all heads."
         ),
     ] = None,
     prune: Annotated[
@@ -497,12 +497,15 @@ def _parse_shape(items: list[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _parse_keep(items: list[str], heads: Shape) -> dict[str, int | str]:
-    """Parse --keep: one digit for each layer is a count per layer, a shorter number is a total."""
+    """Parse --keep: one digit for each layer is a count per layer, a shorter number is a total.
+
+    Neurons have too many in a layer for a digit: a number without commas is always their total.
+    """
     keep: dict[str, int | str] = {}
     for name, text in _assignments(items, "--keep").items():
         layers = heads.get(name, ())
-        short = len(text) != len(layers) and len(text) <= len(str(sum(layers)))
-        total = short and text.isdecimal()
+        is_short = len(text) != len(layers) and len(text) <= len(str(sum(layers)))
+        total = text.isdecimal() and (is_short or (name in NEURONS and len(text) < 100))
         keep[name] = int(text) if total else text
     return keep
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headprune.backends import open_model
 from headprune.budget import Speedup
+from headprune.cli.progress import progress_of_rounds
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.select.speed import by_speed
@@ -87,7 +88,14 @@ def plan_by_speed(
         )
 
     plan, reached = verified(
-        plan, choose, opened, table.conditions, asked, tries=verify, tell=tell, watch=_progress
+        plan,
+        choose,
+        opened,
+        table.conditions,
+        asked,
+        tries=verify,
+        tell=tell,
+        watch=progress_of_rounds,
     )
     if abs(reached / asked.times - 1) > 0.05:
         _say(f"warning: {asked} was not reached within 5%; the nearest plan is {reached:.2f}x")
@@ -96,10 +104,3 @@ def plan_by_speed(
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def _progress(numbers: range) -> Iterable[int]:
-    from headprune.cli.progress import progress
-
-    rounds: Iterable[int] = progress(numbers, len(numbers), "rounds")
-    return rounds

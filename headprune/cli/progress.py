@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -11,3 +12,9 @@ def progress(batches: Any, total: int, purpose: str) -> Any:
     from rich.progress import track
 
     return iter(track(batches, description=purpose, total=total, console=Console(stderr=True)))
+
+
+def progress_of_rounds(numbers: range) -> Iterable[int]:
+    """The numbers of the rounds of a measurement, with a bar."""
+    rounds: Iterable[int] = progress(numbers, len(numbers), "rounds")
+    return rounds

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune.cli.options import kinds_of_models
+from headprune.cli.progress import progress_of_rounds
 from headprune.cli.timing import BATCH, BEAM, DEVICE, JOB, LENGTH, THREADS, Device, Job
 from headprune.files import require_separate, require_standard_output, write_text_atomically
 from headprune.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from headprune.speed.measure import Speed
 
@@ -72,7 +73,7 @@ def speed(
         job=job.value,
         beam=beam,
     )
-    speeds = measure_speeds(models, conditions, rounds=rounds, watch=_progress)
+    speeds = measure_speeds(models, conditions, rounds=rounds, watch=progress_of_rounds)
     if output is not None:
         content = {
             "conditions": asdict(conditions),
@@ -88,13 +89,6 @@ def speed(
         f"{', '.join(jobs)}, {counted(rounds, 'round')}, median [quartiles]; "
         f"{device_name(device.value)}{threads_used}"
     )
-
-
-def _progress(numbers: range) -> Iterable[int]:
-    from headprune.cli.progress import progress
-
-    rounds: Iterable[int] = progress(numbers, len(numbers), "rounds")
-    return rounds
 
 
 def _show(speeds: Sequence[Speed]) -> None:

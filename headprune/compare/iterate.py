@@ -110,7 +110,7 @@ def iterate(
         measure: the quantity that ``percent`` is a share of; see ``Budget``.
         recovery: what is done after each step. Default: fine-tuning where ``model`` can be
             fine-tuned, else nothing.
-        say: function that is called with a message after each step.
+        say: function that is called with each step once it has ended.
 
     Raises:
         UsageError: no step, no such score, more units than can be pruned, a recovery that cannot

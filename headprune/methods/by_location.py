@@ -120,7 +120,7 @@ class DropLayers(Location):
         layers = request.plan.part([name for name in request.plan.units if name in LAYERS])
         if layers is None:
             raise self._other_units(request.plan.units)
-        plan = super().at_speed(replace(request, plan=layers or request.plan)).plan
+        plan = super().at_speed(replace(request, plan=layers)).plan
         origin = Origin(method=self.name, budget=str(request.speedup))
         return Outcome(plan=request.plan.replaced_by(plan).with_origin(origin))
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from scipy.optimize import isotonic_regression
+
 from headprune.backends import backend_of, open_model
 from headprune.compare.turns import taking_turns
 from headprune.components import HEADS, LAYERS, side_of
@@ -193,20 +195,12 @@ def ready(backend: InMemoryBackend, model: PrunableModel, conditions: Conditions
 def falling(values: Mapping[int, float]) -> dict[int, float]:
     """The values nearest to these, in squares, that do not rise with their key; none below 0.
 
-    Pool adjacent violators (Ayer et al. 1955).
-
     >>> falling({0: 5.0, 1: 2.0, 2: 4.0, 3: -1.0})
     {0: 5.0, 1: 3.0, 2: 3.0, 3: 0.0}
     """
     keys = sorted(values)
-    pools: list[list[float]] = []
-    for key in keys:
-        pools.append([values[key]])
-        while len(pools) > 1 and statistics.fmean(pools[-2]) < statistics.fmean(pools[-1]):
-            last = pools.pop()
-            pools[-1] += last
-    means = [max(0.0, statistics.fmean(pool)) for pool in pools for _ in pool]
-    return dict(zip(keys, means, strict=True))
+    fitted = isotonic_regression([values[key] for key in keys], increasing=False).x
+    return dict(zip(keys, fitted.clip(min=0).tolist(), strict=True))
 
 
 def _variants(

@@ -249,10 +249,10 @@ class _Searcher:
         self, elements: PruningPlan, kinds: Sequence[str], *, accepted: int
     ) -> dict[str, HeadScores]:
         """The scores of the elements of each kind, after some accepted steps."""
+        folder = self.folder / "scores"
         return {
-            kind: self._scores(elements, kind, path)
+            kind: self._scores(elements, kind, folder / f"step{accepted}-{kind.lower()}.json")
             for kind in kinds
-            if (path := self.folder / "scores" / f"step{accepted}-{kind.lower()}.json")
         }
 
     def _scores(self, elements: PruningPlan, kind: str, path: Path) -> HeadScores:

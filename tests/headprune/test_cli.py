@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headprune import HeadPlan, __version__, select
+from headprune import HeadPlan, PruningPlan, __version__, select
 from headprune.cli import plan as plan_command
 from headprune.cli.group import SUMMARIES, command_named
 from headprune.scores import HeadScores
@@ -619,3 +619,16 @@ def test_a_standard_output_that_takes_no_more(redirection: str, message: str | N
         assert done.returncode != 0
         assert len(lines) == 1
         assert re.fullmatch(message, lines[0])
+
+
+@pytest.mark.parametrize(("shape", "total"), [("EF=2048x4", 2000), ("DF=2048x6", 10_000)])
+def test_of_neurons_a_number_is_the_total(shape: str, total: int, tmp_path: Path) -> None:
+    """Not one digit for each layer, of which there may be as many."""
+    component = shape[:2]
+    path = tmp_path / "plan.json"
+    made = headprune("plan", "--shape", shape, "--keep", f"{component}={total}", "-o", path)
+    assert made.status == 0 and PruningPlan.load(path).total_kept == total
+    refused = headprune("plan", "--shape", "DF=2048x6", "--keep", "DF=100000", "-o", path)
+    assert (
+        refused.status == 2 and "DF: 100000 neurons asked for, the model has 12288" in refused.err
+    )

@@ -29,6 +29,12 @@ from tests.hf_plugin.scores.test_scores import classifier, data
 from tests.hf_plugin.small_models import SMALL, inputs_of, small
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Trainer without arguments makes a folder where it is run."""
+    monkeypatch.chdir(tmp_path)
+
+
 def logits(model: Any, family: str = "bert") -> torch.Tensor:
     with torch.no_grad():
         output: torch.Tensor = model.eval()(**data(family)).logits
