@@ -15,6 +15,7 @@ FAIRSEQ = [
     "hydra-core>=1.3.2",
     "omegaconf>=2.3",
     "sacrebleu>=2.4",
+    "scipy",
 ]
 DATA = ["sacremoses", "subword-nmt", "sentencepiece", "num2words", "babel", "tqdm"]
 STUDIES = ["snakemake>=9", "pyyaml", "sacrebleu>=2.4", "matplotlib>=3.8", "scipy"]

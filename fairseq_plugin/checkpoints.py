@@ -163,13 +163,14 @@ class Checkpoint:
         return sum(tensor.nbytes for tensor in self._weights())
 
     def _weights(self) -> Iterable[Tensor]:
-        """The model's weights; of tensors that are tied to one another, one."""
+        """The model's weights, each set of tied tensors once."""
         unique: dict[int, Tensor] = {}
         for name, tensor in self.state["model"].items():
             if name.startswith(PREFIX) or name in self._copies:
                 continue
             if tensor.is_floating_point() and not name.endswith(NO_WEIGHTS):
-                unique[tensor.data_ptr() or -len(unique) - 1] = tensor
+                # Tied tensors share their memory. Empty ones have none, and count as nothing.
+                unique[tensor.data_ptr() or id(tensor)] = tensor
         return unique.values()
 
     @property

@@ -64,6 +64,8 @@ class PruningPlan:
         *,
         heads: Shape | None = None,  # the older name of units
     ) -> None:
+        if (units is None) == (heads is None):
+            raise UsageError("give the units of the model, as in units={'ES': (12, 12)}")
         shape = validate_shape(units if heads is None else heads)  # type: ignore[arg-type]
         if not isinstance(kept, Mapping):
             raise UsageError(f"give the kept heads by component, not {kept!r}")

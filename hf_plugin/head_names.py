@@ -52,8 +52,8 @@ class Names:
             each token by itself; None if there is no such module.
         blocks: the number of projections in one of ``inputs``, one below the other.
         group: the attribute of ``attention`` with the number of query heads that share one head of
-            keys and values; the unit is then this group, and all that is said of heads holds for
-            groups. None where every head has its own.
+            keys and values. Whole groups are then pruned, and "head" means such a group. None where
+            every head has its own keys and values.
         returns: what ``attention`` returns after its output, see ``headless``.
         bias: how ``attention`` gets position biases with a value for every head, see
             ``position_bias``; None where it has none.

@@ -147,8 +147,8 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
             # The cut output matrix has no column: nothing but its bias is left.
             out = self.out_proj(query.new_zeros(length, batch, 0))
             if torch.is_grad_enabled():
-                # Sums of nothing. They give what query and key come from a gradient, of zeros:
-                # distributed training waits for one of each parameter.
+                # Sums over empty slices: they are 0, but give query and key zero gradients, as
+                # distributed training waits for a gradient of every parameter.
                 out = out + query[:0].sum() + (0 if key is None else key[:0].sum())
             return out, None
 
@@ -208,8 +208,8 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
     def _one_step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Context, 1 x B x H'd, of one query each, B x H' x 1 x d, without gradients.
 
-        What the general way computes, in fewer operations: with so little to compute, it is their
-        number that takes the time.
+        The result is that of the general code, with fewer kernel calls, which take most of the time
+        of a single step.
         """
         batch, heads, _, width = q.shape
         q = q.reshape(batch * heads, 1, width)

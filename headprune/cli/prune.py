@@ -98,6 +98,8 @@ def prune(
     of_refit = (max_examples, refit_target)
     if recovery == WithoutTraining.REFIT and refit_target == RefitTarget.RESIDUAL:
         recovery = WithoutTraining.REFIT_RESIDUAL
+    elif recovery == WithoutTraining.REFIT_RESIDUAL and refit_target == RefitTarget.OUTPUT:
+        raise UsageError("--refit-target output: contradicts --recovery refit-residual")
     target = Recovery(recovery).refit_target
     if recovery == WithoutTraining.NONE and (given or without_labels or any(of_refit)):
         raise UsageError("options for calibration data go with --recovery refit")

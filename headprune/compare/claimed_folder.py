@@ -28,7 +28,8 @@ def claim(
 
     Args:
         folder: the folder.
-        settings: those that all of its results depend on, but for ``replaceable`` and ``unused``.
+        settings: those of this run. All results in the folder depend on them, but for those in
+            ``replaceable`` and ``unused``.
         additions: those that only some kinds of results depend on, None or [] where they are not
             given: a folder without them gains them, and keeps them afterwards.
         replaceable: names of settings and additions that no result in the folder depends on.

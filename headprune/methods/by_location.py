@@ -34,7 +34,7 @@ class Location:
     draws: bool = True
 
     def priority(self, plan: PruningPlan, component: str, layer: int) -> float:
-        """The place of a layer in the order; layers with the lowest one are kept longest."""
+        """The rank of a layer; the layers with the lowest rank are pruned last."""
         return -self.distance(layer, len(plan.units[component]))
 
     def run(self, request: Request) -> Outcome:
@@ -95,7 +95,7 @@ class DropLayers(Location):
     draws: bool = False
 
     def priority(self, plan: PruningPlan, component: str, layer: int) -> float:
-        """The place of a layer in the order; layers with the lowest one are kept longest."""
+        """The rank of a layer; the layers with the lowest rank are pruned last."""
         depth = len(plan.units[component])
         kept = [number for number, units in enumerate(plan.kept[component]) if units]
         last = max(kept, key=lambda number: self.distance(number, depth), default=None)

@@ -35,9 +35,13 @@ _FEWEST = 2
 _ROUNDING = 1e-6  # what computing a loss in float32 otherwise may change in it
 
 METRICS = ("accuracy", "loss", DIVERGENCE)
-"""accuracy: in points of a percent; of token classifiers, the mean over examples of the share of
-right tokens. loss: the mean over examples. divergence: the mean over
-examples of the divergence from the unmasked model's outputs, for batches that have these.
+"""The metrics of ablation:
+
+- ``accuracy``: in percent; of token classifiers, the mean over examples of the share of right
+  tokens.
+- ``loss``: the mean over examples.
+- ``divergence``: the mean over examples of the divergence from the unmasked model's outputs, for
+  batches that have these.
 """
 
 

@@ -37,8 +37,8 @@ class Rules:
 
     Attributes:
         score: the score that ranks heads.
-        threshold: the share of the unpruned model's metric to stay at or above, in percent; where
-            low values are good, the unpruned model's share of the pruned one's.
+        threshold: the least share of the unpruned model's metric that is left, in percent. Where
+            low values are good, the metric is at most the unpruned model's divided by this share.
         step: the share of the unpruned model's elements of each kind that a step prunes, in
             percent; at least one element.
 
