@@ -80,9 +80,14 @@ def written(value: Any, task: Task) -> str:
         chosen: Sequence[str] = [
             label for label, is_on in zip(task.labels, value, strict=True) if is_on
         ]
-        return SEPARATOR.join(chosen)
+        return _cell(SEPARATOR.join(chosen))
     if task.is_of_text:
         return f"{value:.9g}"
     if task.is_of_words:
-        return " ".join(task.labels[each] for each in value)
-    return task.labels[int(value)]
+        return _cell(" ".join(task.labels[each] for each in value))
+    return _cell(task.labels[int(value)])
+
+
+def _cell(text: str) -> str:
+    """The text with spaces in place of the characters that end cells and lines."""
+    return text.translate(dict.fromkeys(map(ord, "\t\r\n"), " "))
