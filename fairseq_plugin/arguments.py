@@ -54,7 +54,9 @@ def check_early() -> None:
     @wraps(parse)
     def parse_and_check(*arguments: Any, **keywords: Any) -> Any:
         parsed = parse(*arguments, **keywords)
-        check(parsed[0] if isinstance(parsed, tuple) else parsed)
+        args = parsed[0] if isinstance(parsed, tuple) else parsed
+        check(args)
+        _let_every_process_load(args)
         return parsed
 
     options.parse_args_and_arch = parse_and_check
@@ -64,6 +66,16 @@ def check_early() -> None:
     if training is not None:
         training.add_defaults = _checking(training.add_defaults)  # type: ignore[attr-defined]
     checkpoint_utils.load_checkpoint_to_cpu = _verifying(checkpoint_utils.load_checkpoint_to_cpu)
+
+
+def _let_every_process_load(options: Namespace | DictConfig) -> None:
+    """Let each process of a training read the checkpoint that it begins with.
+
+    Otherwise the first one reads it and sends it to the others, which torch.load then refuses: the
+    settings in it are of no type that ``weights_only`` accepts.
+    """
+    if hasattr(options, "load_checkpoint_on_all_dp_ranks"):
+        options.load_checkpoint_on_all_dp_ranks = True
 
 
 def check(args: Namespace) -> None:
@@ -97,6 +109,7 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
     @wraps(add_defaults)
     def check_and_add(cfg: DictConfig) -> None:
         _require_start(cfg.checkpoint)
+        _let_every_process_load(cfg.checkpoint)
         add_defaults(cfg)
         if isinstance(cfg.model, DictConfig):  # else checked with the options of the command
             criterion = getattr(cfg, "criterion", None)

@@ -280,6 +280,30 @@ def test_two_processes_are_one_with_twice_the_update_freq(
 
 
 @pytest.mark.slow
+def test_two_processes_begin_with_a_checkpoint(corpus: Path, tmp_path: Path):
+    """Fine-tuning, and resuming with the weights of a training that was not interrupted."""
+
+    def train_two(folder: Path, *options: object) -> str:
+        return run(
+            *("torchrun", "--standalone", "--nproc-per-node=2", "--no-python", "fairseq-train"),
+            *(corpus, "--user-dir", PLUGIN, "--distributed-world-size=2", "--save-dir", folder),
+            *(*TRAIN, "--arch=transformer_headpruned_tiny", "--max-epoch=2", *options),
+            *("--distributed-backend=gloo", "--ddp-backend=legacy_ddp", "--cpu"),
+            PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        )
+
+    train_two(tmp_path / "whole", "--max-update=4")
+    train_two(tmp_path / "parts", "--max-update=2")
+    train_two(tmp_path / "parts", "--max-update=4")
+    last = "checkpoint_last.pt"
+    whole, parts = (weights(tmp_path / name / last) for name in ("whole", "parts"))
+    assert all(weight.equal(parts[name]) for name, weight in whole.items())
+    start = ("--finetune-from-model", tmp_path / "whole" / last)
+    log = train_two(tmp_path / "tuned", *start, "--max-update=2")
+    assert losses(log, "train_loss") and (tmp_path / "tuned" / last).exists()
+
+
+@pytest.mark.slow
 def test_half_precision_on_a_cpu(corpus: Path, plan: Path, tmp_path: Path):
     """The one of fairseq's flags for it that needs no GPU."""
     log = train(
