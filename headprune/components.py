@@ -42,8 +42,17 @@ def unit_names(components: Iterable[str]) -> str:
     >>> unit_names(["ES", "DS"]), unit_names(["EF"]), unit_names(["ES", "EL"])
     ('heads', 'neurons', 'units')
     """
-    names = {unit_name(component) for component in components}
+    names = kinds_of_units(components)
     return f"{names.pop()}s" if len(names) == 1 else "units"
+
+
+def kinds_of_units(components: Iterable[str]) -> set[str]:
+    """The names of the units of some components.
+
+    >>> sorted(kinds_of_units(["ES", "DS", "EF"]))
+    ['head', 'neuron']
+    """
+    return {unit_name(component) for component in components}
 
 
 def require_components(names: Iterable[str], known: Collection[str]) -> None:

@@ -276,6 +276,12 @@ class _Writer:
             at_least=self.competition.at_least,
         )
 
+    def _trainings(self, number: int, *, kind: str) -> int:
+        """The number of fine-tunings of the model of a step, before or after its own."""
+        if not self.recovery.trains:
+            return 0
+        return number - 1 if kind == "before-finetune" else number
+
     def _save_record(
         self,
         model: TaskModel,
@@ -307,6 +313,7 @@ class _Writer:
             fingerprint=measured.fingerprint,
             training=facts,
             recovery=None if kind == "before-finetune" else self._recovery_name(model),
+            trainings=self._trainings(number, kind=kind),
         )
         record.save(folder.parent / "records" / kind / f"step{number}.json")
 

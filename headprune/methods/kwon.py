@@ -11,6 +11,7 @@ from headprune.errors import UsageError
 from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
+from headprune.select.ranking import unit_costs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ class Kwon:
         plan = search_mask(
             importance,
             pool=pool,
-            unit_cost=lambda name: cost(full) - cost(_without_one(full, name)),
+            unit_cost=unit_costs(full, cost).__getitem__,
             most=most,
             at_least=request.at_least or 0,
         )
@@ -147,11 +148,3 @@ def _rearranged(plan: PruningPlan, pool: PruningPlan, blocks: Blocks) -> Pruning
         for name, layers in plan.kept.items()
     }
     return PruningPlan(kept=kept, units=plan.units)
-
-
-def _without_one(full: PruningPlan, component: str) -> PruningPlan:
-    """The plan without one unit of a component."""
-    kept = {name: list(layers) for name, layers in full.kept.items()}
-    layer = next(number for number, units in enumerate(kept[component]) if units)
-    kept[component][layer] = kept[component][layer][1:]
-    return PruningPlan(kept=kept, units=full.units)

@@ -120,6 +120,24 @@ def plan_of(shape: Shape, chosen: Iterable[Unit]) -> PruningPlan:
     return PruningPlan(kept=kept, units=shape)
 
 
+def unit_costs(pool: PruningPlan, cost: Cost) -> dict[str, int]:
+    """The cost of one unit of each component that has any."""
+    whole = cost(pool)
+    return {
+        name: whole - cost(_without_one(pool, name))
+        for name, layers in pool.kept.items()
+        if any(layers)
+    }
+
+
+def _without_one(pool: PruningPlan, component: str) -> PruningPlan:
+    """The plan without one unit of a component."""
+    kept = {name: list(layers) for name, layers in pool.kept.items()}
+    layer = next(number for number, units in enumerate(kept[component]) if units)
+    kept[component][layer] = kept[component][layer][1:]
+    return PruningPlan(kept=kept, units=pool.units)
+
+
 def _units(pool: PruningPlan, component: str) -> list[Unit]:
     return [
         (component, layer, unit) for layer, kept in enumerate(pool.kept[component]) for unit in kept

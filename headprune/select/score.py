@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headprune.budget import Budget
+from headprune.components import kinds_of_units
 from headprune.errors import UsageError
 from headprune.origin import Origin
 from headprune.plan import PruningPlan, is_whole
 from headprune.scores.head_scores import HeadScores
-from headprune.select.ranking import Cost, Keep, Unit, budget_of, keep_first
+from headprune.select.ranking import Cost, Keep, Unit, budget_of, keep_first, unit_costs
 
 BEST = ("high", "low")
+
+
+def require_one_scale(scores: HeadScores, names: Iterable[str]) -> None:
+    """Check that heads, neurons and layers can be compared by a score.
+
+    Raises:
+        UsageError: several kinds of units, and a score that is divided by the norm of each layer.
+    """
+    if len(kinds_of_units(names)) > 1 and "normalised" in scores.settings:
+        raise UsageError(
+            f"the score {scores.name} is divided by the norm of each layer, so heads, neurons and "
+            "layers are not on one scale; give one that is not, such as gradient-raw or taylor"
+        )
 
 
 def by_score(
@@ -24,6 +40,10 @@ def by_score(
     within: PruningPlan | None = None,
 ) -> PruningPlan:
     """Keep the units with the best scores. Give one of ``percent``, ``per_layer`` and ``budget``.
+
+    Under a budget of parameters or FLOPs, heads, neurons and layers compete by their score for each
+    unit of cost, where high scores are good: otherwise the cheap units would go first, whose scores
+    are small as their number is large.
 
     Ties are resolved in favour of the first components, layers and numbers, so that the same file
     always gives the same plan.
@@ -51,12 +71,17 @@ def by_score(
         raise UsageError(f"the score {scores.name} has no number for some of the heads to rank")
     sign = -1.0 if keep == "high" else 1.0
     components = list(scores.units)
+    costs = dict.fromkeys(components, 1)
+    if len(kinds_of_units(components)) > 1:
+        require_one_scale(scores, components)
+        if cost is not None and keep == "high":
+            costs |= unit_costs(pool, cost)
 
     def order(unit: Unit) -> tuple[float, int, int, int]:
         component, layer, number = unit
         value = scores.values[component][layer][number]
         assert value is not None  # it is within what is scored
-        return sign * value, components.index(component), layer, number
+        return sign * value / costs[component], components.index(component), layer, number
 
     wanted: Keep | None
     if per_layer is None or not is_whole(per_layer):

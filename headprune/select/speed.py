@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import product
 
 from headprune.budget import Speedup
-from headprune.components import HEADS, LAYERS, NEURONS, layers_of, side_of, unit_name
+from headprune.components import LAYERS, layers_of, side_of, unit_name
 from headprune.errors import UsageError
 from headprune.origin import Origin
 from headprune.plan import PruningPlan, is_whole
 from headprune.scores.head_scores import HeadScores
 from headprune.select.knapsack import Option, least_loss, undominated
+from headprune.select.score import require_one_scale
 from headprune.speed.latency import Latency
 
 _STEPS = 10_000
@@ -151,12 +152,7 @@ def _require_scored(scores: HeadScores, latency: Latency, names: Sequence[str]) 
             raise UsageError(f"{name}: the score {scores.name} is of a model of another shape")
         if any(None in layer for layer in scores.values[name]):
             raise UsageError(f"{name}: the score {scores.name} is of a pruned model")
-    kinds = [kind for kind in (HEADS, NEURONS, LAYERS) if set(kind) & set(names)]
-    if len(kinds) > 1 and "normalised" in scores.settings:
-        raise UsageError(
-            f"the score {scores.name} is divided by the norm of each layer, so heads, neurons and "
-            "layers are not on one scale; give one that is not, such as gradient-raw or taylor"
-        )
+    require_one_scale(scores, names)
 
 
 def _losses(scores: HeadScores, keep: str) -> dict[tuple[str, int], list[float]]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headprune import DataError, HeadPlan, UsageError, select
+from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
+from headprune.budget import Budget
 from headprune.scores import HeadScores
 
 ES = [[0.1, 0.4, 0.3], [0.9, 0.2, 0.8]]
@@ -189,3 +190,26 @@ def test_a_file_that_makes_no_sense(change, message, tmp_path: Path):
     with pytest.raises(DataError, match=message) as caught:
         HeadScores.load(path)
     assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+
+
+def test_under_a_cost_heads_and_neurons_compete_by_score_for_each_unit_of_cost() -> None:
+    values = {"ES": [[10.0, 30.0]], "EF": [[1.0, 2.0, 4.0, 5.0]]}
+    scores = HeadScores(name="fisher", values=values)
+
+    def cost(plan: PruningPlan) -> int:
+        return 10 * sum(plan.counts["ES"]) + sum(plan.counts["EF"])
+
+    # For each unit of cost the heads have 1 and 3, the neurons 1, 2, 4 and 5.
+    options = dict(budget=Budget(50, "flops"), cost=cost, at_least=0)
+    assert kept(select.by_score(scores, **options)) == {"ES": ((1,),), "EF": ((2, 3),)}
+    options["budget"] = Budget(40, "flops")
+    assert kept(select.by_score(scores, **options)) == {"ES": ((1,),), "EF": ((1, 2, 3),)}
+
+
+def test_a_score_on_several_scales_ranks_one_kind_of_units_alone() -> None:
+    values = {"ES": [[0.6, 0.8]], "EF": [[0.6, 0.8]]}
+    scores = HeadScores(name="gradient", values=values, settings={"normalised": "layer"})
+    with pytest.raises(UsageError, match="heads, neurons and layers are not on one scale"):
+        select.by_score(scores, percent=50, at_least=0)
+    heads = scores.of_components(["ES"])
+    assert kept(select.by_score(heads, percent=50)) == {"ES": ((1,),)}
