@@ -10,8 +10,10 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache, wraps
+from importlib.util import find_spec
 from typing import Any, cast
 
+import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.file_io import PathManager
@@ -100,6 +102,7 @@ def check(args: Namespace) -> None:
     shortlist_option.read(args)
     _require_criterion_of_gates(args, getattr(args, "criterion", None))
     _warn_of_clipped_gates(args, args)
+    _require_gpu(args)
     _require_teacher(args)
     _require_start(args)
     _require_model_of_start(args, args)
@@ -119,6 +122,22 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
             _require_model_of_start(cfg.checkpoint, _with_defaults(cfg.model))
 
     return check_and_add
+
+
+def _require_gpu(args: Namespace) -> None:
+    """Raise a UsageError if a training on a CPU asks for a precision that needs a GPU."""
+    is_training = hasattr(args, "optimizer")
+    on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
+    # fairseq sets ``tpu`` with --bf16, whether there is one or not.
+    on_tpu = getattr(args, "tpu", False) and find_spec("torch_xla") is not None
+    if not is_training or not on_cpu or on_tpu:
+        return
+    for name in ("fp16", "bf16"):
+        if getattr(args, name, False) and not getattr(args, f"memory_efficient_{name}", False):
+            raise UsageError(
+                f"--{name}: training with it needs a GPU; on a CPU give --memory-efficient-fp16 or "
+                "--autocast bf16"
+            )
 
 
 def _require_criterion_of_gates(model: Namespace | DictConfig, criterion: str | None) -> None:

@@ -70,11 +70,14 @@ def _trained(path: Path) -> TrainedBaseline:
     from headprune.errors import UsageError
     from headprune.new_study import TrainedBaseline
 
-    describe = getattr(open_model(path), "training_flags", None)
+    opened = open_model(path)
+    describe = getattr(opened, "training_flags", None)
     if describe is None:
         raise UsageError(
             f"--baseline-model {path}: a study of translations takes a fairseq checkpoint"
         )
+    if not opened.plan.is_full:
+        raise UsageError(f"--baseline-model {path}: is pruned already; give the unpruned model")
     arch, options, lr = describe()
     return TrainedBaseline(file=path.absolute(), arch=arch, options=options, lr=lr)
 

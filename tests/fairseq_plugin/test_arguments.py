@@ -319,3 +319,12 @@ def test_the_plan_in_a_configuration_file_is_compared_too(tmp_path: Path):
     cfg.model.ds_heads = "01"
     with pytest.raises(UsageError, match="another plan .*DS=03 in its checkpoint, .*DS=01 here"):
         add(cfg)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_training_in_half_precision_needs_a_gpu(precision: str) -> None:
+    args = Namespace(optimizer="adam", cpu=True, **{precision: True})
+    with pytest.raises(UsageError, match=f"--{precision}: training with it needs a GPU"):
+        arguments.check(args)
+    arguments.check(Namespace(**vars(args), **{f"memory_efficient_{precision}": True}))
+    arguments.check(Namespace(cpu=True, **{precision: True}))  # translation

@@ -87,6 +87,10 @@ def test_a_model_that_is_trained_already_is_described(tmp_path: Path) -> None:
     assert study.finetune.flags[study.finetune.flags.index("--lr") + 1] == "0.0001"
     error = new_study(data, "-o", tmp_path / "no.yaml", "--baseline-model", tmp_path / "no.pt")
     assert isinstance(error, HeadpruneError) and "no.pt" in str(error)
+    pruned = checkpoints.write(tmp_path / "pruned.pt", plan=checkpoints.PLAN)
+    error = new_study(data, "-o", tmp_path / "no.yaml", "--baseline-model", pruned)
+    assert isinstance(error, HeadpruneError) and "is pruned already" in str(error)
+    assert not (tmp_path / "no.yaml").exists()
 
 
 def test_what_is_no_preparation_is_refused(tmp_path: Path) -> None:
