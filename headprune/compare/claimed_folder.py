@@ -24,7 +24,10 @@ def claim(
     unused: Collection[str] = (),
     ignored: Collection[str] = (),
 ) -> set[str]:
-    """Write the settings to the folder if it has none, or if it contains nothing else.
+    """Write the settings to the folder if it is new, or contains nothing else.
+
+    Files of other programs must not lie there, since commands replace and remove files in folders
+    of their own.
 
     Args:
         folder: the folder.
@@ -40,9 +43,10 @@ def claim(
         The names of replaceable settings that had another value.
 
     Raises:
-        UsageError: it is for other settings.
+        UsageError: it is for other settings, or has files but no settings.
     """
     path = folder / "settings.json"
+    _require_no_other_files(folder)
     wanted = _plain(settings)
     optional = _plain(additions or {})
     given = {name: value for name, value in optional.items() if value not in _NOT_GIVEN}
@@ -79,6 +83,17 @@ def claim(
     if content != known or is_new:
         write_text_atomically(path, json.dumps(content, indent=1) + "\n")
     return replaced
+
+
+def _require_no_other_files(folder: Path) -> None:
+    """Refuse a folder that has files but no settings; hidden files are not counted."""
+    if (folder / "settings.json").exists() or not folder.is_dir():
+        return
+    visible = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    if visible:
+        raise UsageError(
+            f"{folder}: has files of something else ({visible[0]}); give a new or an empty folder"
+        )
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,6 +111,11 @@ def run(
     path = output / "result.json"
     if announce and path.exists():
         print(f"note: {path}: finished before; nothing is trained or measured", file=sys.stderr)
+        if settings.pooling == "first" and not (output / "model").is_dir():
+            print(
+                f"warning: {output / 'model'}: is missing; delete {path} to train it again",
+                file=sys.stderr,
+            )
     measured = (
         Record.load(path)
         if path.exists()
@@ -154,6 +159,8 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
     task, training_folder = source.task, output / "training"
     loaded = _loaded(settings, source)
     model, labels = loaded.model, loaded.labels
+    claim = json.dumps(settings.as_json() | loaded.fingerprints)
+    write_text_atomically(training_folder / _CLAIM, claim)
     if announce:
         for split, part in loaded.examples.items():
             print(f"{split}: {_described_examples(part, labels[split], task)}", file=sys.stderr)
@@ -162,8 +169,6 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
     def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
         if not settings.epochs:
             return
-        claim = json.dumps(settings.as_json() | loaded.fingerprints)
-        write_text_atomically(training_folder / _CLAIM, claim)
         trainings.append(
             fine_tune(
                 model,
@@ -496,9 +501,11 @@ def require_own(
 
     Raises:
         OtherRun: they are of another run.
+        UsageError: files of another program have the names of the run's files.
         DataError: they cannot be read.
     """
     result, training = output / "result.json", output / "training"
+    _require_no_other_files(output, overwrite=overwrite)
     try:
         if result.exists():
             facts = Record.load(result).training
@@ -514,6 +521,28 @@ def require_own(
             file.unlink(missing_ok=True)
         for folder in (training, output / "model"):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_no_other_files(output: Path, *, overwrite: bool) -> None:
+    """Refuse files and folders that have the names of a run's own, but are of no run.
+
+    Args:
+        output: the folder.
+        overwrite: accept a model and predictions whose result was removed, as snakemake does.
+    """
+    if (output / "training" / _CLAIM).exists():
+        return
+    names = [output / "training"]
+    # A search that was interrupted while it copied the best model has no result yet.
+    if not (
+        overwrite or (output / "result.json").exists() or any(output.glob("grid/*/result.json"))
+    ):
+        names += [output / "model", *output.glob("predictions*.tsv")]
+    for path in names:
+        if path.exists():
+            raise UsageError(
+                f"{path}: exists already, and is not of a training; give another output folder"
+            )
 
 
 def _require_same(

@@ -779,6 +779,17 @@ def test_a_folder_in_which_nothing_was_done_yet_takes_other_settings(tmp_path):
         claim(tmp_path, {"model": "another"})
 
 
+@pytest.mark.parametrize("name", ["work/notes.txt", "methods/own.py", "compare.md"])
+def test_a_folder_with_files_of_others_is_refused(name, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("precious")
+    with pytest.raises(UsageError, match=r"has files of something else \((work|methods|compare)"):
+        compared(subject(), tmp_path)
+    assert path.read_text() == "precious"
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
+
+
 def test_a_folder_gains_recoveries_methods_and_seeds(tmp_path):
     """Finished rows stay as they are; settings of a training come with the first of its kind."""
     options = {"percents": [50.0], "rounds": 0}

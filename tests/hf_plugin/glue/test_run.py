@@ -440,6 +440,36 @@ def test_finished_is_not_trained_again(model, glue, tmp_path, monkeypatch):
         run(replace(wanted, seed=2, learning_rate=1e-4), Labels(), tmp_path)
 
 
+def test_a_finished_run_whose_model_was_deleted_says_so(model, glue, tmp_path, capsys):
+    wanted = settings("rte", model, glue, epochs=0.0)
+    run(wanted, Labels(), tmp_path)
+    shutil.rmtree(tmp_path / "model")
+    capsys.readouterr()
+    run(wanted, Labels(), tmp_path, announce=True)
+    assert f"model: is missing; delete {tmp_path}/result.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["training/train.tsv", "model/config.json", "predictions.tsv"])
+def test_files_of_others_are_neither_replaced_nor_removed(name, model, glue, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("precious")
+    with pytest.raises(UsageError, match="exists already, and is not of a training"):
+        run(settings("rte", model, glue, epochs=0.0), Labels(), tmp_path)
+    assert path.read_text() == "precious"
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
+
+
+def test_a_foreign_folder_called_training_is_never_removed(model, glue, tmp_path):
+    wanted = settings("rte", model, glue, epochs=0.0)
+    run(wanted, Labels(), tmp_path)
+    (tmp_path / "training").mkdir()
+    for changed in (wanted, replace(wanted, max_length=16)):
+        with pytest.raises(UsageError, match="training: exists already"):
+            run(changed, Labels(), tmp_path, overwrite=True)
+    assert (tmp_path / "training").is_dir()
+
+
 def test_seeds(model, glue, tmp_path):
     wanted = settings("stsb", model, glue)
     one = run(wanted, Labels(), tmp_path / "1")
