@@ -168,6 +168,10 @@ class FairseqBackend:
             "--without-labels out"
         )
 
+    def texts_of_table(self, path: Path, columns: tuple[str, ...]) -> Sequence[str]:
+        """Refuse tables, which no fairseq command reads."""
+        raise UsageError(f"{path}: a table; give plain text with one sentence a line")
+
     def trim_vocabulary(
         self,
         model: Path,

@@ -19,6 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from headprune.cost import Sizes
+from headprune.errors import UsageError
 from headprune.plan import PruningPlan, Shape
 
 Batch = Any
@@ -271,6 +272,15 @@ class PrunableModel(Protocol):
 
     def save(self, path: Path) -> None:
         """Write the model, whole or not at all."""
+
+
+def require_no_uniform_heads(model: PrunableModel) -> None:
+    """Raise a UsageError if a model that is to be pruned has heads of the form uniform."""
+    if "uniform" in (model.form or ""):
+        raise UsageError(
+            f"{model.path}: has uniform heads, which would be removed with the pruned ones; give "
+            "the unpruned model"
+        )
 
 
 def architecture_of(model: PrunableModel) -> Mapping[str, object]:

@@ -14,6 +14,8 @@ from typing import Protocol, runtime_checkable
 from headprune.errors import DataError
 from headprune.files import text_of
 
+_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCounts:
@@ -72,6 +74,14 @@ class TrimsVocabularies(Protocol):
             data: the folder of a checkpoint's dictionaries, if the user gave one.
         """
 
+    def texts_of_table(self, path: Path, columns: tuple[str, ...]) -> Sequence[str]:
+        """The texts in some columns of a table.
+
+        Raises:
+            UsageError: such models have no use for tables.
+            DataError: the table cannot be read, or lacks a column.
+        """
+
 
 def read_lines(paths: Iterable[Path]) -> list[str]:
     """The lines of text files that are not empty.
@@ -86,6 +96,11 @@ def read_lines(paths: Iterable[Path]) -> list[str]:
             raise DataError(f"{path}: no text in it")
         lines += found
     return lines
+
+
+def is_table(path: Path) -> bool:
+    """Check by its name if a file has columns, of which some are text."""
+    return Path(path.name.removesuffix(".gz")).suffix.lower() in _TABLES
 
 
 def with_parts(tokens: Iterable[str], pairs: Mapping[str, Collection[tuple[str, str]]]) -> set[str]:

@@ -219,6 +219,13 @@ class HuggingFaceBackend:
         )
         return refitted(self.open(path), plan, calibration, target=target)
 
+    def texts_of_table(self, path: Path, columns: tuple[str, ...]) -> Sequence[str]:
+        """The texts in some columns of a csv, tsv, jsonl or parquet file, row by row."""
+        with needing("reading tables needs transformers and datasets"):
+            from hf_plugin.tasks.tables import Columns, read_texts
+        table = read_texts(str(path), Columns(text=columns, label=columns[0]), split="train")
+        return [text for row in table.texts for text in row]
+
     def trim_vocabulary(
         self,
         model: Path,

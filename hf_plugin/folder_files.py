@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
 from headprune.errors import DataError
+from headprune.json_files import read_json
 
 
 def copy_files(source: Path, target: Path, *, wanted: Callable[[str], bool]) -> None:
     """Copy the files of a folder and its sub-folders under their names.
+
+    The folders that modules.json names, in which encoders of sentences have their pooling and
+    further layers (as sentence-transformers writes them), are always copied whole.
 
     A symbolic link is replaced by the file that it points to. This file has to lie in the same
     folder, or in the same repository of the hub's cache, whose snapshots consist of links.
@@ -26,7 +30,8 @@ def copy_files(source: Path, target: Path, *, wanted: Callable[[str], bool]) -> 
         DataError: a link points to another place, whose content would be published with the copy,
             or an entry is neither a file nor a folder.
     """
-    for path in _files(source, wanted):
+    modules = _modules(source)
+    for path in _files(source, wanted, modules):
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_contained(path, source), copy)
@@ -37,11 +42,25 @@ def named_as(*patterns: str) -> Callable[[str], bool]:
     return lambda name: any(fnmatch(name, pattern) for pattern in patterns)
 
 
-def _files(folder: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
+def _modules(folder: Path) -> set[str]:
+    """The names of the sub-folders that modules.json lists."""
+    path = folder / "modules.json"
+    listed = read_json(path) if path.is_file() else []
+    modules = (
+        [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    )
+    return {module["path"] for module in modules if isinstance(module.get("path"), str)}
+
+
+def _files(
+    folder: Path, wanted: Callable[[str], bool], modules: Collection[str] = ()
+) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
-        if not wanted(path.name):
+        if path.name in modules and path.is_dir() and not path.is_symlink():
+            yield from _files(path, lambda _: True)
+        elif not wanted(path.name):
             continue
-        if path.is_dir() and not path.is_symlink():
+        elif path.is_dir() and not path.is_symlink():
             yield from _files(path, wanted)
         else:
             yield path

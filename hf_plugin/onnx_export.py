@@ -26,6 +26,9 @@ from hf_plugin.random_batches import SHAPES, random_batch
 TOLERANCE = 1e-4
 """The allowed difference of an output, relative to the largest output where that is above 1."""
 
+_ONE_FILE = 1_500_000_000
+"""The largest size of weights, in bytes, that model.onnx holds itself; its format ends at 2 GB."""
+
 _BESIDE = ("*.json", "*.txt", "*.model", "*.jinja", *CODE)
 """Files of a model's folder that come along: config, the code that it names, and tokenizer."""
 
@@ -44,6 +47,8 @@ class OnnxExport(CheckedExport):
 
 def export_to_onnx(path: Path, output: Path) -> OnnxExport:
     """Write a folder with model.onnx, for batches and sentences of any size, and the tokenizer.
+
+    Weights of more than 1.5 GB are in model.onnx.data beside it.
 
     The folder appears only if onnxruntime computes the outputs of the model.
 
@@ -98,16 +103,20 @@ def _write(
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            torch.onnx.export(
+            program = torch.onnx.export(
                 model,
                 kwargs=batch,
-                f=str(path),
                 dynamo=True,
                 verbose=False,
                 dynamic_shapes=dict.fromkeys(batch, dynamic),
                 input_names=list(batch),
                 output_names=list(outputs),
             )
+        assert program is not None
+        for node in program.model.graph.all_nodes():
+            node.metadata_props.clear()  # stack traces, with the paths of this machine
+        size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+        program.save(str(path), external_data=size > _ONE_FILE)
     except torch.onnx.OnnxExporterError as error:
         reason = str(error.__cause__ or error).strip().partition("\n")[0]
         raise DataError(f"torch cannot export the model to ONNX: {reason}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from headprune.backends import backend_of
 from headprune.cli.options import kinds_of_models
 from headprune.errors import UsageError
-from headprune.vocabulary import TrimsVocabularies, read_lines
+from headprune.vocabulary import TrimsVocabularies, is_table, read_lines
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -21,11 +22,16 @@ def vocabulary(
     text: Annotated[
         list[Path],
         typer.Option(
-            help="File of text, one sentence a line, whose tokens are kept; repeatable. For a "
-            "translation model give text of both languages."
+            help="File of text whose tokens are kept, with one sentence a line, or a table (.csv, "
+            ".tsv, .jsonl or .parquet); repeatable. For a translation model give text of both "
+            "languages."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of text in tables; repeatable. Default: text."),
+    ] = None,
     check: Annotated[
         Path | None,
         typer.Option(
@@ -55,13 +61,22 @@ def vocabulary(
 
     Example:
 
-      headprune vocabulary xlm-roberta-finetuned --text train.txt --check test.txt -o smaller
+      headprune vocabulary xlm-roberta-finetuned --text train.csv --column review --check test.csv
+      -o smaller
     """
-    lines = read_lines(text)
-    held_out = [] if check is None else read_lines([check])
+    if column and not any(map(is_table, [*text, *([check] if check else [])])):
+        raise UsageError("--column is for tables; plain text has no columns")
     backend = backend_of(model)
     if not isinstance(backend, TrimsVocabularies):
         raise UsageError(f"{model}: the vocabulary of such models cannot be trimmed")
+
+    def texts_of(path: Path) -> list[str]:
+        if is_table(path):
+            return list(backend.texts_of_table(path, tuple(column or ["text"])))
+        return read_lines([path])
+
+    lines = [line for path in text for line in texts_of(path)]
+    held_out = [] if check is None else texts_of(check)
     trimmed = backend.trim_vocabulary(model, output, text=lines, held_out=held_out, data=data)
     for name, (before, after) in trimmed.sizes.items():
         print(f"{name}: {before:,} -> {after:,} entries")
@@ -72,4 +87,9 @@ def vocabulary(
         print(
             f"{check}{side}: {old.tokens:,} -> {new.tokens:,} tokens, "
             f"unknown: {old.unknown_share:.2%} -> {new.unknown_share:.2%}"
+        )
+    if len(trimmed.held_out) == 1 and new.unknown > old.unknown:
+        print(
+            f"warning: {check}: more tokens are unknown than before; give more --text",
+            file=sys.stderr,
         )

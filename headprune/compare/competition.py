@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headprune.budget import SPEED, Budget
 from headprune.components import HEADS, LAYERS
 from headprune.cost import unit_cost
 from headprune.errors import UsageError
+from headprune.model import PrunableModel, require_no_uniform_heads
 from headprune.plan import PruningPlan
 from headprune.scores.names import COMBINATION
 from headprune.scores.registry import score_named
 from headprune.select.random import at_random
 from headprune.select.ranking import Cost
-
-if TYPE_CHECKING:
-    from headprune.model import PrunableModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +41,10 @@ class Competition:
         """The competition of the units of some components of a model; None: all attention.
 
         Raises:
-            UsageError: the model lacks a component, or there is no such measure.
+            UsageError: the model lacks a component, there is no such measure, or heads are of the
+                form uniform.
         """
+        require_no_uniform_heads(model)
         names = [*model.plan.heads] if components is None else components
         for name in names:
             if name not in model.shape:

@@ -10,6 +10,7 @@ from headprune.compare.records import record_of
 from headprune.compare.store import ENDS, REFERENCE
 from headprune.files import write_text_atomically
 from headprune.gates.closing import gates_not_closed
+from headprune.model import require_no_uniform_heads
 from headprune.plan import PruningPlan
 from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
@@ -36,12 +37,15 @@ def measure_and_save(
         output: the file for the record. The model's outputs are written beside it.
 
     Raises:
-        UsageError: the plan does not fit the model, or the model has learned gates.
+        UsageError: the plan does not fit the model, or the model has learned gates, or uniform
+            heads beside a plan.
         DataError: the model or its data cannot be read, or its outputs are not finite.
     """
     path = model.model.path
     if getattr(model.model, "gates", None) is not None:
         raise gates_not_closed(path)
+    if plan is not None:
+        require_no_uniform_heads(model.model)
     pruned = model.model if plan is None else model.model.prune(plan)  # before it is measured
     measurements: list[Measurement] = []
 
@@ -67,6 +71,7 @@ def measure_and_save(
         requested_percent=requested_percent_of(kept),
         seed=1,
         finetune=finetune,
+        form=pruned.form,
         data=model.measured_data_name,
         environment=measured.environment,
         metric_signature=measured.signature,

@@ -307,6 +307,7 @@ def record_of(
     recovery: str | None = None,
     trainings: int | None = None,
     finetune: str | None = None,
+    form: str | None = None,
     data: str | None = None,
     files: Mapping[str, str] | None = None,
     study: str = "",
@@ -320,6 +321,7 @@ def record_of(
         recovery: the name of what was done besides fine-tuning; see ``signature``.
         trainings: the number of trainings; None: one for the kinds of records that are trained.
         finetune: the length of the fine-tuning; None: that of the task, once for each training.
+        form: the form of the pruned units; None: ``remove``.
         data: the name of the data; None: that of the task.
         model, value, study, ...: see ``Record``.
     """
@@ -327,7 +329,7 @@ def record_of(
         trainings = int(kind in ("control", "pruned", "scratch"))
     if finetune is None:
         finetune = "+".join([task.finetune_name] * trainings) or "none"
-    form = "none" if plan.is_full else "remove"
+    form = "none" if plan.is_full else form or "remove"
     where = environment or Environment()
     metric = task.metric.lower()  # signatures and titles write BLEU, records bleu
     return Record(

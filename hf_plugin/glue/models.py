@@ -219,4 +219,7 @@ def require_length(length: int, model: PreTrainedModel, reader: Reader, *, name:
         positions -= padding + 1  # positions begin after the padding's index
     longest = min(reader.model_max_length, positions)
     if length > longest:
-        raise UsageError(f"max length {length}: {name} takes {longest} tokens at most")
+        raise UsageError(
+            f"max length {length}: {name} takes {longest} tokens at most; give --max-length "
+            f"{longest}, or less"
+        )

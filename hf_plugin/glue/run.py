@@ -43,7 +43,15 @@ from hf_plugin.glue.models import auto_class, load_classifier, require_length
 from hf_plugin.glue.pooling import pool_by_mean
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.start_weights import START, start_fingerprint, teacher_fingerprint
-from hf_plugin.glue.training import WARM_UP, Training, encode, fine_tune, labels_of, predict
+from hf_plugin.glue.training import (
+    WARM_UP,
+    Training,
+    count_cut,
+    encode,
+    fine_tune,
+    labels_of,
+    predict,
+)
 from hf_plugin.layerdrop import add_layerdrop, require_layers
 from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED, Examples
@@ -164,6 +172,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
     if announce:
         for split, part in loaded.examples.items():
             print(f"{split}: {_described_examples(part, labels[split], task)}", file=sys.stderr)
+            _warn_of_cut_texts(split, loaded, max_length=settings.max_length)
     trainings: list[Training] = []
 
     def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
@@ -353,6 +362,18 @@ def _warn_of_one_label(
                 "little",
                 file=sys.stderr,
             )
+
+
+def _warn_of_cut_texts(split: str, loaded: _Loaded, *, max_length: int) -> None:
+    """Warn of texts of a split that are longer than ``max_length`` tokens."""
+    part = loaded.examples[split]
+    cut = count_cut(part, loaded.encoded[split], loaded.reader, max_length=max_length)
+    if cut:
+        print(
+            f"warning: {split}: {cut:,} of {len(part):,} texts are cut to {max_length} tokens; "
+            "--max-length changes this",
+            file=sys.stderr,
+        )
 
 
 def _example_facts(settings: Settings, task: Task, loaded: _Loaded) -> dict[str, Any]:

@@ -165,6 +165,19 @@ def encode(examples: Examples, reader: Reader, *, max_length: int) -> Dataset:
     return Dataset.from_dict({**encoded, "label": labels})
 
 
+def count_cut(examples: Examples, encoded: Dataset, reader: Reader, *, max_length: int) -> int:
+    """The number of texts, or pairs of texts, that ``encode`` has cut.
+
+    Words that were left out and texts that are predicted themselves are not counted.
+    """
+    if examples.images is not None or examples.of_words or examples.of_text:
+        return 0
+    tokenizer = as_tokenizer(reader)
+    longest = (n for n, tokens in enumerate(encoded["input_ids"]) if len(tokens) >= max_length)
+    lengths = (len(tokenizer(*examples.texts[n], verbose=False)["input_ids"]) for n in longest)
+    return sum(length > max_length for length in lengths)
+
+
 def _encode_words(
     examples: Examples, tokenizer: PreTrainedTokenizerBase, *, max_length: int
 ) -> Dataset:

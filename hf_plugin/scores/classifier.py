@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from headprune.backends import ScoreRequest
 from headprune.compare.turns import taking_turns
-from headprune.errors import DataError, UsageError
+from headprune.errors import DataError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
 from headprune.recovery.distillation import DISTILL_SETTINGS
@@ -77,13 +77,6 @@ class Classifier:
     finetuning: Settings
     max_examples: int | None = None
     watch: Watch = field(default=unwatched, compare=False)
-
-    def __post_init__(self) -> None:
-        if "uniform" in self.model.form:
-            raise UsageError(
-                f"{self.path}: has uniform heads, which would be removed with the pruned ones; "
-                "give the unpruned model"
-            )
 
     @cached_property
     def model(self) -> Folder:

@@ -211,12 +211,20 @@ def vocabulary(
 
     Raises:
         UsageError: the model is fine-tuned, and its labels have no names, or the data have numbers
-            of which nothing says what they stand for; or names are given twice.
+            of which nothing says what they stand for; or names are given twice, or in another order
+            than those of a classifier that is trained further.
         DataError: the training data have one label alone, or far too many.
     """
     if given:
         if len(set(given)) < len(given):
             raise UsageError(f"--labels {','.join(given)}: a label is named twice")
+        folded = [_folded(label) for label in given]
+        own = [_folded(label) for label in outputs.labels]
+        if untrained and sorted(folded) == sorted(own) and folded != own:
+            raise UsageError(
+                f"--labels {','.join(given)}: {outputs.model} has these labels in another order, "
+                f"{shown(outputs.labels)}; leave --labels out, so that each keeps its weights"
+            )
         # Other words for a fine-tuned model's labels stand for them in their order.
         are_other_words = not _all_folded(given) & _all_folded(outputs.labels)
         same_number = len(given) == len(outputs.labels)
@@ -334,7 +342,10 @@ def shown(labels: Sequence[str]) -> str:
 
 
 def _labels_of(train: Table, labels_of: LabelsOf) -> tuple[str, ...]:
-    """The labels of training data: in the order that a data set gives them, else sorted."""
+    """The labels of training data: in the order that a data set gives them, else sorted.
+
+    Labels that differ in upper and lower case alone are different labels, with a warning.
+    """
     if train.label_names:
         return train.label_names
     labels = list(dict.fromkeys(label for row in train.labels for label in labels_of(row)))
@@ -350,6 +361,21 @@ def _labels_of(train: Table, labels_of: LabelsOf) -> tuple[str, ...]:
             f"{train.source}: {len(labels)} labels in {size} {what}; name the column of the labels"
             + ("" if of_words else ", or give --task-type regression to predict numbers")
         )
+    _warn_of_spellings(labels, source=train.source)
     if all(label.isascii() and label.isdigit() for label in labels):
         return tuple(sorted(labels, key=int))
     return tuple(sorted(labels))
+
+
+def _warn_of_spellings(labels: Sequence[str], *, source: str) -> None:
+    """Warn of labels that differ in upper and lower case alone, and may be meant to be one."""
+    spellings: dict[str, str] = {}
+    for label in labels:
+        other = spellings.setdefault(_folded(label), label)
+        if other != label:
+            print(
+                f"warning: {source}: {other!r} and {label!r} are two labels, which differ in upper "
+                "and lower case alone; correct the file if they are one",
+                file=sys.stderr,
+            )
+            return

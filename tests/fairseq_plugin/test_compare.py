@@ -221,10 +221,10 @@ def test_compare_and_iterate_prune_any_component(options, components, full, prep
     options = ("--data", prepared, "--beam", 1, "--score", "magnitude", *options)
     folder = tmp_path / "compared"
     headprune("compare", full, *options, "--seeds", 1, "--rounds", 0, "-o", folder)
-    headprune("iterate", full, *options, "--steps", 2, "-o", tmp_path)
+    headprune("iterate", full, *options, "--steps", 2, "-o", tmp_path / "steps")
     records = [
         *(folder / "records" / "before-finetune" / "magnitude").rglob("*.json"),
-        tmp_path / "records" / "before-finetune" / "step2.json",
+        tmp_path / "steps" / "records" / "before-finetune" / "step2.json",
     ]
     assert len(records) == 2
     checkpoint = Checkpoint.load(full)
@@ -236,7 +236,7 @@ def test_compare_and_iterate_prune_any_component(options, components, full, prep
         assert record.fingerprint == pruned.fingerprint
         assert record.parameters == pruned.parameters
         assert list(record.metric_signatures) == ["bleu"]
-    left = Checkpoint.load(tmp_path / "step2" / "model.pt")
+    left = Checkpoint.load(tmp_path / "steps" / "step2" / "model.pt")
     assert left.plan == record.plan.normalised(left.shape)
     assert left.fingerprint == record.fingerprint
 

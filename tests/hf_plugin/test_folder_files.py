@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -42,6 +43,23 @@ def test_regular_files_are_copied_and_links_within_the_folder(folder: Path) -> N
     expected = {"vocab.txt": "a", "other.txt": "a", "1_Pooling/config.json": "{}"}
     assert copied(folder) == expected
     assert not (folder.parent / "out" / "other.txt").is_symlink()
+
+
+def test_the_modules_of_encoders_of_sentences_are_copied_whole(folder: Path) -> None:
+    modules = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Dense"}, {"name": "none"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "model.bin").write_text("weights")
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.bin").write_text("weights of another form")
+    assert {name for name in copied(folder) if "/" in name} == {
+        "1_Pooling/config.json",
+        "2_Dense/model.bin",
+    }
+    (folder / "2_Dense" / "link").symlink_to("../../secret")
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(DataError, match="link to a place outside"):
+        copied(folder)
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,27 @@ def test_a_classifier_of_a_family(family: str, tmp_path: Path):
 @pytest.mark.slow
 def test_the_folder_has_config_and_tokenizer(tmp_path: Path):
     saved(tmp_path / "model")
+    (tmp_path / "model" / "modules.json").write_text('[{"path": ""}, {"path": "1_Pooling"}]')
+    (tmp_path / "model" / "1_Pooling").mkdir()
+    (tmp_path / "model" / "1_Pooling" / "config.json").write_text("{}")
     done = export_to_onnx(tmp_path / "model", tmp_path / "onnx")
     assert done.outputs == ("last_hidden_state", "pooler_output")
     assert "outputs differ by at most" in str(done)
     names = {path.name for path in (tmp_path / "onnx").iterdir()}
     assert {"model.onnx", "config.json", "vocab.txt"} <= names
-    assert not any(name.endswith((".safetensors", ".tmp")) for name in names)
+    assert not any(name.endswith((".safetensors", ".tmp", ".data")) for name in names)
+    assert (tmp_path / "onnx" / "1_Pooling" / "config.json").read_text() == "{}"
+    content = (tmp_path / "onnx" / "model.onnx").read_bytes()
+    for path in (Path(onnx_export.__file__).parent, Path(torch.__file__).parent):
+        assert str(path).encode() not in content  # no stack traces
+
+
+@pytest.mark.slow
+def test_large_weights_are_in_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(onnx_export, "_ONE_FILE", 1000)
+    saved(tmp_path / "model")
+    export_to_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert (tmp_path / "onnx" / "model.onnx.data").stat().st_size > 1000
 
 
 @pytest.mark.slow

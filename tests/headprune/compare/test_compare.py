@@ -58,6 +58,7 @@ class MadeModel:
     path: Path = Path("made")
     fingerprint: str = "made"
     sizes: Sizes = field(default_factory=Sizes)
+    form: str | None = None
 
     def parameters_with(self, plan):
         return 1000 + plan.total_kept

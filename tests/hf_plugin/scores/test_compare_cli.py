@@ -340,14 +340,13 @@ def test_compare_and_iterate_prune_any_component(
     options, component, share, classifier, glue, tmp_path
 ):
     data = ("--task", "sst2", "--data-dir", glue, "--max-length", 32, "--epochs", 0)
+    steps = tmp_path / "steps"
     compared = ("--score", "taylor", "--seeds", 1, "--rounds", 0, "-o", tmp_path / "compared")
     headprune("compare", classifier, *data, *options, *compared)
-    headprune(
-        "iterate", classifier, *data, *options, "--steps", 2, "--score=taylor", "-o", tmp_path
-    )
+    headprune("iterate", classifier, *data, *options, "--steps", 2, "--score=taylor", "-o", steps)
     records = [
         *(tmp_path / "compared" / "records" / "before-finetune" / "taylor").rglob("*.json"),
-        tmp_path / "records" / "before-finetune" / "step2.json",
+        steps / "records" / "before-finetune" / "step2.json",
     ]
     assert len(records) == 2
     for path in records:
@@ -361,9 +360,9 @@ def test_compare_and_iterate_prune_any_component(
         assert component == "ES" or heads.counts["ES"] == tuple(
             4 * (component != "EL" or bool(kept)) for kept in part.kept[component]
         )
-    left = Folder.load(tmp_path / "step2")
+    left = Folder.load(steps / "step2")
     assert left.plan == record.plan and left.fingerprint == record.fingerprint
-    assert PruningPlan.load(tmp_path / "plan.json") == record.plan
+    assert PruningPlan.load(steps / "plan.json") == record.plan
 
 
 def test_a_task_with_numbers_to_predict(glue, tmp_path):

@@ -122,6 +122,29 @@ def test_the_examples_and_their_labels_are_counted(trained, files, tmp_path):
     assert "dev: 9 examples: food 3, music 3, sports 3\n" in done.stderr
 
 
+@pytest.mark.parametrize(("length", "cut"), [(8, 5), (24, 0)])
+def test_texts_that_are_cut_are_counted(length, cut, trained, files, tmp_path):
+    options = ("--max-length", length, "--epochs", 0, "-o", tmp_path / "out")
+    done = finetune(trained / "model", *files, *CATEGORY[:4], *options)
+    message = f"warning: dev: {cut} of 9 texts are cut to {length} tokens; --max-length changes"
+    assert (message in done.stderr) == bool(cut)
+
+
+def test_a_model_with_uniform_heads_is_measured(trained, files, tmp_path):
+    at_random(SHAPE, percent=50, seed=1).save(tmp_path / "plan.json")
+    plan = ("--plan", tmp_path / "plan.json")
+    options = (*plan, "--form", "uniform", "--epochs", 0, "-o", tmp_path / "out")
+    finetune(trained / "model", *files, *CATEGORY, *options)
+    model, dev = tmp_path / "out" / "model", (*files[2:], *CATEGORY)
+    measure(model, *dev, "-o", tmp_path / "measured.json")
+    known = Record.load(tmp_path / "out" / "result.json")
+    measured = Record.load(tmp_path / "measured.json")
+    assert (measured.form, measured.metrics) == ("uniform", known.metrics)
+    assert "|form:uniform|" in measured.signature
+    with pytest.raises(HeadpruneError, match="has uniform heads"):
+        measure(model, *dev, *plan)
+
+
 def test_a_finished_run_says_that_it_was_finished_before(trained, files):
     options = (*CATEGORY, *QUICK, "--epochs", 1, "--hold-out", 25, "-o", trained)
     before = (trained / "predictions.tsv").stat().st_mtime_ns

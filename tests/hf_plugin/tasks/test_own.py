@@ -105,6 +105,25 @@ def test_labels_in_a_given_order(files, unnamed):
     assert data.load("dev").labels[:3] == [1, 2, 0]
 
 
+def test_a_classifier_that_is_trained_further_keeps_the_order_of_its_labels(files, named):
+    given = tuple(reversed(LABELS))
+    with pytest.raises(UsageError, match="has these labels in another order, sports, music, food"):
+        described(files, named, untrained=True, labels=given)
+    data = described(files, named, untrained=True, labels=LABELS)
+    assert data.task.labels == LABELS
+
+
+def test_labels_that_differ_in_case_alone_are_a_warning(files, unnamed, tmp_path, capsys):
+    rows = [{"text": "a", "category": label} for label in ("yes", "no", "Yes")]
+    train = write_csv(tmp_path / "train.csv", rows)
+    data = described(files, unnamed, untrained=True, train=str(train), dev=None)
+    assert data.task.labels == ("Yes", "no", "yes")
+    expected = f"warning: {train}: 'yes' and 'Yes' are two labels, which differ in upper and lower"
+    assert expected in capsys.readouterr().err
+    described(files, unnamed, untrained=True)
+    assert "warning" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

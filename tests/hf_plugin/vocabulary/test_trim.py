@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import json
+
 import pytest
 import torch
 from transformers import (
@@ -141,6 +144,52 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path):
     with pytest.raises(DataError, match="not UTF-8"):
         read_lines([tmp_path / "latin.txt"])
     assert not (tmp_path / "out").exists()
+
+
+def test_texts_of_tables(tmp_path):
+    folder = bert(tmp_path / "bert")
+    (tmp_path / "train.txt").write_text("\n".join(SMALL))
+    rows = [{"id": "zzz", "review": line, "label": 0} for line in SMALL]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with (tmp_path / "train.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["id", "review", "label"])
+        writer.writeheader()
+        writer.writerows(rows)
+    for name, options in (
+        ("train.txt", ()),
+        ("train.csv", ("--column", "review")),
+        ("train.jsonl", ("--column", "review", "--check", tmp_path / "train.jsonl")),
+    ):
+        out = tmp_path / f"from-{name}"
+        given = ("vocabulary", folder, "--text", tmp_path / name, "-o", out, *options)
+        result = CliRunner().invoke(app, list(map(str, given)))
+        assert result.exit_code == 0, result.output
+        assert "warning" not in result.output
+        vocabulary = AutoTokenizer.from_pretrained(out).get_vocab()
+        if name == "train.txt":
+            expected = vocabulary
+        assert vocabulary == expected
+    # Without the column, and for a table of a kind that nothing reads.
+    (tmp_path / "train.json").write_text("[]")
+    for name, options, message in (
+        ("train.csv", (), "'text'"),
+        ("train.json", (), "unknown kind of file"),
+        ("train.txt", ("--column", "review"), "--column is for tables"),
+    ):
+        given = ("vocabulary", folder, "--text", tmp_path / name, "-o", tmp_path / "no", *options)
+        result = CliRunner().invoke(app, list(map(str, given)))
+        assert isinstance(result.exception, HeadpruneError) and message in str(result.exception)
+        assert not (tmp_path / "no").exists()
+
+
+def test_a_rising_share_of_unknown_tokens_is_a_warning(tmp_path):
+    folder = bert(tmp_path / "bert")
+    (tmp_path / "few.txt").write_text(SMALL[0])
+    (tmp_path / "all.txt").write_text("\n".join(ALL))
+    options = ("--text", tmp_path / "few.txt", "--check", tmp_path / "all.txt")
+    given = ("vocabulary", folder, *options, "-o", tmp_path / "out")
+    result = CliRunner().invoke(app, list(map(str, given)))
+    assert "all.txt: more tokens are unknown than before; give more --text" in result.stderr
 
 
 def test_parts_of_merged_tokens():
