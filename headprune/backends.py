@@ -203,7 +203,9 @@ def find_backend(path: Path) -> Backend | None:
         DataError: there is no such path, or it cannot be read.
     """
     if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
+        is_name = any(each.recognises(str(path)) for each in backends("hub"))
+        advice = "; a model on a hub has to be saved in a folder first" if is_name else ""
+        raise DataError(f"{path}: no such file or folder{advice}")
     try:
         candidates = backends("folder" if path.is_dir() else "file")
         return next((each for each in candidates if each.recognises(str(path))), None)

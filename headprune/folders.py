@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
@@ -31,7 +32,8 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     """Provide a temporary folder beside ``path``, renamed to ``path`` when the block succeeds.
 
     The temporary folder has a unique name and is created exclusively. If the block fails, it and
-    the parent folders that were created for it are removed.
+    the parent folders that were created for it are removed. Temporary folders that killed processes
+    left behind are removed first.
 
     Raises:
         DataError: ``path`` exists and is not an empty folder, or cannot be written.
@@ -43,6 +45,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         if target.exists() and not (target.is_dir() and not any(target.iterdir())):
             raise DataError(f"{path}: exists already; choose another folder")
         with lock_file(target.with_name(f".{target.name}.lock"), of=str(path)):
+            _remove_leftovers(target)
             try:
                 temporary.mkdir()
                 yield temporary
@@ -51,6 +54,13 @@ def new_folder(path: str | Path) -> Iterator[Path]:
                 os.replace(temporary, target)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove temporary folders of killed processes; the caller holds the lock of ``target``."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*-*.tmp"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager

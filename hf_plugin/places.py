@@ -19,7 +19,10 @@ def place(name: str) -> str:
 
     Raises:
         UsageError: ``name`` is the default model, and is not installed.
+        DataError: ``name`` is the path of a folder that does not exist.
     """
+    if (name.count("/") > 1 or name.startswith((".", "~"))) and not Path(name).exists():
+        raise DataError(f"{name}: no such folder")
     if name != DEFAULT_MODEL or Path(name).exists():
         return name
     try:

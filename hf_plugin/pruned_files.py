@@ -31,7 +31,7 @@ CODE = (
 
 NOTE = (
     "parts of this model were pruned with headprune; load it after `import hf_plugin` "
-    "(pip install headprune), or with an Auto class and trust_remote_code=True"
+    "(a part of headprune), or with an Auto class and trust_remote_code=True"
 )
 _NOTES = {"headprune": NOTE, "transformers_weights": NOTE}  # stock classes print the second
 

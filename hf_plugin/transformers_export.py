@@ -102,21 +102,26 @@ def _stock_model(model: PreTrainedModel, *, where: str) -> _StockModel:
     stock: PreTrainedModel = make_stock(config).to(model.dtype)
     names = {module: name for name, module in model.named_modules()}
     weights = model.state_dict()
-    for by_layer in attentions(model).values():
-        for attention in by_layer:
+    zeros: dict[str, None] = {}
+    for component, by_layer in attentions(model).items():
+        dropped_layers = _dropped_layers(model, component)
+        for number, attention in enumerate(by_layer):
             weights.update(_with_zeros(attention, names, zeroed=attention.queries))
-    padded = False
+            if len(attention.kept) < attention.units and number not in dropped_layers:
+                zeros["heads"] = None
     for component, feed_forward_layers in feed_forwards(model).items():
-        for sublayer in feed_forward_layers:
+        dropped_layers = _dropped_layers(model, component)
+        for number, sublayer in enumerate(feed_forward_layers):
             if component not in narrow and len(sublayer.kept) < sublayer.units:
                 weights.update(_with_zeros(sublayer, names))
-                padded = True
+                if number not in dropped_layers:
+                    zeros["neurons"] = None
     stock.load_state_dict(_renumbered(weights, model, names))
     if model.can_generate():
         stock.generation_config = copy.deepcopy(model.generation_config)
-    zeros = "zeros in place of the other heads" + (" and neurons" if padded else "")
+    padded = [f"zeros in place of pruned {' and '.join(zeros)}"] if zeros else []
     sizes = [f"{entry}={getattr(config, entry)}" for entry in (*dropped, *narrow.values())]
-    return _StockModel(stock, ", ".join((zeros, *sizes)))
+    return _StockModel(stock, ", ".join((*padded, *sizes)) or "all weights")
 
 
 def _leave_out_dropped_layers(
@@ -156,14 +161,12 @@ def _narrow_feed_forwards(model: PreTrainedModel, config: PreTrainedConfig) -> d
         For each component that is now narrower, the entry that says so.
     """
     entries = {}
-    layers = stacks(model)
     units: dict[str, int] = {}
     widths: dict[str, set[int]] = {}  # T5 has one entry for encoder and decoder
     for component, sublayers in feed_forwards(model).items():
         if entry := sublayers[0].names.width:
             entries[component] = entry
-            stack = layers.get(layers_of(component), ())
-            dropped = {number for number, layer in enumerate(stack) if not layer.is_kept}
+            dropped = _dropped_layers(model, component)
             kept = {
                 len(sublayer.kept)
                 for number, sublayer in enumerate(sublayers)
@@ -179,6 +182,12 @@ def _narrow_feed_forwards(model: PreTrainedModel, config: PreTrainedConfig) -> d
     for entry, width in narrow.items():
         setattr(config, entry, width)
     return {component: entry for component, entry in entries.items() if entry in narrow}
+
+
+def _dropped_layers(model: PreTrainedModel, component: str) -> set[int]:
+    """The numbers of the dropped layers that heads or neurons of a component would be in."""
+    stack = stacks(model).get(layers_of(component), ())
+    return {number for number, layer in enumerate(stack) if not layer.is_kept}
 
 
 def _renumbered(

@@ -19,6 +19,7 @@ from headprune.cli.options import (
 from headprune.cli.progress import progress
 from headprune.components import HEADS
 from headprune.errors import UsageError
+from headprune.folders import require_outside
 from headprune.locks import locked_folder
 from headprune.scores.names import all_scores, scores_by_default, with_combined
 from headprune.scores.partial import partial_results
@@ -180,6 +181,7 @@ def scores(
     wanted = list(score or scores_by_default(names or HEADS))
     if permutations is not None and "shapley" not in with_combined(wanted, weights):
         raise UsageError("--permutations is that of --score shapley")
+    require_outside(output, Path(model))
     with locked_folder(output):  # an output that cannot be written to is found before any pass
         parses: list[Parse] = []
         if conllu is not None:

@@ -228,7 +228,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
                 f"warning: the model predicts the same for every {what}: it has learnt nothing",
                 file=sys.stderr,
             )
-    if warn and not (task.is_of_text or task.is_regression):
+    if warn and not task.is_of_text:
         _warn_of_one_label(labels, predicted, task)
     facts |= _example_facts(settings, task, loaded)
     fingerprint = model_fingerprint(model)
@@ -606,7 +606,7 @@ def _require_same(
 def _described(name: str, recorded: object, value: object) -> str:
     """Name a setting that differs, with both values where they are short."""
     if name == "own":
-        return "the data, their columns or labels"
+        return "the data, their columns, labels or metric"
     if all(isinstance(each, str | int | float) for each in (recorded, value)):
         return f"{name} {recorded} there, {value} here"
     return name

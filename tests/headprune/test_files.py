@@ -34,6 +34,17 @@ def test_an_old_file_is_replaced(tmp_path: Path) -> None:
     assert names(tmp_path) == ["text"]
 
 
+def test_what_killed_processes_left_of_a_folder_is_removed(tmp_path: Path) -> None:
+    left = temporary_name(tmp_path / "out")
+    left.mkdir()
+    (left / "half").write_text("half")
+    other = temporary_name(tmp_path / "other")
+    other.mkdir()
+    with new_folder(tmp_path / "out") as temporary:
+        assert names(tmp_path) == sorted([".out.lock", other.name, temporary.name])
+    assert names(tmp_path) == sorted([other.name, "out"])
+
+
 def test_the_old_file_stands_until_the_new_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("old")

@@ -213,6 +213,24 @@ def test_kinds_of_attention_without_some_layers(family, kept, entry, warned, tmp
     assert re.search(BY_NUMBER.format(warned), errors) if warned else "warning" not in errors
 
 
+@pytest.mark.parametrize(
+    ("kept", "units", "said"),
+    [
+        ({"ES": [(0,), (0, 1, 2, 3), (1, 2)]}, 4, "zeros in place of pruned heads"),
+        ({"EF": [tuple(range(8))] * 2 + [(3,)]}, 16, "zeros in place of pruned neurons"),
+        ({"EF": [tuple(range(8))] * 3}, 16, "intermediate_size=8"),
+        ({"EL": [(0,), (), (0,)]}, 1, "num_hidden_layers=2"),
+        ({"ES": [(0, 1, 2, 3)] * 3}, 4, "all weights"),
+    ],
+)
+def test_the_written_model_is_described(kept, units, said, tmp_path):
+    plan = PruningPlan(kept=kept, units=dict.fromkeys(kept, (units,) * 3))
+    model = build("bert", num_hidden_layers=3, intermediate_size=16)
+    hf_plugin.prune(model, plan).save_pretrained(tmp_path / "in")
+    done = transformers_export.export_to_transformers(tmp_path / "in", tmp_path / "out")
+    assert done.contents == f"{said}, for transformers' BertModel"
+
+
 def test_weights_that_transformers_4_does_not_find(tmp_path, capsys):
     small("clip_text_model").save_pretrained(tmp_path / "in")
     transformers_export.export_to_transformers(tmp_path / "in", tmp_path / "out")

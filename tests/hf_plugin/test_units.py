@@ -542,7 +542,7 @@ def test_export_to_transformers_with_zeros(family, tmp_path):
     model = build(family, auto_of(family))
     stock = type(model)
     said, folder = exported(tmp_path, model, plan_of(family, *heads_and_neurons))
-    assert "zeros in place of the other heads and neurons, for transformers'" in said
+    assert "zeros in place of pruned heads and neurons, for transformers'" in said
     loaded, info = stock.from_pretrained(folder, output_loading_info=True)
     assert type(loaded) is stock
     assert not info["missing_keys"] and not info["unexpected_keys"]

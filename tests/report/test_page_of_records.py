@@ -15,6 +15,7 @@ from scipy.stats import ttest_1samp
 
 from headprune.cli.report import _command as command_of_page
 from headprune.errors import DataError, UsageError
+from headprune.origin import Origin
 from headprune.plan import PruningPlan
 from headprune.report.document import Figure, HeadGrid, Notes, Section, Table, with_inner
 from headprune.report.make import Report, make_report, report_of
@@ -532,6 +533,22 @@ def test_commands_of_records_of_no_study_choose_the_same_heads(make: Make) -> No
     text = markdown.render(report_of([path], test=False).page)
     assert "headprune plan --shape=ES=4x2 --shape=ED=4x2 --shape=DS=4x2" in text
     assert "--budget=50% --seed=1 -o plan.json" in text
+
+
+def test_rows_whose_units_were_chosen_by_a_score_have_their_commands(tmp_path: Path) -> None:
+    settings = {"protocol": "prune-finetune", "epochs": 2.0, "plan": {}}
+    make = maker(tmp_path / "made")
+    paths = []
+    for number, method in enumerate(("random", "taylor"), start=1):
+        path, record = make(study="", task="sst2", seed=number, training={"settings": settings})
+        origin = Origin(method=method, seed=1, budget="50%")
+        replace(record, plan=record.plan.with_origin(origin)).save(path)
+        paths.append(path)
+    section = markdown.render(report_of(paths, test=False).page).partition("Making these")[2]
+    commands = re.findall(r"^headprune .*", section, flags=re.MULTILINE)
+    assert [command.split()[1] for command in commands] == ["plan", "glue", "glue"]
+    assert "--plan plan-50%-taylor.json --form=remove --seed=2 -o OUT" in commands[2]
+    assert "plan-50%-taylor.json is the plan in the record of 50% (taylor)" in section
 
 
 def test_commands_of_fine_tunings_on_own_data_are_those_of_finetune(tmp_path: Path) -> None:

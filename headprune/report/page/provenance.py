@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from headprune.report.document import (
 )
 from headprune.report.page.material import ComparisonResult, StudyResult
 from headprune.results.control_tests import Located
+from headprune.results.labels import method_of
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
 
@@ -117,9 +119,10 @@ def _amount_flag(amount: str, measure: str) -> str:
 
 def _commands(results: Sequence[Located]) -> list[Block]:
     """The command of the study, and one for each row."""
-    first_of_row: dict[tuple[str, str, str, str], Located] = {}
+    first_of_row: dict[tuple[str, ...], Located] = {}
     for path, record in results:
-        key = (record.kind, record.row, record.form, record.task)
+        method = method_of(record.plan, default="given")
+        key = (record.kind, record.row, record.form, record.task, method)
         first_of_row.setdefault(key, (path, record))
     if not first_of_row:
         return []
@@ -171,11 +174,16 @@ def _own_commands(record: Record) -> tuple[list[str], list[str]]:
     # Gates that were closed, and units of a model that was pruned before, are of no plan file.
     given = not record.plan.is_full and record.settings.get("plan", True) is not None
     plan = ["--plan", "plan.json"] if given else []
+    meanings_of_plan = []
     if plan:
         choice, shape = _choice(record), _shape(record.plan)
         if choice is None or shape is None:
-            return [], []
-        lines.append(shlex.join(["headprune", "plan", *shape, *choice, "-o", "plan.json"]))
+            # The numbers that chose the units are of other files than records.
+            method = method_of(record.plan, default="given")
+            plan[1] = f"plan-{_file_name(f'{record.row} {method}')}.json"
+            meanings_of_plan = [f"{plan[1]} is the plan in the record of {record.row} ({method})"]
+        else:
+            lines.append(shlex.join(["headprune", "plan", *shape, *choice, "-o", plan[1]]))
     if record.task == TRANSLATION:
         return lines, []
     if not record.settings:  # such as those of sub-networks, which no single command trains
@@ -192,6 +200,7 @@ def _own_commands(record: Record) -> tuple[list[str], list[str]]:
         start = str(model.get("model", "MODEL"))
         command = ["headprune", "finetune", start, *data, *_flags(settings)]
         meanings += meanings_of_data
+    meanings += meanings_of_plan
     lines.append(
         shlex.join(
             [
@@ -202,6 +211,11 @@ def _own_commands(record: Record) -> tuple[list[str], list[str]]:
         )
     )
     return lines, meanings
+
+
+def _file_name(row: str) -> str:
+    """The label of a row without spaces and signs that shells read."""
+    return re.sub(r"[^\w.%+=-]+", "-", row).strip("-")
 
 
 def _data(record: Record) -> tuple[list[str], list[str]]:

@@ -274,7 +274,15 @@ def test_what_is_missing_is_named(trained, files, tmp_path):
         finetune(trained / "model", *files[2:], *CATEGORY, "-o", tmp_path / "out")
     with pytest.raises(HeadpruneError, match=r"a task of GLUE, or --train \(and --dev"):
         measure(trained / "model")
-    assert not (tmp_path / "out").exists()
+    for name in ("runs/reviews/modle", "./modle", str(tmp_path / "modle")):
+        with pytest.raises(HeadpruneError, match=f"^{name}: no such folder$"):
+            finetune(name, *files, *CATEGORY, "-o", tmp_path / "out")
+    with pytest.raises(HeadpruneError, match="a model on a hub has to be saved in a folder first"):
+        measure("bert-base-uncased", *files[2:], *CATEGORY)
+    inside = trained / "model" / "scores"
+    with pytest.raises(HeadpruneError, match="lies in the folder of the model"):
+        run(scores_app, trained / "model", *files[:2], *CATEGORY, "-o", inside)
+    assert not (tmp_path / "out").exists() and not inside.exists()
 
 
 def test_tasks_of_glue_are_reported_by_their_first_metric(trained):
