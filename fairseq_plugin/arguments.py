@@ -126,11 +126,12 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
 
 def _require_gpu(args: Namespace) -> None:
     """Raise a UsageError if a training on a CPU asks for a precision that needs a GPU."""
-    is_training = hasattr(args, "optimizer")
+    if not hasattr(args, "optimizer"):  # another command than fairseq-train
+        return
     on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
     # fairseq sets ``tpu`` with --bf16, whether there is one or not.
     on_tpu = getattr(args, "tpu", False) and find_spec("torch_xla") is not None
-    if not is_training or not on_cpu or on_tpu:
+    if not on_cpu or on_tpu:
         return
     for name in ("fp16", "bf16"):
         if getattr(args, name, False) and not getattr(args, f"memory_efficient_{name}", False):

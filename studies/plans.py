@@ -14,6 +14,7 @@ from headprune.methods.method import Request
 from headprune.methods.registry import method_named, registered
 from headprune.origin import Origin
 from headprune.scores.names import all_scores, keep_of
+from headprune.scores.registry import registered as registered_scores
 from headprune.select import at_random, by_location
 from studies.yaml_checks import (
     as_choice,
@@ -242,6 +243,7 @@ def parse_rows(
                     f"{entry_key}: {row.label!r} is the same row as {other.label!r}, or would have "
                     f"the same folder, {row.key}; leave one out or give it a `label` of its own"
                 )
+        _require_scores_of_all(row, shape, where=entry_key)
         for seed in () if row.score else seeds:
             try:
                 row.plan(shape, seed=seed)
@@ -315,6 +317,17 @@ def _require_compatible(row: Row, *, where: str) -> None:
         raise DataError(f"{where}.components: a score ranks the heads of all components together")
     if row.by_component and row.method != "random":
         raise DataError(f"{where}.draw: only heads that are drawn at random take it")
+
+
+def _require_scores_of_all(row: Row, shape: Mapping[str, object], *, where: str) -> None:
+    """Raise a DataError if a row's score has no numbers for some heads of the model."""
+    score = registered_scores().get(row.score or "")
+    others = [] if score is None else [name for name in shape if name not in score.components]
+    if others:
+        raise DataError(
+            f"{where}.method: {row.score} has no numbers for {', '.join(others)}, so it cannot "
+            "rank all heads of the model"
+        )
 
 
 def _label(row: Row) -> str:

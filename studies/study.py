@@ -13,6 +13,7 @@ from typing import Any
 
 from headprune import DataError, UsageError
 from headprune.report.paper import paper_table
+from headprune.scores.names import FINE_TUNED
 from studies.extending import find_other_study, read_study
 from studies.fairseq_flags import architecture_shape
 from studies.models import BASELINE, Model
@@ -179,7 +180,14 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
         )
 
     def read_rows(raw: object, where: str) -> tuple[Row, ...]:
-        return parse_rows(raw, shape=shape, seeds=seeds, where=where)
+        rows = parse_rows(raw, shape=shape, seeds=seeds, where=where)
+        for row in rows:
+            if row.score in FINE_TUNED:
+                raise DataError(
+                    f"{where}: {row.label}: {row.score} is computed while a Hugging Face model is "
+                    "fine-tuned; no checkpoint has it"
+                )
+        return rows
 
     def check_paper(raw: object) -> tuple[str, ...]:
         names = as_paper_of(raw, pair="-".join(data.pair), known=paper_table)

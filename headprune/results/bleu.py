@@ -7,6 +7,7 @@ Only detokenised, cased text is scored, so that the figures can be set beside th
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from headprune.errors import DataError
 from headprune.files import text_of
 from headprune.results.bleu_tokenizers import DEFAULT, bleu_metric
 
+_TARGET = re.compile(r"T-(\d+)\t(.*)")
 _DETOKENISED = re.compile(r"D-(\d+)\t[^\t]*\t?(.*)")
 
 
@@ -73,6 +75,34 @@ def translations(lines: Iterable[str], *, source: str) -> list[str]:
             "which fairseq drops the last batch"
         )
     return [hypotheses[number] for number in range(len(hypotheses))]
+
+
+def has_other_targets(lines: Iterable[str], references: Sequence[str]) -> bool:
+    """Tell if fairseq-generate's output is of other sentences than the references.
+
+    Its ``T-`` lines are the references as the model splits them. Their letters and digits are
+    compared, since splitting changes spaces and punctuation; sentences with unknown words are left
+    out. Where fewer than half of the sentences agree, the references are others.
+
+    Args:
+        lines: the lines of the output.
+        references: the raw references in the order of the test set.
+    """
+    targets = {
+        int(match[1]): match[2]
+        for line in lines
+        if (match := _TARGET.fullmatch(line)) and "<unk>" not in match[2]
+    }
+    same = [
+        _letters(html.unescape(target.replace("@@ ", ""))) == _letters(references[number])
+        for number, target in targets.items()
+        if number < len(references)
+    ]
+    return sum(same) < len(same) / 2
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).casefold()
 
 
 def read_lines(path: Path) -> list[str]:

@@ -12,7 +12,7 @@ from headprune.files import require_separate, write_text_atomically
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import distillation_name
-from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines
+from headprune.results.bleu import bleu_and_chrf, has_other_targets, read_lines, translations
 from headprune.results.bleu_tokenizers import tokenizer_of_reference
 from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
@@ -82,13 +82,19 @@ def score(
     form = form or ("none" if model_plan.is_full else "remove")
     if requested_percent is None:
         requested_percent = requested_percent_of(model_plan)
-    hypotheses, references = read_generation(generation), read_lines(reference)
+    lines, references = read_lines(generation), read_lines(reference)
+    hypotheses = translations(lines, source=str(generation))
     try:
         scored = bleu_and_chrf(
             hypotheses, references, tokenizer=tokenizer or tokenizer_of_reference(reference)
         )
     except DataError as problem:
         raise DataError(f"{generation} against {reference}: {problem}") from None
+    if has_other_targets(lines, references):
+        print(
+            f"warning: {generation} was generated for other sentences than those of {reference}",
+            file=sys.stderr,
+        )
     write_text_atomically(text, "".join(f"{line}\n" for line in hypotheses))
     facts = {} if training is None else json_object(training)
     known = _Facts(**known_values(_Facts, facts, source=str(training)))

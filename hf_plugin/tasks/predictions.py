@@ -65,27 +65,25 @@ def table(predictions: Sequence[Any], labels: Sequence[Any], task: Task) -> str:
     -log p over the tokens) and ``tokens`` (their number) in place of the last two.
     """
     columns = "loss\ttokens" if task.is_of_text else "prediction\tlabel"
+    rows = zip(predictions, labels, strict=True)
     lines = [
-        f"{index}\t{written(prediction, task)}\t{written(label, task)}\n"
-        for index, (prediction, label) in enumerate(zip(predictions, labels, strict=True))
+        "\t".join([str(index), *(_cell(_written(value, task)) for value in row)]) + "\n"
+        for index, row in enumerate(rows)
     ]
     return f"index\t{columns}\n" + "".join(lines)
 
 
-def written(value: Any, task: Task) -> str:
-    """A prediction or label in the words of the task, for files."""
-    if task.type is TaskType.regression:
+def _written(value: Any, task: Task) -> str:
+    """A prediction or label in the words of the task."""
+    if task.is_regression or task.is_of_text:
         return f"{value:.9g}"
     if task.type is TaskType.multi_label:
-        chosen: Sequence[str] = [
+        return SEPARATOR.join(
             label for label, is_on in zip(task.labels, value, strict=True) if is_on
-        ]
-        return _cell(SEPARATOR.join(chosen))
-    if task.is_of_text:
-        return f"{value:.9g}"
+        )
     if task.is_of_words:
-        return _cell(" ".join(task.labels[each] for each in value))
-    return _cell(task.labels[int(value)])
+        return " ".join(task.labels[each] for each in value)
+    return task.labels[int(value)]
 
 
 def _cell(text: str) -> str:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli.bleu import app
-from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines
+from headprune.results.bleu import bleu_and_chrf, has_other_targets, read_generation, read_lines
 from headprune.results.bleu_tokenizers import (
     tokenizer_for,
     tokenizer_of,
@@ -191,3 +191,17 @@ def test_the_bleu_command_takes_plain_text(tmp_path: Path) -> None:
     ):
         error = CliRunner().invoke(app, arguments).exception
         assert isinstance(error, UsageError) and message in str(error), arguments
+
+
+@pytest.mark.parametrize(
+    ("targets", "other"),
+    [
+        (["The house , isn &apos;t old .", "Zwei Hun@@ de"], False),
+        (["▁The ▁house, ▁isn't old.", "a <<unk>> cat"], False),
+        (["Zwei Hunde", "The house, isn't old."], True),
+        ([], False),
+    ],
+)
+def test_the_targets_of_a_generation_are_the_references(targets: list[str], other: bool) -> None:
+    lines = [line for n, text in enumerate(targets) for line in (f"T-{n}\t{text}", f"D-{n}\t-1\ta")]
+    assert has_other_targets(lines, ["The house, isn't old.", "Zwei Hunde"]) is other
