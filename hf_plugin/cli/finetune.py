@@ -126,7 +126,8 @@ def finetune(
 
     Reads texts (or pairs of texts) with labels, or with numbers to predict, from csv, tsv, jsonl
     and parquet files and from data sets. The names of the labels are kept in the model's config.
-    The metrics are measured on --dev after the last epoch.
+    The metrics are measured on --dev after the last epoch; after the
+    others the first of them is printed.
 
     Writes to OUT: result.json (metrics, plan, signature with the files and their fingerprints),
     predictions.tsv, and the folder model, which transformers' Auto classes read after `import

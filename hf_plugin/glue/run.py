@@ -45,6 +45,7 @@ from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.start_weights import START, start_fingerprint, teacher_fingerprint
 from hf_plugin.glue.training import (
     WARM_UP,
+    AfterEpochs,
     Training,
     count_cut,
     encode,
@@ -103,8 +104,8 @@ def run(
         output: the folder.
         warn: whether to warn of a model that gives the same output for every example.
         overwrite: see ``require_own``.
-        announce: whether to say how many examples and labels there are, or that the run was
-            finished before.
+        announce: whether to say how many examples and labels there are, what the first metric is
+            after each epoch, or that the run was finished before.
 
     Raises:
         UsageError: the settings are invalid, the plan does not fit the model, the model cannot be
@@ -187,21 +188,28 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
                 folder=training_folder / name,
                 teacher=teacher,
                 gates=gates,
+                callbacks=[AfterEpochs(print_metric)] if announce else [],
             )
         )
 
+    def predictions_of(split: str) -> list[Any]:
+        return predict(
+            model,
+            loaded.reader,
+            loaded.encoded[split],
+            schedule=settings.schedule,
+            folder=training_folder / "dev",
+            type_=task.type,
+        )
+
     def predictions() -> dict[str, list[Any]]:
-        return {
-            split: predict(
-                model,
-                loaded.reader,
-                loaded.encoded[split],
-                schedule=settings.schedule,
-                folder=training_folder / "dev",
-                type_=task.type,
-            )
-            for split in dev_splits(source)
-        }
+        return {split: predictions_of(split) for split in dev_splits(source)}
+
+    def print_metric(epoch: int) -> None:
+        split = dev_splits(source)[0]
+        measured = measure_task(task, labels=labels[split], predictions=predictions_of(split))
+        name, value = next(iter(measured.items()))
+        print(f"epoch {epoch}: {split} {name} {value:.2f}", file=sys.stderr)
 
     facts: dict[str, Any] = {}
     with ExitStack() as stack:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -310,6 +312,36 @@ def fine_tune(
         resumed=checkpoint is not None,
         curve=Curve(train=losses),
     )
+
+
+class AfterEpochs(TrainerCallback):
+    """Calls a function with the number of each epoch but the last, once the epoch has ended.
+
+    Random numbers that the function draws do not change the training.
+    """
+
+    def __init__(self, function: Callable[[int], None]) -> None:
+        self._function = function
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Call the function."""
+        if state.global_step < state.max_steps:
+            with _random_states_kept():
+                self._function(round(state.epoch or 0))
+
+
+@contextmanager
+def _random_states_kept() -> Iterator[None]:
+    """Restore the random states of Python, NumPy and torch after the block."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
 
 
 def predict(

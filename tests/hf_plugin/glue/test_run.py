@@ -18,6 +18,7 @@ import hf_plugin
 from headprune import HeadPlan, PruningPlan, UsageError
 from headprune.bfloat16 import warn_if_slow
 from headprune.errors import DataError
+from headprune.recovery.variant import Variant
 from headprune.results.record import Record
 from headprune.select import at_random
 from hf_plugin.fingerprints import model_fingerprint
@@ -314,6 +315,19 @@ def test_weights_are_hashed_once(model, glue, tmp_path, monkeypatch):
 
 
 SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("layerdrop", [0.0, 0.5])
+def test_the_metric_after_each_epoch_changes_nothing(layerdrop, model, glue, tmp_path, capsys):
+    wanted = settings("rte", model, glue, plan=SOME, variant=Variant(layerdrop=layerdrop))
+    assert wanted.epochs == 2
+    silent = run(wanted, Labels(), tmp_path / "silent")
+    assert "epoch" not in capsys.readouterr().err
+    announced = run(wanted, Labels(), tmp_path / "announced", announce=True)
+    assert len(re.findall(r"epoch 1: dev accuracy \d+\.\d\d\n", capsys.readouterr().err)) == 1
+    assert announced.metrics == silent.metrics
+    before, after = (weights(tmp_path / name / "model") for name in ("silent", "announced"))
+    assert all(torch.equal(before[key], after[key]) for key in before)
 
 
 @pytest.mark.parametrize(
