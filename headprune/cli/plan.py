@@ -82,6 +82,13 @@ def plan(
             "anew where the speed differs by more than 2%, this many times at most.",
         ),
     ] = 0,
+    below: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead of --percent, with --scores: prune the units with scores below this "
+            "number. With shapley, --below 0 prunes the heads that do harm (Held and Yang 2023)."
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -174,8 +181,8 @@ def plan(
 ) -> None:
     """Choose the heads, neurons or layers to keep and write them as a plan (JSON).
 
-    Give one of --percent, --budget, --speedup, --keep and --prune. The same options give the same
-    plan everywhere.
+    Give one of --percent, --budget, --speedup, --below, --keep and --prune. The same options give
+    the same plan everywhere.
 
     Examples:
 
@@ -186,6 +193,8 @@ def plan(
       headprune plan --shape ES=12x12 --prune 'top 3 + bottom 3' -o plan.json
 
       headprune plan --scores gradient.json --percent 50 -o plan.json
+
+      headprune plan --scores shapley.json --below 0 -o plan.json
 
       headprune plan --model model.pt --percent 50 --even -o plan.json
 
@@ -198,6 +207,7 @@ def plan(
         percent=percent,
         budget=budget,
         speedup=speedup,
+        below=below,
         latency=latency,
         verify=verify,
         method=method,
@@ -238,6 +248,7 @@ def plan(
             model=model,
             components=components,
             keep=keep,
+            below=below,
             best=best,
             at_least=at_least,
             even=even,
@@ -264,6 +275,7 @@ def _require_compatible_options(
     percent: float | None,
     budget: str | None,
     speedup: float | None,
+    below: float | None,
     latency: Path | None,
     verify: int,
     method: str | None,
@@ -282,9 +294,11 @@ def _require_compatible_options(
     Raises:
         UsageError: an option is missing, or contradicts another.
     """
-    budgets = (percent is not None, budget is not None, speedup is not None)
-    if [*budgets, bool(keep), bool(prune)].count(True) != 1:
-        raise UsageError("give one of --percent, --budget, --speedup, --keep and --prune")
+    amounts = (each is not None for each in (percent, budget, speedup, below))
+    if [*amounts, bool(keep), bool(prune)].count(True) != 1:
+        raise UsageError("give one of --percent, --budget, --speedup, --below, --keep and --prune")
+    if below is not None and (even or best or not scores):
+        raise UsageError("--below goes with --scores, and has a direction: no --best or --even")
     if speedup is None and (latency or verify):
         raise UsageError("--latency and --verify go with --speedup")
     speedup_inputs = None
@@ -322,6 +336,7 @@ def _plan_by_scores(
     model: Path | None,
     components: str | None,
     keep: list[str] | None,
+    below: float | None,
     best: Best | None,
     at_least: int | None,
     even: bool,
@@ -333,6 +348,7 @@ def _plan_by_scores(
     """
     from headprune.scores import HeadScores
     from headprune.scores.names import keep_of
+    from headprune.select.score import counts_from
 
     ranked = HeadScores.load(scores)
     if components is not None:
@@ -354,6 +370,10 @@ def _plan_by_scores(
     counts: Keep | None = _parse_keep(keep, ranked.heads) if keep else None
     if even:
         counts, asked = _even_counts(asked, counts, ranked.units), None
+    if below is not None:
+        counts = counts_from(
+            ranked, below, at_least=1 if at_least is None else at_least, within=within
+        )
     return select.by_score(
         ranked,
         budget=asked,

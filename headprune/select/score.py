@@ -10,6 +10,7 @@ from headprune.errors import UsageError
 from headprune.origin import Origin
 from headprune.plan import PruningPlan, is_whole
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.names import keep_of
 from headprune.select.ranking import Cost, Keep, Unit, budget_of, keep_first, unit_costs
 
 BEST = ("high", "low")
@@ -26,6 +27,38 @@ def require_one_scale(scores: HeadScores, names: Iterable[str]) -> None:
             f"the score {scores.name} is divided by the norm of each layer, so heads, neurons and "
             "layers are not on one scale; give one that is not, such as gradient-raw or taylor"
         )
+
+
+def counts_from(
+    scores: HeadScores, threshold: float, *, at_least: int = 1, within: PruningPlan | None = None
+) -> dict[str, list[int]]:
+    """The numbers of units with scores of ``threshold`` or more in each layer, for ``by_score``.
+
+    Held and Yang (2023) prune the heads with a negative Shapley value, a threshold of 0.
+
+    Args:
+        scores: a score of which high values are good.
+        threshold: units with lower scores are not counted.
+        at_least: the smallest number of a layer that has as many units.
+        within: count the units that this plan keeps (default: the units that are scored).
+
+    Raises:
+        UsageError: low values of the score are good.
+    """
+    if keep_of(scores.name) == "low":
+        raise UsageError(f"the score {scores.name} is best where it is low; give --percent")
+    pool = scores.scored if within is None else within
+    counts = {}
+    for name, layers in pool.kept.items():
+        values = [[scores.values[name][n][unit] for unit in kept] for n, kept in enumerate(layers)]
+        counts[name] = [
+            max(
+                sum(value is not None and value >= threshold for value in of_layer),
+                min(at_least, len(of_layer)),
+            )
+            for of_layer in values
+        ]
+    return counts
 
 
 def by_score(

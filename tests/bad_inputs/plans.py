@@ -21,7 +21,7 @@ ROWS = [
     BadInput(
         label="plan: no way of choosing",
         command=("headprune", "plan", "-o", "{folder}/plan.json"),
-        message=r"^error: give one of --percent, --budget, --speedup, --keep and --prune$",
+        message=r"^error: give one of --percent, --budget, --speedup, --below, --keep and --prune$",
         status=2,
     ),
     BadInput(

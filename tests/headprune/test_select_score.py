@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
 from headprune.budget import Budget
 from headprune.scores import HeadScores
+from headprune.select.score import counts_from
 
 ES = [[0.1, 0.4, 0.3], [0.9, 0.2, 0.8]]
 DS = [[0.5, 0.0, 0.6], [0.05, 0.07, 0.06]]
@@ -27,6 +29,24 @@ SCORES = HeadScores(
 
 def kept(plan: HeadPlan) -> dict[str, tuple[tuple[int, ...], ...]]:
     return dict(plan.kept)
+
+
+@given(st.floats(-0.1, 1.0), st.integers(0, 3))
+def test_a_threshold_prunes_the_units_below_it(threshold: float, at_least: int) -> None:
+    counts = counts_from(SCORES, threshold, at_least=at_least)
+    plan = select.by_score(SCORES, per_layer=counts, at_least=at_least)
+    for name, layers in SCORES.values.items():
+        for values, found in zip(layers, plan.kept[name], strict=True):
+            above = {number for number, value in enumerate(values) if value >= threshold}
+            assert above == {*found} or (above < {*found} and len(found) == at_least)
+
+
+def test_thresholds_are_for_high_scores_and_for_what_a_plan_keeps() -> None:
+    with pytest.raises(UsageError, match="entropy is best where it is low; give --percent"):
+        counts_from(replace(SCORES, name="entropy"), 0.5)
+    within = PruningPlan(kept={"ES": [(0,), (1, 2)], "DS": [(0,), (0,)]}, units=SCORES.units)
+    assert counts_from(SCORES, 0.3, within=within) == {"ES": [1, 1], "DS": [1, 1]}
+    assert counts_from(SCORES, 0.3, at_least=0, within=within) == {"ES": [0, 1], "DS": [1, 0]}
 
 
 @pytest.mark.parametrize(
