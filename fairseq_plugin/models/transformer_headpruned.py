@@ -84,6 +84,11 @@ class HeadPrunedTransformerModel(TransformerModel, Scriptable):
         if isinstance(args, Namespace):
             transformer_headpruned(args)  # what older checkpoints and other programs leave open
         check_types(args)
+        if (getattr(args, "quant_noise_scalar", 0) or 0) > 0:
+            raise UsageError(
+                "--quant-noise-scalar: replaces layers of its own kinds alone, not those of "
+                "transformer_headpruned; leave it out"
+            )
         plan = resolve_plan(args)
         store_plan(args, plan)
         logger.info(_summary(plan))

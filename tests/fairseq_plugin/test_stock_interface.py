@@ -96,6 +96,12 @@ def test_further_keys_are_refused(option: str):
         attention(**{option: True})
 
 
+def test_scalar_quantisation_noise_is_refused():
+    assert build(quant_noise_scalar=0.0)
+    with pytest.raises(UsageError, match="--quant-noise-scalar: .*; leave it out"):
+        build(quant_noise_scalar=0.5)
+
+
 def test_fairseqs_own_pruning_is_refused():
     with pytest.raises(UsageError, match="AdaPrune"):
         attention()._get_reserve_head_index(1)
