@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from headprune.results.record import Record
-from hf_plugin.glue.run import require_own, run
+from hf_plugin.glue.run import run
+from hf_plugin.glue.run_folder import require_own
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.training import Diverged
 

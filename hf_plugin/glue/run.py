@@ -6,8 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +17,11 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 import hf_plugin
-from headprune.errors import UsageError
 from headprune.files import write_text_atomically
-from headprune.json_files import json_object
 from headprune.origin import Origin
 from headprune.plan import HeadPlan
-from headprune.recovery.distillation import DISTILL_SETTINGS, TEACHER, distillation_name
-from headprune.recovery.variant import L0_GATES, VARIANT_SETTINGS, GateTarget
+from headprune.recovery.distillation import TEACHER, distillation_name
+from headprune.recovery.variant import L0_GATES, GateTarget
 from headprune.results.curves import CURVE
 from headprune.results.environment import processor_name, versions_of
 from headprune.results.labels import method_of, requested_percent_of, row_of
@@ -40,14 +37,15 @@ from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.held_out import copy_record, record_training
 from hf_plugin.glue.metrics import measure_task
 from hf_plugin.glue.models import auto_class, load_classifier, require_length
+from hf_plugin.glue.notices import described_examples, warn_of_cut_texts, warn_of_one_label
 from hf_plugin.glue.pooling import pool_by_mean
+from hf_plugin.glue.run_folder import CLAIM, require_own
 from hf_plugin.glue.settings import Labels, Settings
-from hf_plugin.glue.start_weights import START, start_fingerprint, teacher_fingerprint
+from hf_plugin.glue.start_weights import START, start_fingerprint
 from hf_plugin.glue.training import (
     WARM_UP,
     AfterEpochs,
     Training,
-    count_cut,
     encode,
     fine_tune,
     labels_of,
@@ -57,29 +55,8 @@ from hf_plugin.layerdrop import add_layerdrop, require_layers
 from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED, Examples
 from hf_plugin.tasks.predictions import single, table
-from hf_plugin.tasks.task import LabelledData, Task, TaskType, dev_splits
+from hf_plugin.tasks.task import LabelledData, Task, dev_splits
 from hf_plugin.tokenizers import Reader, load_reader, set_padding
-
-_OLDER = {"hold_out": 0.0, "pooling": "first", "weight_decay": 0.0, "adam_epsilon": 1e-8}
-"""Values of settings that are missing from the results of older versions."""
-
-_CLAIM = "settings.json"
-"""File in the folder of a training with its settings and the fingerprints of its models."""
-
-_WEIGHTS = {"model": START, "distill_from": TEACHER}
-"""Settings that name models, with the facts about a training that name their weights."""
-
-
-MOST_LABELS_NAMED = 10
-"""The largest number of labels whose counts are printed."""
-
-
-class OtherRun(UsageError):
-    """The folder has files of a run with other settings, or with models of other weights."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; choose another output folder or delete this one")
-        self.what = what
 
 
 def run(
@@ -161,74 +138,114 @@ class _Loaded:
     fingerprints: dict[str, str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Runner:
+    """Trains the loaded model of a run, and predicts with it.
+
+    Attributes:
+        folder: the folder of the trainings.
+        announce: see ``run``.
+    """
+
+    settings: Settings
+    source: LabelledData
+    loaded: _Loaded
+    folder: Path
+    announce: bool
+
+    def train(
+        self, name: str, *, teacher: Teacher | None = None, gates: GateTarget | None = None
+    ) -> list[Training]:
+        """Fine-tune the model in place; without epochs there is no training."""
+        if not self.settings.epochs:
+            return []
+        training = fine_tune(
+            self.loaded.model,
+            self.loaded.reader,
+            self.loaded.encoded["train"],
+            schedule=self.settings.schedule,
+            folder=self.folder / name,
+            teacher=teacher,
+            gates=gates,
+            callbacks=[AfterEpochs(self._print_metric)] if self.announce else [],
+        )
+        return [training]
+
+    def predictions(self) -> dict[str, list[Any]]:
+        """The predictions of each split to measure on."""
+        return {split: self._predictions_of(split) for split in dev_splits(self.source)}
+
+    def metrics(self, predicted: Mapping[str, list[Any]]) -> dict[str, float]:
+        """All metrics of predictions; those of MNLI's mismatched set have a prefix."""
+        metrics = {}
+        for split, values in predicted.items():
+            prefix = split.removeprefix("dev").removeprefix("_")
+            for name, value in self._metrics_of(split, values).items():
+                metrics[f"{prefix}_{name}" if prefix else name] = value
+        return metrics
+
+    def _predictions_of(self, split: str) -> list[Any]:
+        return predict(
+            self.loaded.model,
+            self.loaded.reader,
+            self.loaded.encoded[split],
+            schedule=self.settings.schedule,
+            folder=self.folder / "dev",
+            type_=self.source.task.type,
+        )
+
+    def _metrics_of(self, split: str, predictions: list[Any]) -> dict[str, float]:
+        labels = self.loaded.labels[split]
+        return measure_task(self.source.task, labels=labels, predictions=predictions)
+
+    def _print_metric(self, epoch: int) -> None:
+        split = dev_splits(self.source)[0]
+        name, value = next(iter(self._metrics_of(split, self._predictions_of(split)).items()))
+        print(f"epoch {epoch}: {split} {name} {value:.2f}", file=sys.stderr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """A trained model's predictions, and facts about it.
+
+    Attributes:
+        plan, form: the units that it keeps, and the form of the others.
+        predicted: the predictions of each split to measure on.
+        trainings: the trainings that it had.
+        metrics_before: the metrics before and after the pruning, of the protocols that measure
+            them.
+    """
+
+    plan: HeadPlan
+    form: str
+    predicted: Mapping[str, list[Any]]
+    trainings: Sequence[Training]
+    metrics_before: Mapping[str, Mapping[str, float]]
+
+
 def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) -> Record:
     """Prune, fine-tune and measure; the record lacks its labels."""
     started = time.monotonic()
     source = _data(settings, output)
     task, training_folder = source.task, output / "training"
     loaded = _loaded(settings, source)
-    model, labels = loaded.model, loaded.labels
     claim = json.dumps(settings.as_json() | loaded.fingerprints)
-    write_text_atomically(training_folder / _CLAIM, claim)
+    write_text_atomically(training_folder / CLAIM, claim)
     if announce:
-        for split, part in loaded.examples.items():
-            print(f"{split}: {_described_examples(part, labels[split], task)}", file=sys.stderr)
-            _warn_of_cut_texts(split, loaded, max_length=settings.max_length)
-    trainings: list[Training] = []
-
-    def train(name: str, teacher: Teacher | None = None, gates: GateTarget | None = None) -> None:
-        if not settings.epochs:
-            return
-        trainings.append(
-            fine_tune(
-                model,
-                loaded.reader,
-                loaded.encoded["train"],
-                schedule=settings.schedule,
-                folder=training_folder / name,
-                teacher=teacher,
-                gates=gates,
-                callbacks=[AfterEpochs(print_metric)] if announce else [],
-            )
-        )
-
-    def predictions_of(split: str) -> list[Any]:
-        return predict(
-            model,
-            loaded.reader,
-            loaded.encoded[split],
-            schedule=settings.schedule,
-            folder=training_folder / "dev",
-            type_=task.type,
-        )
-
-    def predictions() -> dict[str, list[Any]]:
-        return {split: predictions_of(split) for split in dev_splits(source)}
-
-    def print_metric(epoch: int) -> None:
-        split = dev_splits(source)[0]
-        measured = measure_task(task, labels=labels[split], predictions=predictions_of(split))
-        name, value = next(iter(measured.items()))
-        print(f"epoch {epoch}: {split} {name} {value:.2f}", file=sys.stderr)
-
-    facts: dict[str, Any] = {}
-    with ExitStack() as stack:
-        if settings.protocol == "finetune-prune-finetune":
-            train("before")
-            facts["metrics_before_pruning"] = _metrics(task, labels, predictions())
-        plan, form = _prune(model, settings, stack)
-        if settings.protocol == "finetune-prune-finetune":
-            facts["metrics_before_finetune"] = _metrics(task, labels, predictions())
-        with _layerdrop(model, settings.variant.layerdrop):
-            train("after", loaded.teacher, settings.variant.gates)
-        if settings.variant.gates is not None:
-            plan, form = _closed(model, settings), form_of(model)
-        predicted = predictions()
-    for split, values in predicted.items():
-        content = table(values, labels[split], task)
+        _announce(loaded, task, max_length=settings.max_length)
+    runner = _Runner(
+        settings=settings, source=source, loaded=loaded, folder=training_folder, announce=announce
+    )
+    outcome = _pruned_and_tuned(runner)
+    for split, values in outcome.predicted.items():
+        content = table(values, loaded.labels[split], task)
         write_text_atomically(output / _prediction_file(split), content)
-    facts |= _training_facts(settings, loaded, trainings)
-    if _predicts_a_constant(task, labels, predicted):
+    facts = {
+        **outcome.metrics_before,
+        **_training_facts(settings, loaded, outcome.trainings),
+        **_example_facts(settings, task, loaded),
+    }
+    if _predicts_a_constant(task, loaded.labels, outcome.predicted):
         facts[CONSTANT] = True
         if warn:
             what = "word" if task.is_of_words else "example"
@@ -237,11 +254,11 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
                 file=sys.stderr,
             )
     if warn and not task.is_of_text:
-        _warn_of_one_label(labels, predicted, task)
-    facts |= _example_facts(settings, task, loaded)
-    fingerprint = model_fingerprint(model)
-    if form == "mask":
-        hf_plugin.prune_heads(model, plan)  # a folder cannot say that heads are masked
+        warn_of_one_label(loaded.labels, outcome.predicted, task)
+    fingerprint = model_fingerprint(loaded.model)
+    if outcome.form == "mask":
+        # A folder cannot say that heads are masked.
+        hf_plugin.prune_heads(loaded.model, outcome.plan)
     if settings.pooling == "first":
         # transformers has no class that would load a model with another pooling correctly.
         _save_model(
@@ -252,9 +269,9 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
         )
     return Record(
         task=task.name,
-        metrics=_metrics(task, labels, predicted),
-        plan=plan,
-        form=form,
+        metrics=runner.metrics(outcome.predicted),
+        plan=outcome.plan,
+        form=outcome.form,
         signature="",
         seed=settings.seed,
         finetune=settings.finetune,
@@ -267,6 +284,37 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
         versions=versions_of("torch", "transformers"),
         training=facts,
     )
+
+
+def _pruned_and_tuned(runner: _Runner) -> _Outcome:
+    """Prune and fine-tune the model in the order of the protocol, and predict."""
+    settings, loaded = runner.settings, runner.loaded
+    tunes_before = settings.protocol == "finetune-prune-finetune"
+    trainings: list[Training] = []
+    metrics: dict[str, Mapping[str, float]] = {}
+    with ExitStack() as stack:
+        if tunes_before:
+            trainings += runner.train("before")
+            metrics["metrics_before_pruning"] = runner.metrics(runner.predictions())
+        plan, form = _prune(loaded.model, settings, stack)
+        if tunes_before:
+            metrics["metrics_before_finetune"] = runner.metrics(runner.predictions())
+        with _layerdrop(loaded.model, settings.variant.layerdrop):
+            trainings += runner.train("after", teacher=loaded.teacher, gates=settings.variant.gates)
+        if settings.variant.gates is not None:
+            plan, form = _closed(loaded.model, settings), form_of(loaded.model)
+        predicted = runner.predictions()
+    return _Outcome(
+        plan=plan, form=form, predicted=predicted, trainings=trainings, metrics_before=metrics
+    )
+
+
+def _announce(loaded: _Loaded, task: Task, *, max_length: int) -> None:
+    """Say how many examples and labels there are, and how many texts are cut."""
+    for split, part in loaded.examples.items():
+        described = described_examples(part, loaded.labels[split], task)
+        print(f"{split}: {described}", file=sys.stderr)
+        warn_of_cut_texts(split, part, loaded.encoded[split], loaded.reader, max_length=max_length)
 
 
 def _loaded(settings: Settings, source: LabelledData) -> _Loaded:
@@ -319,15 +367,14 @@ def _loaded(settings: Settings, source: LabelledData) -> _Loaded:
     )
 
 
-def _described_examples(examples: Examples, labels: Sequence[Any], task: Task) -> str:
-    """The number of examples, and of each label where an example or a word has one."""
-    number = f"{len(examples):,} example{'s' * (len(examples) != 1)}"
-    if task.type not in (TaskType.single_label, TaskType.images, TaskType.tokens):
-        return number
-    counts = Counter(single(labels, task))
-    if len(counts) > MOST_LABELS_NAMED:
-        return f"{number} with {len(counts)} different labels"
-    return f"{number}: " + ", ".join(f"{task.labels[n]} {counts[n]:,}" for n in sorted(counts))
+def _predicts_a_constant(
+    task: Task, labels: Mapping[str, Sequence[Any]], predicted: Mapping[str, list[Any]]
+) -> bool:
+    """Check if a model predicts the same for all examples of a split."""
+    return not task.is_of_text and any(
+        is_constant(single(values, task), single(labels[split], task))
+        for split, values in predicted.items()
+    )
 
 
 def _training_facts(
@@ -346,42 +393,6 @@ def _training_facts(
     if trainings and trainings[-1].curve:
         facts[CURVE] = trainings[-1].curve.as_json()
     return facts
-
-
-def _predicts_a_constant(
-    task: Task, labels: Mapping[str, Sequence[Any]], predicted: Mapping[str, list[Any]]
-) -> bool:
-    """Check if a model predicts the same for all examples of a split."""
-    return not task.is_of_text and any(
-        is_constant(single(values, task), single(labels[split], task))
-        for split, values in predicted.items()
-    )
-
-
-def _warn_of_one_label(
-    labels: Mapping[str, Sequence[Any]], splits: Iterable[str], task: Task
-) -> None:
-    """Warn of splits on which every metric is of one label."""
-    for split in splits:
-        values = single(labels[split], task)
-        if len(values) > 1 and all(value == values[0] for value in values):
-            print(
-                f"warning: {split}: all {len(values)} labels are the same, so that the metrics say "
-                "little",
-                file=sys.stderr,
-            )
-
-
-def _warn_of_cut_texts(split: str, loaded: _Loaded, *, max_length: int) -> None:
-    """Warn of texts of a split that are longer than ``max_length`` tokens."""
-    part = loaded.examples[split]
-    cut = count_cut(part, loaded.encoded[split], loaded.reader, max_length=max_length)
-    if cut:
-        print(
-            f"warning: {split}: {cut:,} of {len(part):,} texts are cut to {max_length} tokens; "
-            "--max-length changes this",
-            file=sys.stderr,
-        )
 
 
 def _example_facts(settings: Settings, task: Task, loaded: _Loaded) -> dict[str, Any]:
@@ -500,145 +511,5 @@ def _closed(model: PreTrainedModel, settings: Settings) -> HeadPlan:
     return hf_plugin.plan(model).with_origin(origin)
 
 
-def _metrics(
-    task: Task, labels: Mapping[str, Sequence[Any]], predicted: dict[str, list[Any]]
-) -> dict[str, float]:
-    """Compute all metrics; those of MNLI's mismatched set have a prefix."""
-    metrics = {}
-    for split, values in predicted.items():
-        prefix = split.removeprefix("dev").removeprefix("_")
-        measured = measure_task(task, labels=labels[split], predictions=values)
-        for name, value in measured.items():
-            metrics[f"{prefix}_{name}" if prefix else name] = value
-    return metrics
-
-
 def _prediction_file(split: str) -> str:
     return f"{split.replace('dev', 'predictions')}.tsv"
-
-
-def require_own(
-    settings: Settings, output: Path, *, overwrite: bool = False, but: Sequence[str] = ()
-) -> None:
-    """Check that the result or the interrupted training in a folder is of the same run.
-
-    Args:
-        settings: those of this run.
-        output: the folder.
-        overwrite: remove the files of another run in place of refusing them.
-        but: the settings that may differ.
-
-    Raises:
-        OtherRun: they are of another run.
-        UsageError: files of another program have the names of the run's files.
-        DataError: they cannot be read.
-    """
-    result, training = output / "result.json", output / "training"
-    _require_no_other_files(output, overwrite=overwrite)
-    try:
-        if result.exists():
-            facts = Record.load(result).training
-            _require_same(facts.get("settings"), settings, where=result, but=but, facts=facts)
-        elif any(training.glob("*/checkpoint-*")):
-            claimed = json_object(training / _CLAIM)
-            _require_same(claimed, settings, where=training, but=but, facts=claimed)
-    except OtherRun as problem:
-        if not overwrite:
-            raise
-        print(f"note: {problem.what}; it is removed", file=sys.stderr)
-        for file in (result, *output.glob("predictions*.tsv")):
-            file.unlink(missing_ok=True)
-        for folder in (training, output / "model"):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _require_no_other_files(output: Path, *, overwrite: bool) -> None:
-    """Refuse files and folders that have the names of a run's own, but are of no run.
-
-    Args:
-        output: the folder.
-        overwrite: accept a model and predictions whose result was removed, as snakemake does.
-    """
-    if (output / "training" / _CLAIM).exists():
-        return
-    names = [output / "training"]
-    # A search that was interrupted while it copied the best model has no result yet.
-    if not (
-        overwrite or (output / "result.json").exists() or any(output.glob("grid/*/result.json"))
-    ):
-        names += [output / "model", *output.glob("predictions*.tsv")]
-    for path in names:
-        if path.exists():
-            raise UsageError(
-                f"{path}: exists already, and is not of a training; give another output folder"
-            )
-
-
-def _require_same(
-    recorded: object,
-    settings: Settings,
-    *,
-    where: Path,
-    but: Sequence[str],
-    facts: Mapping[str, Any],
-) -> None:
-    """Raise an OtherRun if recorded settings differ, except in the settings named in ``but``.
-
-    Args:
-        recorded: the settings, as JSON.
-        settings: those of this run.
-        where: the file or folder, in the folder of the run, that the settings were read from.
-        facts: facts about the recorded training. Models whose fingerprints are known, from these
-            facts and from a folder, are compared by them in place of their paths.
-    """
-    values = settings.as_json()
-    differing = [
-        name
-        for name in dict.fromkeys([*values, "distill_from", *DISTILL_SETTINGS, *VARIANT_SETTINGS])
-        if name not in but
-        and (
-            not isinstance(recorded, dict)
-            or recorded.get(name, _OLDER.get(name)) != values.get(name)
-        )
-    ]
-    if set(differing) <= set(_WEIGHTS):  # else nothing is reused, and no weights need be read
-        same = _same_weights(settings, facts, where=where.parent)
-        differing = [name for name in differing if name not in same]
-    if not differing:
-        return
-    there = recorded if isinstance(recorded, dict) else {}
-    described = [_described(name, there.get(name), values.get(name)) for name in differing]
-    raise OtherRun(f"{where}: is of a run with other settings ({', '.join(described)})")
-
-
-def _described(name: str, recorded: object, value: object) -> str:
-    """Name a setting that differs, with both values where they are short."""
-    if name == "own":
-        return "the data, their columns, labels or metric"
-    if all(isinstance(each, str | int | float) for each in (recorded, value)):
-        return f"{name} {recorded} there, {value} here"
-    return name
-
-
-def _same_weights(settings: Settings, facts: Mapping[str, Any], *, where: Path) -> list[str]:
-    """List the settings that name a model with the recorded weights; others are not known.
-
-    Raises:
-        OtherRun: a model has other weights.
-    """
-    same = []
-    for name, fact in _WEIGHTS.items():
-        path = getattr(settings, name)
-        if path is None or fact not in facts:
-            continue
-        if name == "model":
-            fingerprint = start_fingerprint(path)
-        else:
-            fingerprint = teacher_fingerprint(path, settings.data.task)
-        if fingerprint is None:
-            continue
-        if fingerprint != facts[fact]:
-            done = "trained from" if settings.epochs else "measured with"
-            raise OtherRun(f"{where}: was {done} an older version of the weights in {path}")
-        same.append(name)
-    return same
