@@ -31,13 +31,15 @@ def _with_one_line(train_step: Any) -> Any:
     def step(self: Trainer, *arguments: Any, **options: Any) -> Any:
         try:
             return train_step(self, *arguments, **options)
-        except (FloatingPointError, RuntimeError) as problem:
-            if not str(problem).startswith(_SIGNS):
-                raise
-            raise DataError(
-                f"the training has diverged at update {self.get_num_updates() + 1} ({problem}); "
-                f"{_ADVICE}"
-            ) from problem
+        except Exception as problem:
+            # fairseq's search for the place of the NaN may fail with an error of its own.
+            for error in (problem, problem.__context__):
+                if str(error).startswith(_SIGNS):
+                    raise DataError(
+                        f"the training has diverged at update {self.get_num_updates() + 1} "
+                        f"({error}); {_ADVICE}"
+                    ) from problem
+            raise
 
     return step
 

@@ -38,15 +38,23 @@ MODELS = {model.folder: model for model in STUDY.models(STUDY.rows)}
 REPORTS = [file for table in TABLES for file in page_and_report_files(f"{OUT}/tables/{table}")]
 
 
+RECORD_FILES = ("result.json", "result.hyp.txt")
+
+
 def results_of(rows):
     """The records that a table of some rows is made of."""
     return [f"{OUT}/{model.folder}/result.json" for model in STUDY.models(rows)]
 
 
+def outputs_of(rows):
+    """The records of some rows, and the translations that they name."""
+    return [f"{OUT}/{model.folder}/{name}" for model in STUDY.models(rows) for name in RECORD_FILES]
+
+
 # The records are targets too, so that a deleted record is made again when the tables are complete.
 TARGETS = [
     *(REPORTS or page_and_report_files(OUT)),
-    *results_of(chosen_rows(STUDY, TABLES)),
+    *outputs_of(chosen_rows(STUDY, TABLES)),
 ]
 
 
@@ -348,7 +356,8 @@ rule score:
         plan=plan_of,
         training=training_of,
     output:
-        f"{OUT}/{{model}}/result.json",
+        result=f"{OUT}/{{model}}/result.json",
+        hypotheses=f"{OUT}/{{model}}/result.hyp.txt",
     params:
         flags=score_flags,
         training=lambda wildcards, input: [f"--training={input.training}"] * bool(input.training),
@@ -362,5 +371,5 @@ rule score:
         **resource_of("score"),
     shell:
         "headprune bleu {input.generation:q} --reference {REFERENCE:q} "
-        "--plan {input.plan:q} {params.training:q} {params.flags:q} --output {output:q} "
+        "--plan {input.plan:q} {params.training:q} {params.flags:q} --output {output.result:q} "
         "2>{log:q} >&2 || {{ cat {log:q} >&2; exit 1; }}"

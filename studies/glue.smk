@@ -35,7 +35,11 @@ def results_of(rows):
 # The records are targets too, so that a deleted record is made again when the tables are complete.
 TARGETS = [
     *([file for table in TABLES for file in target_of(table)] or OWN_REPORTS),
-    *(f"{OUT}/models/{run}/result.json" for run in STUDY.runs_for(TABLES)),
+    *(
+        f"{OUT}/models/{run}/{name}"
+        for run in STUDY.runs_for(TABLES)
+        for name in ("result.json", "predictions.tsv")
+    ),
 ]
 
 

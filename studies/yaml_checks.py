@@ -132,7 +132,8 @@ def shown(value: object) -> str:
 def fill_in(raw: object, *, required: Sequence[str], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Check the keys of the file, and add the defaults of missing keys."""
     given = as_mapping(raw, "the file")
-    require_known(given, (*required, *defaults), where="")
+    # `extends` was read before; it is named in the message.
+    require_known(given, (*required, *defaults, "extends"), where="")
     missing = [key for key in required if key not in given]
     if missing:
         raise DataError(f"missing key: {', '.join(missing)}")

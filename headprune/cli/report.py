@@ -81,8 +81,13 @@ def report(
 
 
 def _command(results: list[Path], *, title: str, paper: list[str], test: bool) -> str:
-    """The command with the names of the files, without their folders, which differ elsewhere."""
-    names = [path.resolve().name for path in results]
+    """The command with paths inside the working folder as they are; of others the names alone."""
+    names = [
+        str(path)
+        if path.name and not path.is_absolute() and ".." not in path.parts
+        else path.resolve().name
+        for path in results
+    ]
     are_clear = len(names) <= 3 and all(names) and len(set(names)) == len(names)
     files = names if are_clear else ["RESULTS"]
     return shlex.join(

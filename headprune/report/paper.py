@@ -90,7 +90,9 @@ def paper_table(name: str) -> PaperTable:
     """
     table, _, column = name.partition(":")
     if table not in _TABLES:
-        raise UsageError(f"paper: {table!r} is not one of {', '.join(_TABLES)}")
+        raise UsageError(
+            f"paper: {table!r} is not one of the tables on translation, {', '.join(_TABLES)}"
+        )
     rows = table_rows(table)
     columns = [c for c in rows[0] if c != "percent" and c not in HEADS]
     column = column or (columns[0] if len(columns) == 1 else "")
@@ -154,7 +156,9 @@ def paper_glue_table(name: str) -> PaperGlueTable:
         UsageError: the paper has no such table.
     """
     if name not in GLUE_TABLES:
-        raise UsageError(f"paper: {name!r} is not one of {', '.join(GLUE_TABLES)}")
+        raise UsageError(
+            f"paper: {name!r} is not one of the tables on BERT, {', '.join(GLUE_TABLES)}"
+        )
     # The unpruned model is not repeated in table 6; it is the same in all three.
     unpruned, rows = table_rows("table5")[0], table_rows(name)
     return PaperGlueTable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,5 +103,16 @@ def _mcnemar(one: Path, other: Path) -> float:
 
 
 def _file(located: Located, name: str) -> Path:
+    """The outputs, or the reference, that a record names.
+
+    Raises:
+        DataError: there is no such file.
+    """
     path, record = located
-    return path.parent / record.files[name]
+    file = path.parent / record.files[name]
+    if not file.is_file():
+        raise DataError(
+            f"{path}: its {name} file is not there ({os.path.normpath(file)}); put it there, or "
+            "give --no-test"
+        )
+    return file

@@ -46,6 +46,17 @@ def test_numbers_that_are_not_finite(problem: Exception, message: str) -> None:
         _with_one_line(train_step)(TRAINER)
 
 
+def test_an_error_of_the_search_for_the_place_is_not_what_is_reported() -> None:
+    def train_step(*_: Any) -> None:
+        try:
+            raise FloatingPointError("gradients are Nan/Inf")
+        except FloatingPointError:
+            next(iter(()))  # as torch's hooks do with the encoder's outputs
+
+    with pytest.raises(DataError, match="diverged at update 8 .gradients are Nan/Inf."):
+        _with_one_line(train_step)(TRAINER)
+
+
 def test_other_errors_stay_what_they_are() -> None:
     def train_step(*_: Any) -> None:
         raise FloatingPointError("Fatal error: gradients are inconsistent between workers")

@@ -436,8 +436,12 @@ def test_the_command_of_the_page_names_its_files(
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path / "runs")
     assert command_of_page([Path(".")], **options) == "headprune report runs -o report"
-    one_name = [Path("a/result.json"), Path("b/result.json")]
+    one_name = [Path("/a/result.json"), Path("/b/result.json")]
     assert command_of_page(one_name, **options) == "headprune report RESULTS -o report"
+    inside = [Path("runs/multi30k"), Path("scores/ablation.json"), Path("/tmp/other")]
+    assert command_of_page(inside, **options) == (
+        "headprune report runs/multi30k scores/ablation.json other -o report"
+    )
     assert command_of_page([Path("/")], **options) == "headprune report RESULTS -o report"
 
 

@@ -168,7 +168,7 @@ def test_both_versions_of_the_papers_code_are_named(name: str) -> None:
         ({"tasks": {"sst2": {"epoch": 3}}}, "tasks.sst2: No such option: --epoch"),
         ({"tasks": {"sst2": {"epochs": "x"}}}, "tasks.sst2: Invalid value for '--epochs'"),
         ({"tasks": {"sst2": {"help": True}}}, "tasks.sst2: --help prints a text"),
-        ({"paper": ["table1:en-de"]}, "'table1:en-de' is not one of table4"),
+        ({"paper": ["table1:en-de"]}, "'table1:en-de' is not one of the tables on BERT, table4"),
         ({"resources": {"finetune": {}}}, "unknown key: resources.finetune"),
         ({"runner": "bert"}, "runner: 'bert' is not one of translation, glue"),
     ],

@@ -103,6 +103,7 @@ def _summary_rows(study: StudyResult) -> list[list[object]]:
         cell = None if unpruned is None else unpruned.cells.get(name)
         seeds = {each.value.n for _, each in pruned} or ({cell.value.n} if cell else set())
         first, last = (pruned[0], pruned[-1]) if pruned else (None, None)
+        forms = {row.form for row, _ in pruned}
         rows.append(
             [
                 study.title,
@@ -112,19 +113,24 @@ def _summary_rows(study: StudyResult) -> list[list[object]]:
                 sum(len(row.cells[name].values) for row in study.table.lines if name in row.cells),
                 " to ".join(map(str, sorted({min(seeds), max(seeds)}))) if seeds else None,
                 None if cell is None else cell.value,
-                *_described(first),
-                *_described(last if last is not first else None),
+                *_described(first, with_form=len(forms) > 1),
+                *_described(last if last is not first else None, with_form=len(forms) > 1),
             ]
         )
     return rows
 
 
-def _described(pair: tuple[Row, Cell] | None) -> list[object]:
-    """The number of units that are kept, and the difference to the control."""
+def _described(pair: tuple[Row, Cell] | None, *, with_form: bool) -> list[object]:
+    """The number of units that are kept, and the difference to the control.
+
+    A dagger marks models that give the same output for every example, as in the tables.
+    """
     if pair is None:
         return [None, None]
     row, cell = pair
-    return [f"{row.label}: {Kept(row.heads_kept, row.units)} kept", cell.delta]
+    label = f"{row.label}, {row.form}" if with_form else row.label
+    mark = " \u2020" if cell.constant else ""
+    return [f"{label}: {Kept(row.heads_kept, row.units)} kept{mark}", cell.delta]
 
 
 def _study(study: StudyResult, material: Material) -> Section:

@@ -94,7 +94,7 @@ def drops(studies: Sequence[StudyResult]) -> list[Block]:
     }
     words = "; ".join(
         f"{curve.label}: "
-        + ", ".join(f"{point.percent:g}% {point.change:+z.2f}" for point in curve.points)
+        + ", ".join(f"{point.percent:.3g}% {point.change:+z.2f}" for point in curve.points)
         for curve in curves
     )
     figure = Figure(
