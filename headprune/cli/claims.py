@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headprune.errors import needing
+from headprune.cli.named_folders import parse_folders
+from headprune.errors import UsageError, needing
 from headprune.recovery.kinds import Recovery
 
 app = typer.Typer(add_completion=False)
@@ -24,12 +26,12 @@ class Training(StrEnum):
 @app.command()
 def claims(
     records: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             help="Records of one study or several, complete or not, from `headprune bleu`, "
             "`headprune glue` or `headprune compare`, or folders with records."
         ),
-    ],
+    ] = None,
     output_dir: Annotated[
         Path | None,
         typer.Option("--output-dir", "-o", help="Folder for claims.md, .html, .csv, .json."),
@@ -44,6 +46,13 @@ def claims(
     recovery: Annotated[
         Training | None,
         typer.Option(help="Take the models after this recovery, where records are of both."),
+    ] = None,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=FOLDER: the records of a folder are a study of that name; repeatable. It "
+            "tells apart studies of one name that begin with different baselines."
+        ),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the document.")] = "Claims",
     test: Annotated[
@@ -71,7 +80,14 @@ def claims(
     from headprune.results.record import Record
     from headprune.results.record_files import files_of_records
 
-    results = [(path, Record.load(path)) for path in files_of_records(records)]
+    folders = parse_folders(study or [], option="--study", key="NAME")
+    if not records and not folders:
+        raise UsageError("give records, or folders with records")
+    results = [(path, Record.load(path)) for path in files_of_records(records or [])]
+    for name, folder in folders.items():
+        results += [
+            (path, replace(Record.load(path), study=name)) for path in files_of_records([folder])
+        ]
     document = claims_document(
         after_recovery(results, recovery),
         changes=() if changes is None else read_changes(changes),

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headprune.cli.named_folders import parse_folders
+
 app = typer.Typer(add_completion=False)
 
 
@@ -35,9 +37,9 @@ def overlap(
       headprune overlap --of sst2=subnetworks-sst2 --of rte=subnetworks-rte -o overlap
     """
     from headprune.report.render import renderers, save
-    from headprune.subnetworks.tasks import document_of_tasks, parse_folders, pool_in, read_tasks
+    from headprune.subnetworks.tasks import document_of_tasks, pool_in, read_tasks
 
-    folders = parse_folders(of)
+    folders = parse_folders(of, option="--of", key="TASK")
     by_task = read_tasks(folders)
     task, folder = next(iter(folders.items()))
     pool = pool_in(folder, by_task[task][0])

@@ -41,23 +41,6 @@ _ACROSS = (
 )
 
 
-def parse_folders(texts: Sequence[str]) -> dict[str, Path]:
-    """The folders in ``sst2=DIR``, by task.
-
-    Raises:
-        UsageError: a text of another form, or two folders of one task.
-    """
-    folders: dict[str, Path] = {}
-    for text in texts:
-        name, sign, path = text.partition("=")
-        if not name or not sign or not path:
-            raise UsageError(f"--of {text!r}: write TASK=FOLDER")
-        if name in folders:
-            raise UsageError(f"--of {text!r}: {name} has a folder already, {folders[name]}")
-        folders[name] = Path(path)
-    return folders
-
-
 def survivors_in(folder: Path) -> list[PruningPlan]:
     """The elements that survived in each model of a folder, in the order of their numbers.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -39,6 +40,30 @@ def test_a_study_in_progress(translations: Make, tmp_path: Path) -> None:
     missing = by_name["no-preference-by-location"]
     assert missing["outcome"] == "not run here" and missing["command"]
     assert (folder / "claims.csv").read_text().startswith("claim,sentence,paper,")
+
+
+def test_studies_of_one_name_are_told_apart_by_folders(translations: Make, tmp_path: Path) -> None:
+    """They begin with different baselines; the correction is for the claims of both."""
+    for value, study in ((30.0, "one"), (40.0, "two")):
+        results = [
+            *translations(value, value + 0.2, value + 0.1, kind="control", study=study),
+            *translations(value + 1, value + 1.1, value + 1.2, percent=25, study=study),
+        ]
+        for path, record in results:
+            replace(record, study="same").save(path)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    run = headprune("claims", *folders, "--no-test")
+    assert run.status == 1 and "same" not in run.out
+    named = [f"--study={folder.name}={folder}" for folder in folders]
+    run = headprune("claims", *named, "--no-test", "-o", tmp_path / "out")
+    assert run.status == 0, run.err
+    assert all(f"holds in {name} (remove)" in run.out for name in ("one", "two"))
+    claims = json.loads((tmp_path / "out" / "claims.json").read_text())["claims"]
+    tested = [claim["study"] for claim in claims if claim["p_holm"] is not None]
+    assert sorted(tested) == ["one", "one", "two", "two"]  # 25% and the deviation
+    run = headprune("claims")
+    assert run.status == 2 and "give records, or folders with records" in run.err
+    assert "write NAME=FOLDER" in headprune("claims", "--study", "one").err
 
 
 def test_changes_of_heads(translations: Make, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headprune import DataError, PruningPlan, UsageError
+from headprune.cli.named_folders import parse_folders
 from headprune.report.heat_map import draw
 from headprune.report.render import markdown, save
 from headprune.results.record import Record
@@ -20,7 +21,7 @@ from headprune.subnetworks.report import document_of
 from headprune.subnetworks.run import find_subnetworks
 from headprune.subnetworks.search import Rules
 from headprune.subnetworks.survival import mean_overlaps
-from headprune.subnetworks.tasks import document_of_tasks, parse_folders, read_tasks
+from headprune.subnetworks.tasks import document_of_tasks, read_tasks
 from headprune.task_model import Measurement
 from tests.headprune.compare.test_compare import SHAPE, Made
 
@@ -225,7 +226,7 @@ def test_the_report_of_two_models_and_of_two_tasks(tmp_path):
     }
 
     find_subnetworks([model(3), model(4)], rules=rules(threshold=99), folder=tmp_path / "two")
-    folders = parse_folders([f"a={tmp_path / 'one'}", f"b={tmp_path / 'two'}"])
+    folders = {"a": tmp_path / "one", "b": tmp_path / "two"}
     document = document_of_tasks(read_tasks(folders), title="T")
     save(document, tmp_path / "over", name="overlap")
     values = json.loads((tmp_path / "over" / "overlap.json").read_text())
@@ -305,9 +306,9 @@ def test_mistakes_are_one_line(tmp_path):
     refused("is 0.00 on the held-out", replace(model(), bonus=-30.5), error=DataError)
     refused("other settings .threshold.", model(), threshold=80)
     with pytest.raises(UsageError, match="write TASK=FOLDER"):
-        parse_folders(["sst2"])
+        parse_folders(["sst2"], option="--of", key="TASK")
     with pytest.raises(UsageError, match="has a folder already"):
-        parse_folders(["a=b", "a=c"])
+        parse_folders(["a=b", "a=c"], option="--of", key="TASK")
     with pytest.raises(DataError, match=r"holds no plans/seed1/good.json"):
         read_tasks({"a": tmp_path})
 
