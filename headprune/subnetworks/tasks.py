@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from headprune.compare.store import RECORDS
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.report.document import Block, Column, Document, Notes, Table
 from headprune.report.shown import Decimals
+from headprune.results.record import Record
 from headprune.subnetworks.choices import FULL, GOOD
 from headprune.subnetworks.elements import elements_of, kinds_of, of_kind
 from headprune.subnetworks.overlap import DRAWS, MeanOverlap
@@ -44,19 +46,35 @@ _ACROSS = (
 def survivors_in(folder: Path) -> list[PruningPlan]:
     """The elements that survived in each model of a folder, in the order of their numbers.
 
+    A folder that has records but no plans, such as published ones, is read from the records.
+
     Raises:
-        DataError: the folder holds no plans of survivors, or one that cannot be read.
+        DataError: the folder holds neither plans of survivors nor their records, or one that
+            cannot be read.
     """
-    numbered = {
-        int(match[1]): path
-        for path in folder.glob(f"plans/seed*/{GOOD}.json")
-        if (match := _SEED.fullmatch(path.parent.name))
-    }
-    if not numbered:
+    plans = _numbered(folder, f"plans/seed*/{GOOD}.json", number_of=lambda path: path.parent.name)
+    if plans:
+        return [elements_of(PruningPlan.load(path)) for path in plans]
+    pattern = f"{RECORDS}/before-finetune/{GOOD}/seed*.json"
+    records = _numbered(folder, pattern, number_of=lambda path: path.stem)
+    if not records:
         raise DataError(
             f"{folder}: holds no plans/seed1/{GOOD}.json; give a folder of `headprune subnetworks`"
         )
-    return [elements_of(PruningPlan.load(path)) for _, path in sorted(numbered.items())]
+    kept = [Record.load(path).plan for path in records]
+    # A record names the components in which something was pruned, and those of attention.
+    units = {name: layers for plan in kept for name, layers in plan.units.items()}
+    return [elements_of(plan.completed(units)) for plan in kept]
+
+
+def _numbered(folder: Path, pattern: str, *, number_of: Callable[[Path], str]) -> list[Path]:
+    """The files of models, in the order of their numbers; ``number_of`` gives ``seed3``."""
+    numbered = {
+        int(match[1]): path
+        for path in folder.glob(pattern)
+        if (match := _SEED.fullmatch(number_of(path)))
+    }
+    return [path for _, path in sorted(numbered.items())]
 
 
 def read_tasks(folders: Mapping[str, Path]) -> dict[str, list[PruningPlan]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -233,6 +234,9 @@ def test_the_report_of_two_models_and_of_two_tasks(tmp_path):
     # All heads but that of 0.1 survive with 99%.
     assert values["mean"]["ES"] == [[2, 2, 2, 1], [2, 1, 1, 0]]
     assert values["sd"]["ES"][0] == [0, 0, 0, 0]
+    survivors = read_tasks(folders)
+    shutil.rmtree(tmp_path / "one" / "plans")  # as in published records
+    assert read_tasks(folders) == survivors
     (between,) = values["between_tasks"]
     one, two = (units_of(each[0]) for each in read_tasks(folders).values())
     assert between["overlap"] == pytest.approx(len(one & two) / len(one | two))
