@@ -106,6 +106,7 @@ def check(args: Namespace) -> None:
     _require_teacher(args)
     _require_start(args)
     _require_model_of_start(args, args)
+    _require_gates_of_criterion(args, getattr(args, "criterion", None))
 
 
 def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfig], None]:
@@ -120,6 +121,7 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
             _warn_of_clipped_gates(cfg.model, getattr(cfg, "optimization", None))
             _require_teacher(criterion)
             _require_model_of_start(cfg.checkpoint, _with_defaults(cfg.model))
+            _require_gates_of_criterion(cfg.model, getattr(criterion, "_name", None))
 
     return check_and_add
 
@@ -149,6 +151,12 @@ def _require_criterion_of_gates(model: Namespace | DictConfig, criterion: str | 
             f"--gates {gates}: --criterion {criterion} does not close gates; give --criterion "
             "label_smoothed_cross_entropy_with_l0"
         )
+
+
+def _require_gates_of_criterion(model: Namespace | DictConfig, criterion: str | None) -> None:
+    """Raise a UsageError if a training has a penalty for gates and the model has none."""
+    if str(criterion).endswith(WITH_L0) and not getattr(model, "gates", None):
+        raise UsageError(f"--criterion {criterion}: closes gates; give --gates ES,ED,DS")
 
 
 def _warn_of_clipped_gates(model: Namespace | DictConfig, optimization: object) -> None:

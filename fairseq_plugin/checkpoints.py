@@ -43,7 +43,7 @@ from headprune.components import NEURONS, side_of
 from headprune.cost import Sizes, pruned_parameters
 from headprune.errors import DataError, UsageError
 from headprune.files import atomic_path
-from headprune.gates.closing import closed, folded, gates_not_closed
+from headprune.gates.closing import closed, folded, gates_not_closed, warn_of_open_gates
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan
 from headprune.scores.fingerprint import fingerprint
@@ -340,7 +340,9 @@ class Checkpoint:
         gates = self.gates
         if gates is None:
             raise UsageError(f"{self.path}: no learned gates; train with --gates ES,ED,DS")
-        outcome = closed(gates, target=self.gate_target, sizes=lambda: self.sizes)
+        target = self.gate_target
+        warn_of_open_gates(gates, target=target, sizes=lambda: self.sizes, where=str(self.path))
+        outcome = closed(gates, target=target, sizes=lambda: self.sizes)
         values = outcome.values
         result = self._copy()
         weights: dict[str, Tensor] = result.state["model"]

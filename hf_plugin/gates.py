@@ -22,7 +22,7 @@ from headprune.budget import Budget
 from headprune.components import COMPONENTS
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
-from headprune.gates.closing import closed, folded
+from headprune.gates.closing import closed, folded, warn_of_open_gates
 from headprune.gates.hooks import CompanionGate, Gate, LayerGate
 from headprune.gates.learned import LearnedFactors, LearnedGates, attach, require_speed
 from headprune.gates.penalty import L0Penalty, Penalty, TargetPenalty, require_warmup
@@ -80,7 +80,9 @@ def close_gates(model: PreTrainedModel) -> PreTrainedModel:
     gates = gates_of(model)
     if gates is None:
         raise UsageError("the model has no learned gates")
-    outcome = closed(gates, target=target_of(model), sizes=lambda: _sizes(model))
+    target = target_of(model)
+    warn_of_open_gates(gates, target=target, sizes=lambda: _sizes(model), where="the model")
+    outcome = closed(gates, target=target, sizes=lambda: _sizes(model))
     parts = sublayers(model)
     with torch.no_grad():
         for component, layers in outcome.values.items():

@@ -394,8 +394,8 @@ class DistillationOptions(ModelOptions):
         return Distillation.of_settings(given) or Distillation()
 
 
-def parse_components(text: str) -> list[str]:
-    """The names of components in ``EF,DF``.
+def parse_components(text: str, *, option: str = "--components") -> list[str]:
+    """The names of components in ``EF,DF``; messages name the option.
 
     Raises:
         UsageError: an unknown component.
@@ -403,7 +403,5 @@ def parse_components(text: str) -> list[str]:
     names = [name.strip().upper() for name in text.split(",")]
     for name in names:
         if name not in COMPONENTS:
-            raise UsageError(
-                f"--components {text!r}: {name!r} is not one of {', '.join(COMPONENTS)}"
-            )
+            raise UsageError(f"{option} {text!r}: {name!r} is not one of {', '.join(COMPONENTS)}")
     return names

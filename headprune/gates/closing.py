@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from headprune.components import LAYERS
 from headprune.cost import Sizes, unit_cost
 from headprune.errors import UsageError
 from headprune.gates.learned import LearnedGates
+from headprune.gates.penalty import expected_share
 from headprune.model import PrunableModel
 from headprune.origin import Origin
 from headprune.plan import PruningPlan, Shape
@@ -106,6 +108,34 @@ def closed(
     budget = None if target is None else str(target)
     plan = _plan_with(gates.plan.units, is_open).with_origin(Origin(method=L0_GATES, budget=budget))
     return ClosedGates(plan, result)
+
+
+NEAR_TARGET = 5.0
+"""The distance from a target, in percentage points, within which gates count as having met it."""
+
+
+def warn_of_open_gates(
+    gates: LearnedGates, *, target: Budget | None, sizes: Callable[[], Sizes], where: str
+) -> None:
+    """Warn if gates that were trained to a target are still too far open when they are closed.
+
+    The units to prune are then chosen among gates that hardly differ.
+
+    Args:
+        target, sizes: see ``closed``.
+        where: the model, for the message.
+    """
+    if target is None:
+        return
+    with torch.no_grad():
+        kept = expected_share(gates.plan, target, sizes=sizes)(gates.probabilities())
+    pruned = 100 * (1 - float(kept))
+    if pruned < target.percent - NEAR_TARGET:
+        print(
+            f"warning: {where}: its gates were closed to {pruned:.1f}%, of a target of {target}; "
+            "the other units are chosen among gates that hardly differ: train longer",
+            file=sys.stderr,
+        )
 
 
 def _open_value(component: str, value: float) -> float:

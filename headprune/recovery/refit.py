@@ -19,6 +19,7 @@ companion streams has an output projection for each, which are all solved, by th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -34,6 +35,9 @@ from headprune.recovery.residual import Output, outputs_of
 
 RIDGE = 1e-3
 """Default of the penalty lambda, as a share of the mean of sum_t x'_ti^2 over the inputs i."""
+
+ENOUGH = 5
+"""The number of tokens for each unknown below which a re-fit may follow the noise of its data."""
 
 _ORDER = ("ES", "EF"), ("DS", "ED", "DF")
 """The sub-layers of one layer of the encoder and of the decoder, in the order of computation."""
@@ -89,7 +93,7 @@ class RefittedModel:
         )
         return (
             f"{len(self.sublayers)} sub-layers re-fitted on {self.data}: mean squared difference "
-            f"from the unpruned model {before:.3g} -> {after:.3g}"
+            f"from the unpruned model {before:.3g} -> {after:.3g} on these data themselves"
         )
 
 
@@ -181,6 +185,7 @@ def _require_enough(model: RunnableModel, places: list[Place], batches: Iterable
             real = model.queries(component, batch)  # B x T
             tokens[component] += int(real.sum())
         examples += len(real)
+    few = max((number / max(1, tokens[place[0]]), place) for place, number in unknowns.items())
     for (component, layer), number in unknowns.items():
         if tokens[component] < number:
             raise DataError(
@@ -188,6 +193,14 @@ def _require_enough(model: RunnableModel, places: list[Place], batches: Iterable
                 f"and the {examples} calibration examples have {tokens[component]} tokens only; "
                 "give more examples"
             )
+    if few[0] > 1 / ENOUGH:
+        component, layer = few[1]
+        print(
+            f"warning: {component}: layer {layer}: re-fitting has {unknowns[few[1]]} unknowns for "
+            f"each output and only {tokens[component]} tokens; with fewer than {ENOUGH} tokens for "
+            "each, the model may get worse on other text; give more examples",
+            file=sys.stderr,
+        )
 
 
 def _unknowns(sublayer: PrunableSublayer) -> int:

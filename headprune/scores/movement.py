@@ -96,8 +96,8 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
     """Compute ``movement`` during a fine-tuning."""
     if scoring.fine_tune is None:
         raise UsageError(
-            "movement is computed during a fine-tuning with labels, which only Hugging Face "
-            "classifiers have here; give taylor or fisher"
+            "movement is computed during a fine-tuning with labels: it needs a Hugging Face "
+            "classifier, and not --without-labels; give taylor or fisher"
         )
     sums: list[Movement] = []
 

@@ -195,4 +195,6 @@ def _gate_target(gates: str | None, l0_target: str | None) -> GateTarget | None:
         raise UsageError("--gates and --l0-target go together: give both")
     if gates is None or l0_target is None:
         return None
-    return GateTarget(components=tuple(parse_components(gates)), budget=Budget.parse(l0_target))
+    return GateTarget(
+        components=tuple(parse_components(gates, option="--gates")), budget=Budget.parse(l0_target)
+    )

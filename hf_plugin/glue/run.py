@@ -17,6 +17,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 import hf_plugin
+from headprune.errors import HeadpruneError
 from headprune.files import write_text_atomically
 from headprune.origin import Origin
 from headprune.plan import HeadPlan
@@ -39,7 +40,7 @@ from hf_plugin.glue.metrics import measure_task
 from hf_plugin.glue.models import auto_class, load_classifier, require_length
 from hf_plugin.glue.notices import described_examples, warn_of_cut_texts, warn_of_one_label
 from hf_plugin.glue.pooling import pool_by_mean
-from hf_plugin.glue.run_folder import CLAIM, require_own
+from hf_plugin.glue.run_folder import CLAIM, remove_unused_claim, require_own
 from hf_plugin.glue.settings import Labels, Settings
 from hf_plugin.glue.start_weights import START, start_fingerprint
 from hf_plugin.glue.training import (
@@ -102,11 +103,14 @@ def run(
                 f"warning: {output / 'model'}: is missing; delete {path} to train it again",
                 file=sys.stderr,
             )
-    measured = (
-        Record.load(path)
-        if path.exists()
-        else _measure(settings, output, warn=warn, announce=announce)
-    )
+    if path.exists():
+        measured = Record.load(path)
+    else:
+        try:
+            measured = _measure(settings, output, warn=warn, announce=announce)
+        except HeadpruneError:
+            remove_unused_claim(output)
+            raise
     record = _labelled(measured, settings, labels)
     record.save(path)
     shutil.rmtree(output / "training", ignore_errors=True)

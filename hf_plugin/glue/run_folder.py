@@ -69,6 +69,13 @@ def require_own(
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def remove_unused_claim(output: Path) -> None:
+    """Remove the folder of a training that wrote nothing else, because the run was refused."""
+    training = output / "training"
+    if [path.name for path in training.glob("*")] == [CLAIM]:
+        shutil.rmtree(training)
+
+
 def _require_no_other_files(output: Path, *, overwrite: bool) -> None:
     """Refuse files and folders that have the names of a run's own, but are of no run.
 

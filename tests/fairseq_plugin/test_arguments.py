@@ -67,7 +67,7 @@ def test_one_warning_says_that_gates_and_weights_are_clipped_together(
         {},
         {"clip_norm": 0.0, "gates_only": False},
         {"clip_norm": 1.0, "gates_only": True},
-        {"clip_norm": 1.0, "gates": None},
+        {"clip_norm": 1.0, "gates": None, "criterion": "cross_entropy"},
     ):
         arguments.check(Namespace(**{**given, **options}))
     assert capsys.readouterr().err == ""
@@ -280,7 +280,10 @@ def test_a_training_resumes_with_the_gates_of_its_checkpoint(tmp_path: Path):
     check({"gates": "ES,ED"})  # without the other options
     check(given, gates="ed, es", gates_speed=100)
     for options, difference in (
-        ({"gates": None}, "--gates ED,ES in its checkpoint, off here"),
+        (
+            {"gates": None, "criterion": "cross_entropy"},
+            "--gates ED,ES in its checkpoint, off here",
+        ),
         ({"gates": "ES"}, "--gates ED,ES in its checkpoint, ES here"),
         ({"gates_only": True}, "--gates-only off in its checkpoint, on here"),
         ({"gates_speed": 7.0}, "--gates-speed 100 in its checkpoint, 7 here"),
@@ -290,7 +293,9 @@ def test_a_training_resumes_with_the_gates_of_its_checkpoint(tmp_path: Path):
         check(given, **options, reset_optimizer=True)
         with pytest.raises(UsageError, match="^--restore-file .* other gates .*; give --finetune"):
             check(given, **options, restore_file=str(last))
-    check({"gates": None, "gates_speed": 7.0}, gates=None)
+    check({"gates": None, "gates_speed": 7.0}, gates=None, criterion="cross_entropy")
+    with pytest.raises(UsageError, match="_with_l0: closes gates; give --gates ES,ED,DS"):
+        check({"gates": None, "gates_speed": 7.0}, gates=None)
 
 
 def test_a_training_that_begins_with_another_model_may_prune_it_further(tmp_path: Path):
