@@ -24,7 +24,7 @@ from headprune import DataError, PruningPlan, UsageError, select
 from headprune.cli import app
 from headprune.cost import unit_cost
 from headprune.model import streams_of
-from headprune.recovery.refit import refit
+from headprune.recovery.refit import ENOUGH, refit
 from headprune.recovery.residual import outputs_of
 from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape
@@ -297,6 +297,24 @@ def test_dropped_layers_are_left_out() -> None:
     batches = batches_of("bert")
     refitted = refit(HuggingFaceModel(pruned), HuggingFaceModel(unpruned), lambda: batches)
     assert [(each.component, each.layer) for each in refitted] == [("ES", 0), ("ES", 2)]
+
+
+def test_few_tokens_for_each_unknown_are_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    unpruned = model_of("bert")
+    pruned = hf_plugin.prune(copy.deepcopy(unpruned), plan_of(unpruned, percent=25))
+    batch = batches_of("bert", (1,))[0]
+
+    def refit_on(examples: int) -> tuple[int, int, str]:
+        copies = [batch] * examples
+        found = refit(
+            HuggingFaceModel(copy.deepcopy(pruned)), HuggingFaceModel(unpruned), lambda: copies
+        )
+        return found[0].tokens, max(each.unknowns for each in found), capsys.readouterr().err
+
+    for examples in (3, 60):
+        tokens, unknowns, words = refit_on(examples)
+        assert (tokens < ENOUGH * unknowns) == ("and only" in words) == (examples == 3)
+        assert not words or f"has {unknowns} unknowns" in words and f"only {tokens} tok" in words
 
 
 def test_what_cannot_be_refitted() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from headprune import PruningPlan, UsageError
 from headprune.budget import Budget
 from headprune.cost import Sizes, unit_cost
-from headprune.gates.closing import closed, folded
+from headprune.gates.closing import closed, folded, warn_of_open_gates
 from headprune.gates.learned import LearnedGates, attach
 from headprune.gates.penalty import ExpectedShare, L0Penalty, TargetPenalty, expected_share
 from headprune.model import PrunableLayer, PrunableSublayer
@@ -137,6 +137,21 @@ def test_gates_close_to_the_target(
                 (open_units if value else closed_units).append(float(number.detach()))
     assert min(open_units) >= max(closed_units)
     assert plan.origin is not None and plan.origin.budget == str(target)
+
+
+def test_gates_that_are_still_open_are_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    gates = LearnedGates(PruningPlan.full({"ES": (4, 4)})).eval()
+
+    def warning(log_alpha: float, target: Budget | None) -> str:
+        for parameter in gates.scaled.values():
+            parameter.data.fill_(log_alpha)
+        warn_of_open_gates(gates, target=target, sizes=lambda: SIZES, where="MODEL")
+        return capsys.readouterr().err
+
+    assert warning(3.0, None) == warning(-9.0, Budget(60)) == ""
+    for target in (Budget(60), Budget(60, "parameters")):
+        words = warning(3.0, target)
+        assert words.startswith("warning: MODEL: its gates were closed to 2.2%, of a target of 60%")
 
 
 def test_gates_of_a_copied_model_are_the_copys_own(feed_forward: FeedForward) -> None:

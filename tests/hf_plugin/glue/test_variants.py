@@ -15,11 +15,12 @@ from headprune import Budget, UsageError
 from headprune.cli.compare import app as compare_app
 from headprune.recovery.variant import GateTarget, Variant
 from headprune.results.record import Record
+from headprune.select import at_random
 from hf_plugin.cli.finetune import app
 from hf_plugin.glue.run import run
 from hf_plugin.glue.settings import Labels
 
-from .made import settings, write_model
+from .made import SHAPE, settings, write_model
 from .test_run import killed_after_a_checkpoint, weights
 
 HALF = Variant(gates=GateTarget(components=("ES",), budget=Budget(50)))
@@ -99,7 +100,7 @@ def test_the_command(model, glue, tmp_path):
     for options, message in (
         (("--gates", "ES"), "--gates and --l0-target go together"),
         (("--l0-target", "50%"), "--gates and --l0-target go together"),
-        (("--gates", "QQ", "--l0-target", "50%"), "QQ"),
+        (("--gates", "QQ", "--l0-target", "50%"), "--gates 'QQ': 'QQ' is not one of"),
         (("--gates", "ED", "--l0-target", "50%"), "'ED' is not one of"),
         (("--gates", "ES", "--l0-target", "50%", "--form", "mask"), "give --form remove"),
         (("--gates", "ES", "--l0-target", "50%", "--epochs", 0), "give one epoch or more"),
@@ -107,7 +108,12 @@ def test_the_command(model, glue, tmp_path):
     ):
         with pytest.raises(UsageError, match=message):
             command(app, *common, *options, "-o", tmp_path / "refused")
-    assert not list(tmp_path.glob("refused/*.json"))
+    plan = tmp_path / "plan.json"
+    at_random(SHAPE, percent=50, seed=1).save(plan)
+    with pytest.raises(UsageError, match="target of 20% cannot be met: 50.0% are pruned already"):
+        options = ("--gates", "ES", "--l0-target", "20%", "--plan", plan)
+        command(app, *common, *options, "-o", tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
 
 
 @pytest.mark.slow
