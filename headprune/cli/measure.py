@@ -62,6 +62,13 @@ def measure(
             show_default="unknown for a pruned model, else none",
         ),
     ] = None,
+    recovery: Annotated[
+        str | None,
+        typer.Option(
+            help="What was done after pruning besides fine-tuning, for the signature, with the "
+            "number of examples: 'refit[500]'. The model does not tell.",
+        ),
+    ] = None,
     *,
     options: _MeasuringOptions,
 ) -> None:
@@ -85,6 +92,10 @@ def measure(
         if plan is not None:
             raise UsageError("--finetune: with --plan the model is measured right after pruning")
         require_field(finetune, name="--finetune")
+    if recovery is not None:
+        if plan is not None:
+            raise UsageError("--recovery: with --plan the model is measured right after pruning")
+        require_field(recovery, name="--recovery")
 
     examples = [Path(name) for name in (options.train, options.dev) if name is not None]
     require_separate({"--output": output}, inputs=(model, plan, *examples))
@@ -97,6 +108,6 @@ def measure(
         watch=progress,
         given=options.given(),
     )
-    record = measure_and_save(task_model, kept, finetune=finetune, output=output)
+    record = measure_and_save(task_model, kept, finetune=finetune, recovery=recovery, output=output)
     figures = "  ".join(f"{name} {value:.2f}" for name, value in record.metrics.items())
     print(f"{record.task}: {figures}  {record.signature}")

@@ -12,6 +12,7 @@ from headprune.files import write_text_atomically
 from headprune.gates.closing import gates_not_closed
 from headprune.model import require_no_uniform_heads
 from headprune.plan import PruningPlan
+from headprune.recovery.kinds import Recovery
 from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
 from headprune.results.marks import CONSTANT
@@ -27,6 +28,7 @@ def measure_and_save(
     plan: PruningPlan | None = None,
     *,
     finetune: str | None = None,
+    recovery: str | None = None,
     output: Path | None = None,
 ) -> Record:
     """Measure a model as it is, or right after pruning it to ``plan``.
@@ -34,6 +36,8 @@ def measure_and_save(
     Args:
         finetune: the length of its fine-tuning, for the signature. None: ``unknown`` for a pruned
             model, which nothing tells from one that was fine-tuned, and ``none`` for others.
+        recovery: what was done after pruning besides fine-tuning, for the signature. A model that
+            was re-fitted and not fine-tuned has a record of the kind ``refitted``.
         output: the file for the record. The model's outputs are written beside it.
 
     Raises:
@@ -58,19 +62,25 @@ def measure_and_save(
     kept = (
         pruned.plan if plan is None or plan.origin is None else pruned.plan.with_origin(plan.origin)
     )
+    is_refitted = recovery is not None and recovery.startswith(Recovery.REFIT)
     if finetune is None:
-        finetune = UNKNOWN if plan is None and not kept.is_full else "none"
+        unknown = plan is None and not kept.is_full and not is_refitted
+        finetune = UNKNOWN if unknown else "none"
+    kind = "before-finetune" if plan is not None else kind_of(kept, finetune=finetune)
+    if is_refitted and finetune == "none":
+        kind = "refitted"
     record = record_of(
         model,
         kept,
         model=str(path),
         value=measured.value,
-        kind=kind_of(kept, finetune=finetune) if plan is None else "before-finetune",
+        kind=kind,
         row=row_of(kept, default="baseline" if kept.is_full else f"{kept.percent_pruned:.0f}%"),
         method=method_of(kept, default="given"),
         requested_percent=requested_percent_of(kept),
         seed=1,
         finetune=finetune,
+        recovery=recovery,
         form=pruned.form,
         data=model.measured_data_name,
         environment=measured.environment,

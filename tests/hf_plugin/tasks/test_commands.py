@@ -17,6 +17,7 @@ from headprune import HeadPlan
 from headprune.cli.compare import app as compare_app
 from headprune.cli.iterate import app as iterate_app
 from headprune.cli.measure import app as measure_app
+from headprune.cli.prune import app as prune_app
 from headprune.cli.scores import app as scores_app
 from headprune.errors import HeadpruneError
 from headprune.results.record import Record
@@ -128,6 +129,36 @@ def test_texts_that_are_cut_are_counted(length, cut, trained, files, tmp_path):
     done = finetune(trained / "model", *files, *CATEGORY[:4], *options)
     message = f"warning: dev: {cut} of 9 texts are cut to {length} tokens; --max-length changes"
     assert (message in done.stderr) == bool(cut)
+
+
+def test_the_record_of_a_refitted_model_says_so(trained, files, tmp_path):
+    at_random(SHAPE, percent=50, seed=1).save(tmp_path / "plan.json")
+    model, dev = trained / "model", (*files[2:], *CATEGORY)
+    plan = ("--plan", tmp_path / "plan.json")
+    run(
+        prune_app,
+        model,
+        *plan,
+        "--recovery",
+        "refit",
+        *files[:2],
+        *CATEGORY,
+        "-o",
+        tmp_path / "half",
+    )
+    given = ("--recovery", "refit[60]", "-o", tmp_path / "measured.json")
+    out = measure(tmp_path / "half", *dev, *given).stdout
+    record = Record.load(tmp_path / "measured.json")
+    assert record.kind == "refitted" and "|finetune:none|recovery:refit[60]|" in out
+    given = ("--recovery", "refit[60]", "--finetune", "1ep", "-o", tmp_path / "tuned.json")
+    assert "|finetune:1ep|recovery:refit[60]|" in measure(tmp_path / "half", *dev, *given).stdout
+    assert Record.load(tmp_path / "tuned.json").kind == "pruned"
+    for options, message in (
+        (("--recovery", "a|b"), "--recovery"),
+        (("--recovery", "refit", *plan), "right after pruning"),
+    ):
+        with pytest.raises(HeadpruneError, match=message):
+            measure(model, *dev, *options)
 
 
 def test_a_model_with_uniform_heads_is_measured(trained, files, tmp_path):
