@@ -35,8 +35,11 @@ class Comparison:
         scores: by name.
         rows: see ``Row``.
         speedups: for each method and percentage, the median of the unpruned model's time over that
-            of the model with the plan of the first seed, and the quartiles; empty where time was
-            not taken. Older comparisons have those of ``random`` alone.
+            of the pruned model, and the quartiles; of methods with several plans over the plans'
+            medians. Empty where time was not taken. Older comparisons have those of ``random``
+            alone.
+        timed_all_plans: whether ``speedups`` are of all plans of a method; older comparisons timed
+            that of the first seed.
         costs: the mean seconds that each method took to choose its units, its scores included;
             scores that were computed together have the time of their pass. Empty where it is not
             known.
@@ -62,6 +65,7 @@ class Comparison:
     rows: tuple[Row, ...]
     speedups: Mapping[str, Mapping[float, Quartiles]]
     settings: dict[str, Any]
+    timed_all_plans: bool = False
     constant: bool | None = None
     task: str = ""
     model: str | None = None

@@ -46,6 +46,7 @@ def values_of(
         ],
         "rows": [row.as_json() for row in comparison.rows],
         "speedups": _speedups(comparison.speedups.get("random", {})),
+        **({"timed_all_plans": True} if comparison.timed_all_plans else {}),
         **_method_values(comparison),
         **_pair_values(comparison),
         "correlations": {

@@ -51,7 +51,14 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
         training_note = f"; {moments}, the same model, trained in the same way for as long"
     positions = comparison.positions
     inputs = f"one input of {positions} positions" if positions else "30 tokens"
-    timed = "plans" if comparison.has_timed_methods else f"random {units}"
+    timed = "" if comparison.has_timed_methods else f", of random {units}"
+    if comparison.timed_all_plans:
+        speed = (
+            "speed: the median of rounds in which the models take turns; of a method with several "
+            "plans the median over the plans, with the quartiles over them"
+        )
+    else:
+        speed = "speed: medians of rounds in which the models take turns, plans of the first seed"
     return [
         *notes,
         _seeds_note(seeds, draws, units=units, methods_with_seeds=_methods_with_seeds(outcomes)),
@@ -61,8 +68,8 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
         _tests_note(draws, methods_with_seeds=_methods_with_seeds(outcomes)),
         *_pairs_note(comparison, outcomes),
         *_ablation_note(comparison),
-        f"FLOPs: of a forward pass over {inputs}, {timed} of the first seed; speed: "
-        "medians of rounds in which the models take turns.",
+        f"FLOPs: of a forward pass over {inputs}{timed}, like parameters means over a method's "
+        f"plans; {speed}.",
         *_seconds_note(comparison),
     ]
 

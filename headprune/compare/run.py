@@ -20,7 +20,7 @@ from headprune.compare.records import Outcomes, save_records
 from headprune.compare.requirements import possible_recoveries, require_methods, require_speeds
 from headprune.compare.rows import CONTROL, Row
 from headprune.compare.store import RECORDS, Choice, Store
-from headprune.compare.turns import Quartiles
+from headprune.compare.turns import Quartiles, over_plans
 from headprune.components import NEURONS
 from headprune.cost import known_flops
 from headprune.errors import UsageError
@@ -123,7 +123,7 @@ def compare(
         controls=any(each.trains for each in possible),
     )
     rows = []
-    plans: dict[tuple[str, float], PruningPlan] = {}
+    plans: dict[tuple[str, float], list[PruningPlan]] = {}
     for number, (name, percent, seed) in enumerate(wanted):
         unit = "%" if latency is None or name == CONTROL else "x"
         say(f"{name} {percent:g}{unit} seed {seed}", number, len(wanted))
@@ -132,7 +132,7 @@ def compare(
         else:
             goal = goal_of(percent, measure)
             choice = store.chosen(methods[name], scores_by_name, goal=goal, seed=seed)
-            plans.setdefault((name, percent), choice.plan)
+            plans.setdefault((name, percent), []).append(choice.plan)
         row = _row(name, percent, seed, choice=choice, store=store)
         recovered = [
             row.recovered(recovery, store.recovered(choice, recovery, seed))
@@ -144,9 +144,14 @@ def compare(
     say("time", len(wanted), len(wanted))
     speedups: dict[str, dict[float, Quartiles]] = {}
     if rounds:
-        of_plans = store.speedups(full, list(plans.values()), rounds)
+        of_plans = store.speedups(full, [each for of in plans.values() for each in of], rounds)
         for name in methods:
-            speedups[name] = {percent: of_plans[plans[name, percent]] for percent in percents}
+            speedups[name] = {
+                percent: over_plans(
+                    [of_plans[plan] for plan in dict.fromkeys(plans[name, percent])]
+                )
+                for percent in percents
+            }
     comparison = Comparison(
         task=model.task,
         model=str(model.model.path),
@@ -159,6 +164,7 @@ def compare(
         scores=scores_by_name,
         rows=tuple(rows),
         speedups=speedups,
+        timed_all_plans=bool(rounds),
         settings=dict(model.settings),
         constant=base.constant,
         environment=base.environment,

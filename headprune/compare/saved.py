@@ -68,6 +68,7 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
         scores={fields["score"]: _score(folder, fields) for fields in signatures},
         rows=tuple(_row(row, folder=folder, recovery=recoveries[0]) for row in content["rows"]),
         speedups=_speedups(content),
+        timed_all_plans=bool(content.get("timed_all_plans", False)),
         costs=content.get("costs", {}),
         pairs=tuple(_pair(each, folder=folder) for each in content.get("pairs", ())),
         settings=content["settings"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headprune.budget import SPEED
@@ -98,15 +98,22 @@ class Tables:
         rows: list[list[object]] = []
         for percent in self.outcomes.percents:
             for name in names:
-                first = next(
-                    row
+                # One row a seed: a seed has the same plan after each recovery.
+                of_seeds = {
+                    row.seed: row
                     for row in self.comparison.rows
                     if row.percent == percent and row.score == name
-                )
-                speed = speedups.get(name, {}).get(percent)
+                }.values()
+                figures = [
+                    _mean([row.parameters for row in of_seeds]),
+                    _mean([row.flops for row in of_seeds]),
+                    _mean([row.predicted_speedup for row in of_seeds]),
+                ]
+                if figures[-1] is None:
+                    figures.pop()
                 method = [] if is_single else [name]
-                predicted = [] if first.predicted_speedup is None else [first.predicted_speedup]
-                rows.append([percent, *method, first.parameters, first.flops, *predicted, speed])
+                speed = speedups.get(name, {}).get(percent)
+                rows.append([percent, *method, *figures, speed])
         of_speed = self.comparison.measure == SPEED
         return Table(
             caption="What pruning saves:",
@@ -166,3 +173,9 @@ class Tables:
 
 def _marked(cell: Cell | None) -> Marked | None:
     return None if cell is None else Marked(cell.value, cell.constant > 0)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean over the plans of a method; None where a value is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None

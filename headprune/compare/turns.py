@@ -46,6 +46,16 @@ def taking_turns(
     return seconds
 
 
+def over_plans(speeds: Sequence[Quartiles]) -> Quartiles:
+    """The speed of a method: that of its plan, or median and quartiles of its plans' medians."""
+    if len(speeds) == 1:
+        return speeds[0]
+    low, middle, high = statistics.quantiles(
+        [median for median, *_ in speeds], n=4, method="inclusive"
+    )
+    return middle, low, high
+
+
 def speedup(alternative: Sequence[float], own: Sequence[float]) -> Quartiles:
     """The speed relative to the alternative's in the same round: median and quartiles.
 

@@ -103,7 +103,7 @@ def test_checkpoints_are_refitted(full, prepared, tmp_path):
     refitted = tmp_path / "refitted.pt"
     out = headprune(*options, "--data", prepared, "--max-examples", 100, "-o", refitted).stdout
     assert "sub-layers re-fitted on toy.en-de.train[100]: " in out
-    (before, after) = map(float, re.findall(r"model (\S+) -> (\S+)\n", out)[0])
+    (before, after) = map(float, re.findall(r"model (\S+) -> (\S+) on", out)[0])
     assert after < before
     checkpoint, pruned = Checkpoint.load(refitted), Checkpoint.load(full).prune(plan)
     assert checkpoint.plan == pruned.plan and checkpoint.parameters == pruned.parameters

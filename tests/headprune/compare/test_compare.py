@@ -27,6 +27,7 @@ from headprune.compare.rows import Row
 from headprune.compare.run import compare
 from headprune.compare.saved import load_report
 from headprune.compare.speeds import speedups
+from headprune.compare.turns import over_plans
 from headprune.cost import Sizes
 from headprune.origin import Origin
 from headprune.recovery.kinds import Recovery
@@ -778,6 +779,12 @@ def test_a_folder_in_which_nothing_was_done_yet_takes_other_settings(tmp_path):
     compared(subject(), tmp_path)
     with pytest.raises(UsageError, match="other settings"):
         claim(tmp_path, {"model": "another"})
+
+
+def test_the_speed_of_several_plans_is_over_their_medians() -> None:
+    assert over_plans([(1.5, 1.4, 1.6)]) == (1.5, 1.4, 1.6)
+    several = [(1.0, 0.9, 1.1), (2.0, 1.9, 2.1), (3.0, 2.9, 3.1)]
+    assert over_plans(several) == (2.0, 1.5, 2.5)
 
 
 @pytest.mark.parametrize("name", ["work/notes.txt", "methods/own.py", "compare.md"])
