@@ -132,7 +132,15 @@ def _recovery_note(outcomes: Outcomes) -> list[str]:
         "as long as a fine-tuning; the row of what is not pruned has the unpruned shape, "
         "trained in the same way.",
     }
-    return [notes[each] for each in outcomes.recoveries if each in notes]
+    without_training = {Recovery.REFIT, Recovery.REFIT_RESIDUAL} & {*outcomes.recoveries}
+    trained = sorted(outcomes.trained) if without_training else []
+    return [
+        *(notes[each] for each in outcomes.recoveries if each in notes),
+        *(
+            f"{name}: trains the model while it chooses the units, so its models are not re-fitted."
+            for name in trained
+        ),
+    ]
 
 
 def _tests_note(draws: int, *, methods_with_seeds: Sequence[str]) -> str:
