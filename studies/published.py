@@ -68,7 +68,8 @@ PAGES: Mapping[str, Page] = {
         name: Page(sources=[f"{name}/compare.json"])
         for name in (
             *("methods", "methods-layers", "methods-speed", "attention-guided"),
-            *("methods-multi30k", "methods-multi30k-speed", "refit/by-speed"),
+            *("methods-multi30k", "methods-multi30k-speed", "methods-multi30k-shipped"),
+            "refit/by-speed",
         )
     },
     **{
