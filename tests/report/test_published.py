@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from headprune.report.changes import document as document_of_changes
 from headprune.report.make import make_report
 from headprune.report.render import html, json_values, markdown, spreadsheet
 from headprune.results.record import Record
+from headprune.results.record_files import files_of_records
 from studies.published import PAGES
 from studies.published import main as make_pages
 from studies.published import report as published_report
@@ -88,6 +90,29 @@ def test_the_tables_of_a_comparison(name: str) -> None:
     document = report.document(title=title)
     assert spreadsheet.render(document) == text(folder / "compare.csv")
     assert has_all_of(json.loads(json_values.render(document)), expected)
+
+
+def test_the_claims_on_all_studies(tmp_path: Path) -> None:
+    folder = PUBLISHED / "all-claims"
+    names = re.search(r"^for name in ([^;]*);", text(folder / "README.md"), flags=re.MULTILINE)
+    assert names is not None
+    results = []
+    for name in names[1].split():
+        with tarfile.open(PUBLISHED / name / "runs.tar.gz") as archive:
+            archive.extractall(tmp_path / name, filter="data")
+        for path in files_of_records([tmp_path / name]):
+            record = Record.load(path)
+            # Two studies of one name began with different baselines.
+            has_own_name = name in ("multi30k-table2", "multi30k-tables-2-3")
+            results.append((path, replace(record, study=name) if has_own_name else record))
+    document = claims_document(
+        results,
+        changes=read_changes(PUBLISHED / "glue" / "changes.json"),
+        title="Claims on all published studies",
+        test=False,
+    )
+    assert markdown.render(document) == text(folder / "claims.md")
+    assert spreadsheet.render(document) == text(folder / "claims.csv")
 
 
 def test_the_table_of_changes() -> None:
