@@ -447,9 +447,10 @@ def test_a_comparison_is_continued_with_its_numbers(
     old_times = json.loads(measured.pop("seconds.json"))
     times = json.loads(numbers.pop("seconds.json"))
     assert numbers == measured  # nothing was measured again
-    # Newer versions time the other methods too, and keep the times that there are.
+    # Newer versions time the other methods and all plans, and keep the times that there are.
     assert {name: times[name] for name in old_times} == old_times
-    for name in ("metric", "base", "speedups", "correlations", "settings"):
+    assert after["timed_all_plans"] and "timed_all_plans" not in before
+    for name in ("metric", "base", "correlations", "settings"):
         assert after[name] == before[name]
     for test, old in zip(after["tests"], before["tests"], strict=True):
         assert {name: test[name] for name in old} == old

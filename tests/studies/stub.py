@@ -36,8 +36,10 @@ def main() -> None:
         sys.exit(1)
     elif arguments[0] in ("train", "copy"):
         written = [value("--model"), value("--model").with_suffix(".json")]
-    elif arguments[0] in ("generate", "bleu", "calibrate"):
+    elif arguments[0] in ("generate", "calibrate"):
         written = [value("--output")]
+    elif arguments[0] == "bleu":
+        written = [value("--output"), value("--output").with_suffix(".hyp.txt")]
     elif arguments[0] == "glue":
         names = ("result.json", "predictions.tsv", "model/config.json")
         written = [value("--output") / name for name in names]
