@@ -1,4 +1,4 @@
-"""What a run says about its examples before and after the training."""
+"""Messages of a run about its examples and their labels."""
 
 from __future__ import annotations
 
