@@ -46,10 +46,10 @@ def _modules(folder: Path) -> set[str]:
     """The names of the sub-folders that modules.json lists."""
     path = folder / "modules.json"
     listed = read_json(path) if path.is_file() else []
-    modules = (
-        [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    )
-    return {module["path"] for module in modules if isinstance(module.get("path"), str)}
+    if not isinstance(listed, list):
+        return set()
+    paths = (each.get("path") for each in listed if isinstance(each, dict))
+    return {each for each in paths if isinstance(each, str)}
 
 
 def _files(

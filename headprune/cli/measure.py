@@ -88,14 +88,11 @@ def measure(
     from headprune.plan import PruningPlan
     from headprune.results.signature import require_field
 
-    if finetune is not None:
-        if plan is not None:
-            raise UsageError("--finetune: with --plan the model is measured right after pruning")
-        require_field(finetune, name="--finetune")
-    if recovery is not None:
-        if plan is not None:
-            raise UsageError("--recovery: with --plan the model is measured right after pruning")
-        require_field(recovery, name="--recovery")
+    for option, value in (("--finetune", finetune), ("--recovery", recovery)):
+        if value is not None:
+            if plan is not None:
+                raise UsageError(f"{option}: with --plan the model is measured right after pruning")
+            require_field(value, name=option)
 
     examples = [Path(name) for name in (options.train, options.dev) if name is not None]
     require_separate({"--output": output}, inputs=(model, plan, *examples))

@@ -185,7 +185,6 @@ def _require_enough(model: RunnableModel, places: list[Place], batches: Iterable
             real = model.queries(component, batch)  # B x T
             tokens[component] += int(real.sum())
         examples += len(real)
-    few = max((number / max(1, tokens[place[0]]), place) for place, number in unknowns.items())
     for (component, layer), number in unknowns.items():
         if tokens[component] < number:
             raise DataError(
@@ -193,10 +192,12 @@ def _require_enough(model: RunnableModel, places: list[Place], batches: Iterable
                 f"and the {examples} calibration examples have {tokens[component]} tokens only; "
                 "give more examples"
             )
-    if few[0] > 1 / ENOUGH:
-        component, layer = few[1]
+    component, layer = place = max(
+        places, key=lambda each: unknowns[each] / max(1, tokens[each[0]])
+    )
+    if tokens[component] < ENOUGH * unknowns[place]:
         print(
-            f"warning: {component}: layer {layer}: re-fitting has {unknowns[few[1]]} unknowns for "
+            f"warning: {component}: layer {layer}: re-fitting has {unknowns[place]} unknowns for "
             f"each output and only {tokens[component]} tokens; with fewer than {ENOUGH} tokens for "
             "each, the model may get worse on other text; give more examples",
             file=sys.stderr,

@@ -52,19 +52,26 @@ def survivors_in(folder: Path) -> list[PruningPlan]:
         DataError: the folder holds neither plans of survivors nor their records, or one that
             cannot be read.
     """
-    plans = _numbered(folder, f"plans/seed*/{GOOD}.json", number_of=lambda path: path.parent.name)
-    if plans:
-        return [elements_of(PruningPlan.load(path)) for path in plans]
-    pattern = f"{RECORDS}/before-finetune/{GOOD}/seed*.json"
-    records = _numbered(folder, pattern, number_of=lambda path: path.stem)
-    if not records:
+    kept = _plans_of(folder, GOOD, kind="before-finetune")
+    if not kept:
         raise DataError(
             f"{folder}: holds no plans/seed1/{GOOD}.json; give a folder of `headprune subnetworks`"
         )
-    kept = [Record.load(path).plan for path in records]
     # A record names the components in which something was pruned, and those of attention.
     units = {name: layers for plan in kept for name, layers in plan.units.items()}
     return [elements_of(plan.completed(units)) for plan in kept]
+
+
+def _plans_of(folder: Path, network: str, *, kind: str) -> list[PruningPlan]:
+    """The plan of a network in each model, from the plans, or from the records of a kind."""
+    paths = _numbered(
+        folder, f"plans/seed*/{network}.json", number_of=lambda path: path.parent.name
+    )
+    if paths:
+        return [PruningPlan.load(path) for path in paths]
+    pattern = f"{RECORDS}/{kind}/{network}/seed*.json"
+    records = _numbered(folder, pattern, number_of=lambda path: path.stem)
+    return [Record.load(path).plan for path in records]
 
 
 def _numbered(folder: Path, pattern: str, *, number_of: Callable[[Path], str]) -> list[Path]:
@@ -114,9 +121,12 @@ def pool_in(folder: Path, survivors: PruningPlan) -> PruningPlan:
     Raises:
         DataError: the plan of the whole model cannot be read.
     """
-    path = folder / "plans" / "seed1" / f"{FULL}.json"
-    whole = PruningPlan.load(path).part(survivors.units) if path.exists() else None
-    return PruningPlan.full(survivors.units) if whole is None else elements_of(whole)
+    plans = _plans_of(folder, FULL, kind="baseline")
+    if not plans:
+        return PruningPlan.full(survivors.units)
+    pool = elements_of(plans[0]).completed(survivors.units).part(survivors.units)
+    assert pool is not None
+    return pool
 
 
 def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None = None) -> Document:

@@ -22,7 +22,7 @@ from headprune.subnetworks.report import document_of
 from headprune.subnetworks.run import find_subnetworks
 from headprune.subnetworks.search import Rules
 from headprune.subnetworks.survival import mean_overlaps
-from headprune.subnetworks.tasks import document_of_tasks, read_tasks
+from headprune.subnetworks.tasks import document_of_tasks, pool_in, read_tasks, survivors_in
 from headprune.task_model import Measurement
 from tests.headprune.compare.test_compare import SHAPE, Made
 
@@ -252,6 +252,16 @@ def test_chance_is_that_of_the_elements_that_the_models_had(tmp_path):
     # |A ∩ B| is 0, 1, 2 with probability 1/6, 4/6, 1/6; the overlap 0, 1/3, 1.
     assert overlap.chance == pytest.approx(4 / 6 / 3 + 1 / 6)
     assert overlap.p_value == pytest.approx(5 / 6)
+
+
+def test_the_pool_of_published_records_is_what_the_models_had(tmp_path):
+    pool = PruningPlan(kept={"ES": [(0, 1, 2, 3), ()]}, units=SHAPE)
+    good = PruningPlan(kept={"ES": [(0, 1), ()]}, units=SHAPE)
+    for place, plan in (("baseline/full", pool), ("before-finetune/good", good)):
+        record = Record(task="sst2", metrics={"accuracy": 50.0}, plan=plan, signature="seed:1")
+        record.save(tmp_path / "records" / place / "seed1.json")
+    (survivors,) = survivors_in(tmp_path)
+    assert survivors == good and pool_in(tmp_path, survivors) == pool
 
 
 def test_folders_of_models_that_had_other_heads_are_refused_in_any_order(tmp_path):
