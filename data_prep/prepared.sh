@@ -1,14 +1,9 @@
 #!/usr/bin/env bash
 # A preparation that is finished, for studies. See --help.
-set -euo pipefail
+# shellcheck source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
-script_name=$(basename "$0")
-out="" from_dir=""
-
-fail() {
-    echo "error: $1" >&2
-    exit "${2:-1}"
-}
+from_dir=""
 
 while [ $# -gt 0 ]; do
     case $1 in
@@ -21,33 +16,57 @@ Copy a finished preparation (a folder with prep.json), so that a study can use i
   --out DIR            folder for the copy (required)
   --from-dir PREPARED  the folder that another script of data_prep wrote (required)
   --workers N          accepted, as by the other scripts, and not needed
+  --python FILE        the Python to use (default: .venv/bin/python beside data_prep,
+                       else python3)
+
+Waits while another preparation is at work in DIR. A folder raw, bpe or bin in DIR
+that no preparation wrote is left alone, and nothing is copied.
 HELP
             exit
             ;;
-        --out | --from-dir | --workers)
-            [ $# -ge 2 ] && [ -n "$2" ] || fail "$1 needs a value; see $script_name --help" 2
+        --out | --from-dir | --workers | --python)
+            need_value "$@"
             case $1 in
                 --out) out=$2 ;;
+                --python) python=$2 ;;
                 --from-dir) from_dir=$2 ;;
             esac
             shift 2
             ;;
-        *) fail "unknown option '$1'; see $script_name --help" 2 ;;
+        *) usage_error "unknown option '$1'" ;;
     esac
 done
-[ -n "$out" ] || fail "--out is needed; see $script_name --help" 2
-[ -n "$from_dir" ] || fail "--from-dir is needed; see $script_name --help" 2
-[ -f "$from_dir/prep.json" ] || fail "$from_dir: no prep.json, no finished preparation"
+[ -n "$out" ] || usage_error "--out is needed"
+[ -n "$from_dir" ] || usage_error "--from-dir is needed"
+[ -f "$from_dir/prep.json" ] || data_error "$from_dir: no prep.json, no finished preparation"
+parts=(raw bpe bin)
+for part in "${parts[@]}"; do
+    [ -d "$from_dir/$part" ] || data_error "$from_dir: no $part/, no finished preparation"
+done
+from_dir=$(absolute "$from_dir")
 
-mkdir -p -- "$out" 2>/dev/null || fail "$out: cannot make this folder"
-if cmp -s -- "$from_dir/prep.json" "$out/prep.json"; then
+find_python
+enter_locked
+if cmp -s -- "$from_dir/prep.json" prep.json; then
     echo "skip: $out (copied before)" >&2
     exit
 fi
-rm -rf -- "$out/prep.json" "$out/bin" "$out/bpe" "$out/raw"
-for part in raw bpe bin; do
-    cp -R -- "$from_dir/$part" "$out/$part"
+# An interrupted copy has no prep.json, and snakemake removes it before it makes another one.
+if ! [ -f prep.json ] && ! [ -f .copied ]; then
+    for part in "${parts[@]}"; do
+        ! [ -e "$part" ] || data_error "$out: $part/ is there without a prep.json; move it away"
+    done
+fi
+: >.copied
+for part in "${parts[@]}"; do
+    rm -rf -- ".$part.tmp"
+    cp -R -- "$from_dir/$part" ".$part.tmp"
 done
-cp -- "$from_dir/prep.json" "$out/.prep.json.tmp"
-mv -- "$out/.prep.json.tmp" "$out/prep.json"  # last, as by the other scripts
+cp -- "$from_dir/prep.json" .prep.json.tmp
+rm -f -- prep.json
+for part in "${parts[@]}"; do
+    rm -rf -- "$part"
+    mv -- ".$part.tmp" "$part"
+done
+mv -- .prep.json.tmp prep.json  # last, as by the other scripts
 echo "done: $out" >&2

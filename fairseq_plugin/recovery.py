@@ -57,6 +57,7 @@ def calibration_of(
         model=FairseqModel(model),
         batches=lambda purpose: watch(iter(batches), len(batches), purpose),
         data=f"{data_name(data)}.{_SPLIT}[{len(items)}]",
+        examples=len(items),
     )
 
 
@@ -89,4 +90,9 @@ def refitted(
             key = f"{stored.output}.{name}"
             if tensor is not None:
                 weights[key] = tensor.detach().to(device="cpu", dtype=weights[key].dtype).clone()
-    return RefittedModel(model=pruned, sublayers=sublayers, data=calibration.data)
+    return RefittedModel(
+        model=pruned,
+        sublayers=sublayers,
+        data=calibration.data,
+        examples=calibration.examples,
+    )

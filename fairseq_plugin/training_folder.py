@@ -149,7 +149,9 @@ def finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
         "parameters": best.parameters,
         "best_updates": updates,
         "best_epoch": epochs,
+        # The older name of the value, which is of whichever metric chose the checkpoint.
         **({"best_valid_loss": float(extra["best"])} if "best" in extra else {}),
+        **_metric_facts(best),
         "resumed": resumed,
     }
     facts |= _teacher_facts(best)
@@ -157,6 +159,14 @@ def finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
     if log.is_file() and (curve := read_log(log)):
         facts[CURVE] = curve.as_json()
     write_text_atomically(model.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
+
+
+def _metric_facts(trained: Checkpoint) -> dict[str, str]:
+    """The metric of the validation that chose the best checkpoint; empty where it is not known."""
+    cfg = trained.state.get("cfg")
+    section = cfg.get("checkpoint") if isinstance(cfg, dict) else None
+    metric = section.get("best_checkpoint_metric") if isinstance(section, dict) else None
+    return {"best_metric": str(metric)} if metric else {}
 
 
 def _teacher_facts(trained: Checkpoint) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -70,10 +71,13 @@ def _train(options: argparse.Namespace, flags: list[str]) -> None:
     source_target = zip(("--source-lang", "--target-lang"), options.languages or (), strict=False)
     data = [str(options.data), *(word for pair in source_target for word in pair)]
     machine = _machine_flags(options)
+    if options.processes == 1 and schedule.flag_value(flags, _WORLD_SIZE) is None:
+        machine += _ONE_PROCESS
 
     def updates_per_epoch() -> int:
-        own = with_processes(flags, options.processes)
-        updates = schedule.count_updates([*data, *own, *machine])
+        # Several processes make the batches of one, which needs no share of the steps.
+        one = _ONE_PROCESS if options.processes > 1 else []
+        updates = schedule.count_updates([*data, *flags, *machine, *one])
         print(f"{NOTE}{updates} updates an epoch")
         return updates
 
@@ -145,6 +149,9 @@ def with_processes(flags: Sequence[str], processes: int) -> list[str]:
 
 
 _STEPS = "--update-freq"
+_WORLD_SIZE = "--distributed-world-size"
+_ONE_PROCESS = [_WORLD_SIZE, "1"]
+"""fairseq-train's default is a process for each GPU of the machine, each with a whole batch."""
 
 
 def _torchrun(flags: Sequence[str], *, processes: int) -> None:
@@ -155,18 +162,35 @@ def _torchrun(flags: Sequence[str], *, processes: int) -> None:
     """
     import torch
 
-    shared = ["--distributed-world-size", str(processes)]
+    shared = [_WORLD_SIZE, str(processes)]
     if not torch.cuda.is_available():
         shared += ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+        # The name of a machine may resolve to an address that its processes cannot reach.
+        *("--local-addr", "127.0.0.1"),
         *("--nproc-per-node", str(processes), "-m", "fairseq_cli.train", *flags, *shared),
     ]
-    process = subprocess.Popen(command, text=True)
+    process = subprocess.Popen(
+        command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    cause = ""
     with ended_with_us(process):
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            error = _ERROR_OF_A_PROCESS.match(line)
+            # The first error is the cause: the other processes then lose their connection.
+            cause = cause or (f": {error[1]}" if error else "")
         status = process.wait()
     if status:
-        raise DataError(f"torchrun with {processes} processes ended with status {status}")
+        raise DataError(f"torchrun with {processes} processes ended with status {status}{cause}")
+
+
+_ERROR_OF_A_PROCESS = re.compile(
+    r"(?:\[rank\d+\]: )?\s*((?:[\w.]+(?:Error|Exception|Interrupt): |Signal \d+ \().*)"
+)
+"""The last line of a traceback, or torchrun's word that a process was killed by a signal."""
 
 
 def _is_same_folder(one: str, other: str) -> bool:

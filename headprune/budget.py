@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
 
@@ -15,6 +16,9 @@ MEASURES = ("units", "parameters", "flops")
 
 SPEED = "speed"
 """The measure of a ``Speedup``, where comparisons name one."""
+
+NEAR = 0.05
+"""A speed that differs from the one asked for by more than this share was not reached."""
 
 _SHORT_NAMES = {"params": "parameters"}
 
@@ -89,7 +93,9 @@ class Budget:
         return total - pruned
 
     def __str__(self) -> str:
-        return f"{float(self.percent):g}%" + ("" if self.of == "units" else f" of {self.of}")
+        # All digits and no exponent, which `parse` does not read.
+        percent = f"{Decimal(percent_text(abs(self.percent))):f}"
+        return f"{percent}%" + ("" if self.of == "units" else f" of {self.of}")
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,14 @@ class Speedup:
                 f"--speedup {self.times:g}: give how many times as fast as the unpruned model, "
                 "from 1"
             )
+
+    def is_reached(self, times: float) -> bool:
+        """True if a predicted speed is at least this one; rounding errors are allowed."""
+        return times >= self.times * (1 - 1e-9)
+
+    def is_near(self, times: float) -> bool:
+        """True if a speed differs from this one by a share of ``NEAR`` or less."""
+        return abs(times / self.times - 1) <= NEAR
 
     @classmethod
     def parse(cls, text: str) -> Speedup | None:

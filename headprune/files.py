@@ -94,6 +94,14 @@ def temporary_name(target: Path) -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
+def is_temporary_name(name: str, *, target: str) -> bool:
+    """True if ``temporary_name`` gives such a name for ``target``.
+
+    It is False for the names of ``model.v2`` where the target is ``model``.
+    """
+    return re.fullmatch(rf"\.{re.escape(target)}\.\d+-[0-9a-f]{{8}}\.tmp", name) is not None
+
+
 @contextmanager
 def parent_folders(path: Path) -> Iterator[None]:
     """Create the parent folders of ``path``; remove the new ones again if the block fails."""

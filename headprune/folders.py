@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 import tempfile
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headprune.errors import DataError, UsageError
-from headprune.files import parent_folders, temporary_name, write_errors
+from headprune.files import is_temporary_name, parent_folders, temporary_name, write_errors
 from headprune.locks import lock_file
 
 _SCRATCH = "work."
@@ -58,8 +57,9 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 def _remove_leftovers(target: Path) -> None:
     """Remove temporary folders of killed processes; the caller holds the lock of ``target``."""
-    for path in target.parent.glob(f".{glob.escape(target.name)}.*-*.tmp"):
-        if path.is_dir() and not path.is_symlink():
+    for path in target.parent.iterdir():
+        is_leftover = is_temporary_name(path.name, target=target.name)
+        if is_leftover and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
 
 

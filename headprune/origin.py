@@ -20,21 +20,31 @@ class Origin:
         budget: the budget that was asked for, such as ``50%`` or ``50% of parameters``; None for
             plans of given counts or layers.
         scores: the fingerprint of the weights that the scores were computed from.
+        target: the target that the method's training was steered to, where that is another one than
+            ``budget``.
+        at_least: the units that every layer keeps regardless, where some were asked for.
     """
 
     method: str
     seed: int | None = None
     budget: str | None = None
     scores: str | None = None
+    target: str | None = None
+    at_least: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.method, str) or not self.method:
             raise UsageError(f"origin: {self.method!r} is not the name of a method")
-        if self.seed is not None:
-            if isinstance(self.seed, bool) or not isinstance(self.seed, Integral):
-                raise UsageError(f"origin: the seed is {self.seed!r}, not a whole number")
-            object.__setattr__(self, "seed", int(self.seed))  # NumPy's are no JSON
-        for name in ("budget", "scores"):
+        for name, words in (("seed", "the seed"), ("at_least", "at_least")):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise UsageError(f"origin: {words} is {value!r}, not a whole number")
+            object.__setattr__(self, name, int(value))  # NumPy's are no JSON
+        if not self.at_least:
+            object.__setattr__(self, "at_least", None)
+        for name in ("budget", "scores", "target"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise UsageError(f"origin: {name} is {value!r}, not text")
@@ -52,5 +62,5 @@ class Origin:
         """
         if not isinstance(fields, Mapping) or "method" not in fields:
             raise UsageError(f"origin: {fields!r} names no method")
-        known = ("method", "seed", "budget", "scores")
+        known = ("method", "seed", "budget", "scores", "target", "at_least")
         return cls(**{name: fields[name] for name in known if name in fields})

@@ -99,7 +99,7 @@ class HuggingFaceBackend:
         from headprune.scores.splits import scoring_split
 
         with needing("scoring Hugging Face models needs transformers"):
-            from hf_plugin.glue.training import Schedule
+            from hf_plugin.finetuning.training import Schedule
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.run import score_heads, score_weights
             from hf_plugin.tasks.given import DATA, data_given, max_length_given
@@ -161,8 +161,8 @@ class HuggingFaceBackend:
         if output is not None:
             require_outside(output, path)
         with needing("comparing Hugging Face models needs transformers"):
-            from hf_plugin.glue.held_out import default_hold_out
-            from hf_plugin.glue.settings import Settings
+            from hf_plugin.finetuning.held_out import default_hold_out
+            from hf_plugin.finetuning.settings import Settings
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.classifier import Classifier
             from hf_plugin.tasks.given import DATA, data_given, max_length_given

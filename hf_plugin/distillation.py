@@ -30,9 +30,10 @@ from headprune.recovery.distillation_loss import (
     recorded,
     require_comparable,
 )
+from hf_plugin.finetuning.models import load_classifier, require_length
 from hf_plugin.fingerprints import model_fingerprint
-from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.scores.losses import labels_of_tokens_before
+from hf_plugin.scores.model import HuggingFaceModel, is_language_model
 from hf_plugin.tasks.predictions import IGNORED
 from hf_plugin.tasks.task import Task
 from hf_plugin.tokenizers import Reader, load_reader, set_padding
@@ -202,7 +203,8 @@ def _divergence(
     Args:
         outputs: of the student, with logits B x C or B x T x C.
         targets: the teacher's logits.
-        inputs: the batch with its labels; tokens whose label is ``IGNORED`` are left out.
+        inputs: the batch with its labels; outputs whose label is ``IGNORED`` are
+            left out.
     """
     logits: Tensor = outputs["logits"]
     # transformers has filled in the type in the student's forward pass.
@@ -213,5 +215,7 @@ def _divergence(
     if kind == "multi_label_classification":
         return bernoulli_divergence(logits, targets, temperature=temperature).mean()
     labels: Tensor = inputs["labels"]
+    if is_language_model(student):
+        labels = labels_of_tokens_before(labels)  # each output is about the next token
     each = divergence(logits, targets, temperature=temperature)  # B, or B x T
     return each[labels.ne(IGNORED)].mean()

@@ -20,6 +20,7 @@ from headprune.folders import new_folder, require_outside
 from headprune.gates.closing import gates_not_closed
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan, Shape
+from headprune.provenance import NAME as PROVENANCE
 from hf_plugin.cutting import rows_of
 from hf_plugin.families import (
     attentions,
@@ -52,7 +53,10 @@ from hf_plugin.random_batches import encoder_positions
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx")
 _TRAINING = ("checkpoint-*", "trainer_state.json")
-NOT_COPIED = (*_WEIGHTS, *_TRAINING, "*.ot", "*.gguf", "*.index.json", "openvino_*", ".git")
+NOT_COPIED = (
+    *(*_WEIGHTS, *_TRAINING, PROVENANCE),
+    *("*.ot", "*.gguf", "*.index.json", "openvino_*", ".git"),
+)
 """Files and folders beside a model that do not belong to another form of it."""
 
 _SIZES = ("_size", "_dim", "_embeddings", "_positions")

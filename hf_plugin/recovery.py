@@ -16,10 +16,10 @@ from headprune.recovery.calibration import Calibration
 from headprune.scores.compute import Watch, unwatched
 from headprune.scores.registry import SCORING
 from hf_plugin.families import require_own_layers
+from hf_plugin.finetuning.held_out import TrainingPart, held_out
+from hf_plugin.finetuning.models import load_classifier, require_length
+from hf_plugin.finetuning.training import encode
 from hf_plugin.folders import Folder
-from hf_plugin.glue.held_out import TrainingPart, held_out
-from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.glue.training import encode
 from hf_plugin.places import device
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.own_outputs import translates, with_translations
@@ -40,8 +40,8 @@ def calibration_of(
 ) -> Calibration:
     """A model with training examples that it was not fine-tuned on.
 
-    They are among those that scores are computed on (see ``hf_plugin.glue.held_out``): no model is
-    reported on them, and no ablation is.
+    They are among those that scores are computed on (see ``hf_plugin.finetuning.held_out``): no
+    model is reported on them, and no ablation is.
 
     Args:
         model_name: a Hugging Face folder.
@@ -95,6 +95,7 @@ def calibration_of(
         model=calibrated,
         batches=batches,
         data=cut_name(f"{data.name_of('train')}[{len(part)}]", max_length),
+        examples=len(part),
     )
 
 
@@ -113,4 +114,9 @@ def refitted(
         target=target,
     )
     nn.Module.to(pruned.model, device="cpu", dtype=dtype)
-    return core.RefittedModel(model=pruned, sublayers=sublayers, data=calibration.data)
+    return core.RefittedModel(
+        model=pruned,
+        sublayers=sublayers,
+        data=calibration.data,
+        examples=calibration.examples,
+    )

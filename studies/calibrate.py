@@ -76,13 +76,17 @@ def read_log(log: Path) -> tuple[float, int]:
     Raises:
         DataError: the log has no lines about updates.
     """
-    intervals = re.findall(r"epoch \d+: +\d+ / (\d+) .*?\bups=([\d.]+)", log.read_text("utf-8"))
-    rates = [float(rate) for _, rate in intervals]
+    # Not by `ups`, which has two decimals: where an update takes minutes, it is 0. `wps` and `wpb`
+    # have one each.
+    intervals = re.findall(
+        r"epoch \d+: +\d+ / (\d+) .*?\bwps=([\d.]+), .*?\bwpb=([\d.]+)", log.read_text("utf-8")
+    )
+    seconds = [float(words) / float(rate) for _, rate, words in intervals if float(rate)]
     # The first interval includes the start of the training; it is used if it is the only one.
-    rates = rates[1:] or rates
-    if not rates or not statistics.median(rates):
+    seconds = seconds[1:] or seconds
+    if not seconds or not statistics.median(seconds):
         raise DataError(f"{log}: no updates to measure; the training set is too small")
-    return 1 / statistics.median(rates), int(intervals[0][0])
+    return statistics.median(seconds), int(intervals[0][0])
 
 
 def calibrate_glue(

@@ -75,6 +75,7 @@ RESERVED_FLAGS = {
     "form": "`forms`",
     "seed": "`seeds`",
     "threads": "`resources`",
+    **dict.fromkeys(("grid", "grid-batch-sizes", "grid-learning-rates"), "the study's `grid`"),
     **dict.fromkeys(
         ("study", "kind", "row", "select", "requested-percent", "output", "overwrite"),
         "the study runner",
@@ -219,6 +220,8 @@ def _study(raw: object) -> GlueStudy:
     if control:
         rows, forms = (CONTROL, *rows), {CONTROL.key: ("none",), **forms}
     tasks = _tasks(values["tasks"])
+    grid = _grid(values["grid"], tasks)
+    _require_settings(tasks, grid or ())
     if FIGURE2 in tables and values["changes"] is None:
         raise DataError(f"tables: {FIGURE2} needs `changes`, with the task of its models")
     return GlueStudy(
@@ -235,7 +238,7 @@ def _study(raw: object) -> GlueStudy:
         forms=forms,
         seeds=seeds,
         changes=_changes(values["changes"], rows=rows, tasks=tasks),
-        grid=_grid(values["grid"], tasks),
+        grid=grid,
         paper=check_paper(values["paper"]),
         resources=read_resources(values["resources"], defaults=RESOURCE_DEFAULTS),
     )
@@ -282,7 +285,7 @@ def _tasks(raw: object) -> dict[str, tuple[str, ...]]:
 
 
 def _require_options(flags: Sequence[str], *, where: str) -> None:
-    """Raise a DataError where `headprune glue` would refuse the options."""
+    """Raise a DataError where the parser of `headprune glue` would refuse the options."""
     if "--help" in flags:
         raise DataError(f"{where}: --help prints a text and runs nothing")
     try:
@@ -292,6 +295,21 @@ def _require_options(flags: Sequence[str], *, where: str) -> None:
         if not hasattr(problem, "format_message"):
             raise
         raise DataError(f"{where}: {problem.format_message()}") from None
+
+
+def _require_settings(tasks: Mapping[str, Sequence[str]], grid: Sequence[str]) -> None:
+    """Raise a DataError where `headprune glue` would refuse the values of options.
+
+    Args:
+        tasks: the options by task.
+        grid: the options of the grid search; empty without one.
+    """
+    lines = [["--task", task, *flags, *grid] for task, flags in tasks.items()]
+    answers = ask("hf_plugin.finetuning.flags", lines, library="transformers")
+    for task, answer in zip(tasks, answers, strict=True):
+        if mistake := answer["mistake"]:
+            where = "grid" if mistake.startswith("--grid-") else f"tasks.{task}"
+            raise DataError(f"{where}: {mistake}")
 
 
 def _grid(raw: object, tasks: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
@@ -315,7 +333,9 @@ def _grid(raw: object, tasks: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] 
     return ("--grid", *flags)
 
 
-def _changes(raw: object, *, rows: Sequence[Row], tasks: Mapping[str, object]) -> Changes | None:
+def _changes(
+    raw: object, *, rows: Sequence[Row], tasks: Mapping[str, Sequence[str]]
+) -> Changes | None:
     if raw is None:
         return None
     given = as_mapping(raw, "changes")
@@ -324,7 +344,13 @@ def _changes(raw: object, *, rows: Sequence[Row], tasks: Mapping[str, object]) -
     labels = as_list(given.get("rows", []), "changes.rows")
     if not labels or len(set(map(str, labels))) != len(labels):
         raise DataError("changes.rows: one or more of the rows' labels are needed, each once")
+    task = as_choice(given.get("task"), tuple(tasks), "changes.task")
+    if "mean" in tasks[task]:
+        raise DataError(
+            f"changes.task: {task} is classified from the mean of all tokens, whose models are not "
+            "saved, so their weights cannot be compared"
+        )
     return Changes(
-        task=as_choice(given.get("task"), tuple(tasks), "changes.task"),
+        task=task,
         keys=tuple(keys[as_choice(label, tuple(keys), "changes.rows")] for label in labels),
     )

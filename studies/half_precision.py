@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fairseq_plugin.checkpoints import Checkpoint
-from headprune.errors import UsageError, exit_status
+from headprune.errors import DataError, UsageError, exit_status
+from headprune.files import require_separate
 
 _KEPT_FACTS = ("train_iterator", "epoch", "val_loss", "best")
 """Entries of a checkpoint's `extra_state` that fairseq reads, or that say how good the model is."""
@@ -33,8 +35,8 @@ def main(arguments: Sequence[str]) -> None:
     """Write the checkpoint.
 
     Raises:
-        DataError: the file is no whole checkpoint of a Transformer.
-        UsageError: the model is pruned.
+        DataError: the file is no whole checkpoint of a Transformer, or has a weight beyond float16.
+        UsageError: the model is pruned, or would be replaced.
     """
     parser = argparse.ArgumentParser(
         prog="python -m studies.half_precision",
@@ -44,11 +46,17 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("model", type=Path, help="the checkpoint, of float32 weights")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
     given = parser.parse_args(arguments)
+    require_separate({"--output": given.output}, inputs=[given.model])
     checkpoint = Checkpoint.load(given.model)
     if not checkpoint.plan.is_full:
         raise UsageError(f"{given.model}: is pruned; give the unpruned baseline")
     state = checkpoint.state
-    state["model"] = halved(state["model"])
+    weights = halved(state["model"])
+    for name, tensor in weights.items():
+        if tensor.is_floating_point() and (tensor.isinf() & state["model"][name].isfinite()).any():
+            largest = torch.finfo(tensor.dtype).max
+            raise DataError(f"{given.model}: {name} has weights beyond float16's {largest:g}")
+    state["model"] = weights
     state["last_optimizer_state"] = None
     extra = state.get("extra_state") or {}
     state["extra_state"] = {name: extra[name] for name in _KEPT_FACTS if name in extra}

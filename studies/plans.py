@@ -139,7 +139,10 @@ class Row:
         if self.by_component:
             kept = {name: budget.number_kept(sum(units)) for name, units in competing.units.items()}
             plan = at_random(shape, seed=seed, keep=kept, at_least=self.at_least)
-            return plan.with_origin(Origin(method=self.select, seed=seed, budget=str(budget)))
+            origin = Origin(
+                method=self.select, seed=seed, budget=str(budget), at_least=self.at_least
+            )
+            return plan.with_origin(origin)
         if self.score is not None:
             return self._by_score(scores)
         request = Request(plan=competing, budget=budget, seed=seed, at_least=self.at_least)

@@ -55,7 +55,11 @@ PAGES: Mapping[str, Page] = {
         title="MiniLM (6 layers) on five tasks of GLUE, the whole training sets of MRPC, CoLA, RTE "
         "and STS-B",
     ),
-    "glue-mean": Page(sources=["glue-mean/table.json"]),
+    "glue-mean": Page(
+        sources=["glue-mean/runs.tar.gz"],
+        paper=["table4"],
+        title="MiniLM (6 layers) on SST-2, classified from the mean of all tokens",
+    ),
     "subnetworks": Page(
         sources=["subnetworks/runs.tar.gz"],
         title="MiniLM on SST-2 and STS-B: sub-networks that survive",
@@ -67,8 +71,10 @@ PAGES: Mapping[str, Page] = {
     **{
         name: Page(sources=[f"{name}/compare.json"])
         for name in (
-            *("methods", "methods-layers", "methods-speed", "attention-guided"),
+            *("methods", "methods-long", "methods-layers", "methods-speed", "methods-speed-all"),
+            "attention-guided",
             *("methods-multi30k", "methods-multi30k-speed", "methods-multi30k-shipped"),
+            "methods-multi30k-speed-shipped",
             "refit/by-speed",
         )
     },

@@ -38,9 +38,26 @@ RESERVED_FLAGS = {
     "save-dir": "the run folder",
     "restore-file": "the run folder",
     "finetune-from-model": "the study runner",
-    "plan": "`plans`",
-    "head-plan": "`plans`",
+    # With any of these, the model would keep other units than the plan in its record.
+    **dict.fromkeys(
+        (
+            *("plan", "head-plan", "head-seed"),
+            *("es-heads", "ed-heads", "ds-heads", "ef-neurons", "df-neurons"),
+            *("encoder-layers-kept", "decoder-layers-kept"),
+            *("encoder-layers-to-keep", "decoder-layers-to-keep"),
+        ),
+        "`plans`",
+    ),
     "head-form": "`form`",
+    # The runner starts a process for each GPU, and shares the batches out among them.
+    **dict.fromkeys(
+        (
+            *("distributed-world-size", "distributed-num-procs", "nprocs-per-node"),
+            *("distributed-rank", "distributed-init-method", "distributed-port"),
+            *("distributed-no-spawn", "device-id"),
+        ),
+        "`gpus`",
+    ),
     "path": "the run folder",
     "results-path": "the run folder",
     "model-overrides": "the study runner",

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from headprune.errors import HeadpruneError
 
 Item = TypeVar("Item")
@@ -69,4 +67,6 @@ class _PairsAction(argparse.Action):
 
 def progress(items: Iterable[Item], *, what: str, unit: str = " lines") -> Iterator[Item]:
     """Iterate over ``items`` with a progress bar if standard error is a terminal."""
+    from tqdm import tqdm  # here, as prepared.sh needs only Python itself
+
     return iter(tqdm(items, desc=what, unit=unit, unit_scale=True, disable=None, leave=False))

@@ -163,9 +163,8 @@ find_file() {
     fi
 }
 
-# Finds Python, enters DIR and locks it. To be called when all options have been read.
-begin() {
-    [ -n "$out" ] || usage_error "--out is needed"
+# Sets python to one that can be run.
+find_python() {
     if [ -z "$python" ]; then
         python=$data_prep_dir/../.venv/bin/python
         [ -x "$python" ] || python=python3
@@ -177,6 +176,12 @@ begin() {
     # Makes the packages importable from any folder, and keeps Python from importing files in DIR.
     PYTHONPATH=$(cd "$data_prep_dir/.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
     export PYTHONPATH PYTHONSAFEPATH=1 PYTHONUTF8=1
+}
+
+# Finds Python, enters DIR and locks it. To be called when all options have been read.
+begin() {
+    [ -n "$out" ] || usage_error "--out is needed"
+    find_python
     local needed="fairseq sacremoses sentencepiece subword_nmt tqdm" lacking
     lacking=$("$python" -c 'import importlib.util as i, sys
 print(*(name for name in sys.argv[1:] if not i.find_spec(name)))' $needed)
@@ -187,6 +192,11 @@ print(*(name for name in sys.argv[1:] if not i.find_spec(name)))' $needed)
     if [ -z "$workers" ]; then
         workers=$("$python" -c 'from data_prep.lib.parallel import available_cores as n; print(n())')
     fi
+    enter_locked
+}
+
+# Makes DIR, enters it and locks it; waits while another preparation is at work there.
+enter_locked() {
     # As an absolute path, since a name such as - or -m would be an option of cd and mkdir.
     out=$(absolute "$out")
     mkdir -p "$out" 2>/dev/null || data_error "$out: cannot make this folder"

@@ -227,7 +227,10 @@ class TranslationModel:
             plan.save(plan_path)
             layers = [name for name in self.model.shape if name in LAYERS]
             flags = variant_flags(self.finetuning, variant, components=layers)
-            flags += self._teacher_flags if variant.distilled else []
+            teacher_flags = self._teacher_flags if variant.distilled else []
+            flags += teacher_flags
+            # Without another teacher it is the model itself.
+            other_teacher = [self.teacher] if teacher_flags and self.teacher else []
             start = [] if variant.from_scratch else ["--finetune-from-model", str(self.path)]
             train(
                 Job(label=f"fine-tuning, seed {seed}", log=folder / "train.log"),
@@ -239,7 +242,7 @@ class TranslationModel:
                 data=self.data,
                 languages=languages_of(self.model, self.data),
                 model=model,
-                depends=[self.path, plan_path],
+                depends=[self.path, plan_path, *other_teacher],
                 adopt=True,
             )
         if variant.gates is None:

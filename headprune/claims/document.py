@@ -37,8 +37,23 @@ def claims_document(
     Raises:
         DataError: see ``grouped``.
     """
+    return document_of(*assess(results, changes=changes, test=test), title=title)
+
+
+def assess(
+    results: Sequence[Located], *, changes: Sequence[Changes] = (), test: bool = True
+) -> tuple[list[Assessed], list[Runs]]:
+    """The outcome of every claim, and the studies; see ``claims_document``."""
     all_runs = runs_of(results, changes=changes)
-    assessed = assess_runs(all_claims(), all_runs, test=test)
+    return [*assess_runs(all_claims(), all_runs, test=test)], [*all_runs]
+
+
+def document_of(
+    assessed: Sequence[Assessed], all_runs: Sequence[Runs], *, title: str, not_run: bool = True
+) -> Document:
+    """The outcomes as a document; without ``not_run`` those that rest on models alone."""
+    if not not_run:
+        assessed = [each for each in assessed if each.outcome is not Outcome.NOT_RUN] or assessed
     several = len({_name(each) for each in assessed if each.runs is not None}) > 1
     # Readers look for what was decided.
     decided_first = sorted(assessed, key=lambda each: each.outcome is Outcome.NOT_RUN)

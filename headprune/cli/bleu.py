@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headprune.form import Form
+
 app = typer.Typer(add_completion=False)
 
 
@@ -62,7 +64,7 @@ def bleu(
     form: Annotated[
         str | None,
         typer.Option(
-            help="Form of the pruning: remove, mask or none.",
+            help="Form of the pruning: remove, mask, uniform or none.",
             show_default="remove; none if the plan prunes nothing",
         ),
     ] = None,
@@ -95,6 +97,8 @@ def bleu(
     requested_percent: Annotated[
         float | None,
         typer.Option(
+            min=0,
+            max=100,
             help="Percentage of heads that the plan was asked to prune.",
             show_default="that of the plan",
         ),
@@ -129,9 +133,12 @@ def bleu(
         return
     if generation is None:
         raise UsageError("give --hyp, or the output of fairseq-generate")
-    require_field(finetune, name="--finetune")
-    if recovery is not None:
-        require_field(recovery, name="--recovery")
+    named = {"--finetune": finetune, "--recovery": recovery, "--select": select, "--data": data}
+    for option, value in named.items():
+        if value is not None:
+            require_field(value, name=option)
+    if form is not None and form not in (forms := [*map(str, Form), "none"]):
+        raise UsageError(f"--form {form}: not one of {', '.join(forms)}")
     if plan is None or output is None or data is None:
         raise UsageError("a record needs --plan, --data and --output; --hyp needs --ref alone")
     record = translation.score(

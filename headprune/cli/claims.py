@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from headprune.cli.named_folders import parse_folders
 from headprune.errors import UsageError, needing
 from headprune.recovery.kinds import Recovery
+from headprune.wording import counted
 
 app = typer.Typer(add_completion=False)
 
@@ -62,18 +64,25 @@ def claims(
             "seconds."
         ),
     ] = True,
+    not_run: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Print the claims without rows in these records too; files have them all."
+        ),
+    ] = False,
 ) -> None:
     """Decide which claims of papers hold on a set of records.
 
     Each claim of Budhraja et al. 2020 and of related papers holds, does not hold, or cannot be
     decided by these records. The table gives effect, interval, number of seeds, p-value after
-    correction for the number of claims, and the smallest effect that would have been found. Claims
-    whose rows are missing are listed with the command that makes them. It is also printed on
-    standard output. docs/claims.md explains the rules.
+    correction for the number of claims, and the smallest effect that would have been found. It is
+    also printed on standard output. Claims whose rows are missing are in the files, and with --all
+    on standard output, with the command that makes the rows. docs/claims.md explains the rules.
     """
     with needing("claims need scipy", install="pip install scipy"):
         import scipy.stats  # noqa: F401
-    from headprune.claims.document import claims_document
+    from headprune.claims.document import assess, document_of
+    from headprune.claims.outcome import Outcome
     from headprune.claims.recoveries import after_recovery
     from headprune.report.changes import read_changes
     from headprune.report.render import renderers, save
@@ -88,12 +97,17 @@ def claims(
         results += [
             (path, replace(Record.load(path), study=name)) for path in files_of_records([folder])
         ]
-    document = claims_document(
+    assessed, all_runs = assess(
         after_recovery(results, recovery),
         changes=() if changes is None else read_changes(changes),
-        title=title,
         test=test,
     )
     if output_dir is not None:
-        save(document, output_dir, name="claims")
-    print(renderers()[".md"](document))
+        save(document_of(assessed, all_runs, title=title), output_dir, name="claims")
+    print(renderers()[".md"](document_of(assessed, all_runs, title=title, not_run=not_run)))
+    left_out = sum(each.outcome is Outcome.NOT_RUN for each in assessed)
+    if not not_run and 0 < left_out < len(assessed):
+        print(
+            f"{counted(left_out, 'other claim')} without rows in these records: --all lists them",
+            file=sys.stderr,
+        )

@@ -95,6 +95,16 @@ def compare(
             rich_help_panel=_CHOICE,
         ),
     ] = None,
+    verify: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="With --speedup: measure each chosen plan, at most this number of times, and "
+            "correct it where its speed is not the one asked for; 3 are enough, and 1 corrects "
+            "nothing. 0 trusts the predictions. Plans of methods that train are not corrected.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = 0,
     seeds: Annotated[
         int,
         typer.Option(
@@ -196,6 +206,8 @@ def compare(
         raise UsageError(
             "--speedup and --latency go together; `headprune latency` measures what units save"
         )
+    if verify and not speedup:
+        raise UsageError("--verify goes with --speedup")
     budgets = budgets_given(percent, budget) or [Budget(each) for each in (25.0, 50.0, 75.0)]
     table = None if latency is None else latency_for(open_model(model), latency)
     if table is not None and components is not None:
@@ -217,6 +229,7 @@ def compare(
             percents=sorted(set(speedup or [each.percent for each in budgets])),
             measure=SPEED if speedup else budgets[0].of,
             latency=table,
+            verify=verify,
             seeds=range(1, seeds + 1),
             random_seeds=None if random_seeds is None else range(1, random_seeds + 1),
             folder=output,

@@ -59,14 +59,15 @@ def measure(
         str | None,
         typer.Option(
             help="Length of the model's fine-tuning, for the signature: 30ep, 200up, or none.",
-            show_default="unknown for a pruned model, else none",
+            show_default="unknown for a pruned model that headprune prune did not write, else none",
         ),
     ] = None,
     recovery: Annotated[
         str | None,
         typer.Option(
             help="What was done after pruning besides fine-tuning, for the signature, with the "
-            "number of examples: 'refit[500]'. The model does not tell.",
+            "number of examples: 'refit[500]'.",
+            show_default="as headprune prune did it, where it wrote the model",
         ),
     ] = None,
     *,
@@ -86,6 +87,7 @@ def measure(
     from headprune.compare.measuring import measure_and_save
     from headprune.errors import UsageError
     from headprune.plan import PruningPlan
+    from headprune.results.record_files import beside, output_files
     from headprune.results.signature import require_field
 
     for option, value in (("--finetune", finetune), ("--recovery", recovery)):
@@ -95,11 +97,18 @@ def measure(
             require_field(value, name=option)
 
     examples = [Path(name) for name in (options.train, options.dev) if name is not None]
-    require_separate({"--output": output}, inputs=(model, plan, *examples))
+    outputs = {} if output is None else output_files(output)
+    require_separate(
+        {
+            "--output": output,
+            **{f"the {name} beside --output,": path for name, path in outputs.items()},
+        },
+        inputs=(model, plan, *examples),
+    )
     kept = None if plan is None else PruningPlan.load(plan)
     task_model = backend_of(model).task_model(
         model,
-        output=None if output is None else output.parent / output.stem,
+        output=None if output is None else beside(output, ""),
         finetune=False,
         max_examples=None,
         watch=progress,

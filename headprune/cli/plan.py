@@ -348,6 +348,7 @@ def _plan_by_scores(
     """
     from headprune.scores import HeadScores
     from headprune.scores.names import keep_of
+    from headprune.scores.summary import not_settled_below
     from headprune.select.score import counts_from
 
     ranked = HeadScores.load(scores)
@@ -374,7 +375,7 @@ def _plan_by_scores(
         counts = counts_from(
             ranked, below, at_least=1 if at_least is None else at_least, within=within
         )
-    return select.by_score(
+    plan = select.by_score(
         ranked,
         budget=asked,
         cost=_cost(asked, ranked.units, opened),
@@ -383,6 +384,15 @@ def _plan_by_scores(
         at_least=at_least,
         within=within,
     )
+    if below is not None:
+        pruned, unsettled = not_settled_below(ranked, below, plan)
+        if unsettled:
+            print(
+                f"warning: the intervals of {unsettled} of the {pruned} pruned units reach "
+                f"{below:g} or more: these scores do not show that their values are below",
+                file=sys.stderr,
+            )
+    return plan
 
 
 def _plan_without_scores(

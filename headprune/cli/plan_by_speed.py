@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headprune.backends import open_model
-from headprune.budget import Speedup
+from headprune.budget import NEAR, Speedup
 from headprune.cli.progress import progress_of_rounds
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
@@ -97,8 +97,13 @@ def plan_by_speed(
         tell=tell,
         watch=progress_of_rounds,
     )
-    if abs(reached / asked.times - 1) > 0.05:
-        _say(f"warning: {asked} was not reached within 5%; the nearest plan is {reached:.2f}x")
+    if asked.is_near(reached):
+        _say(f"the plan that was measured at {reached:.2f} times as fast is written")
+    else:
+        _say(
+            f"warning: {asked} was not reached within {NEAR:.0%}; the nearest plan is "
+            f"{reached:.2f}x"
+        )
     return plan
 
 

@@ -16,7 +16,8 @@ from headprune.errors import UsageError
 from headprune.files import require_separate
 from headprune.form import Form
 from headprune.plan import PruningPlan
-from headprune.recovery.kinds import Recovery
+from headprune.provenance import Provenance
+from headprune.recovery.kinds import Recovery, refit_name
 
 app = typer.Typer(add_completion=False)
 
@@ -108,6 +109,7 @@ def prune(
     require_separate({"--output": output}, inputs=(model, plan))
     opened = open_model(model)
     wanted = PruningPlan.load(plan)
+    done = None
     if target is not None:
         backend = backend_of(model)
         if without_labels:
@@ -130,11 +132,17 @@ def prune(
             )
             refitted = task_model.refitted(wanted, target=target)
         pruned = refitted.model
+        done = refit_name(Recovery(recovery), refitted.examples)
         print(refitted)
     else:
         pruned = opened.prune(wanted, form=form.value)
     pruned.save(output)
     kept = pruned.plan
+    Provenance(
+        plan=kept.with_origin(wanted.origin),
+        recovery=done,
+        fingerprint=pruned.fingerprint,
+    ).save(output)
     print(
         f"{output}: {kept} ({kept.percent_pruned:.1f}% of {unit_names(kept.units)} pruned, "
         f"{opened.parameters:,} -> {pruned.parameters:,} parameters)"

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from headprune.cli.named_folders import parse_folders
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def report(
-    results: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RESULTS",
-            help="Records (result.json), or folders that are searched for them: the run folder of "
-            "a study, the folder of a comparison. Also score files (for the grid of heads), "
-            "changes.json (figure 2) and the table.json of an earlier report.",
-        ),
-    ],
     output_dir: Annotated[
         Path,
         typer.Option(
@@ -30,6 +24,22 @@ def report(
             help="Folder for report.html, report.md and its figures, and for the tables.",
         ),
     ],
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="RESULTS",
+            help="Records (result.json), or folders that are searched for them: the run folder of "
+            "a study, the folder of a comparison. Also score files (for the grid of heads), "
+            "changes.json (figure 2) and the table.json of an earlier report.",
+        ),
+    ] = None,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=FOLDER: the records of a folder are a study of that name; repeatable. It "
+            "tells apart studies of one name that begin with different baselines."
+        ),
+    ] = None,
     title: Annotated[
         str, typer.Option(help="Title of the page, the table and the figure.", show_default="study")
     ] = "",
@@ -69,30 +79,44 @@ def report(
     """
     from headprune.report.make import report_of
 
+    named = parse_folders(study or [], option="--study", key="NAME")
     report_files = report_of(
-        results,
+        results or [],
+        named=named,
         title=title,
         paper=paper or [],
         test=test,
-        command=_command(results, title=title, paper=paper or [], test=test),
+        command=_command(results or [], named=named, title=title, paper=paper or [], test=test),
     )
     report_files.save(output_dir)
     print(report_files.markdown)
 
 
-def _command(results: list[Path], *, title: str, paper: list[str], test: bool) -> str:
-    """The command with paths inside the working folder as they are; of others the names alone."""
-    names = [
-        str(path)
-        if path.name and not path.is_absolute() and ".." not in path.parts
-        else path.resolve().name
-        for path in results
-    ]
+def _shown(path: Path) -> str:
+    """A path inside the working folder as it is; of others the name alone."""
+    is_inside = path.name and not path.is_absolute() and ".." not in path.parts
+    return str(path) if is_inside else path.resolve().name
+
+
+def _command(
+    results: list[Path],
+    *,
+    named: Mapping[str, Path] | None = None,
+    title: str,
+    paper: list[str],
+    test: bool,
+) -> str:
+    names = [_shown(path) for path in results]
     are_clear = len(names) <= 3 and all(names) and len(set(names)) == len(names)
     files = names if are_clear else ["RESULTS"]
+    named = named or {}
+    folders = [_shown(path) for path in named.values()]
+    if len(set(folders)) < len(folders):
+        folders = ["FOLDER"] * len(folders)
     return shlex.join(
         [
             *("headprune", "report", *files),
+            *(f"--study={name}={path}" for name, path in zip(named, folders, strict=True)),
             *([f"--title={title}"] if title else []),
             *(f"--paper={name}" for name in paper),
             *([] if test else ["--no-test"]),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune.compare.claimed_folder import claim
-from headprune.compare.store import FOLDERS, TIMES_AT_SPEED
+from headprune.compare.store import FOLDERS, TIMES_AT_SPEED, VERIFIED
 from headprune.errors import UsageError
 from headprune.json_files import json_object
 from headprune.methods.method import is_training
@@ -125,5 +125,5 @@ def _results_at_speeds(folder: Path) -> Iterator[Path]:
     yield from folder.glob(TIMES_AT_SPEED)
     yield from folder.glob("records/*/*/*x")
     for path in (folder / "plans").glob("*.json"):
-        if re.search(r"-[\d.]+x(-seed\d+)?$", path.stem):
+        if re.search(rf"-[\d.]+x(-seed\d+)?({VERIFIED}\d+)?$", path.stem):
             yield path

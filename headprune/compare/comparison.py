@@ -13,7 +13,7 @@ from headprune.compare.turns import Quartiles
 from headprune.components import HEADS, unit_names
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import Distillation
-from headprune.recovery.kinds import Recovery
+from headprune.recovery.kinds import Recovery, refit_name
 from headprune.report.shown import percentage
 from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
@@ -32,6 +32,8 @@ class Comparison:
         measure: the quantity that percentages are shares of, see ``Budget``; or ``speed``, for
             which they are speeds as multiples of the unpruned model's.
         timed_job: for speeds, the job and the conditions that they refer to.
+        verify: for speeds, the measurements, at most, by which each plan was corrected; 0 where
+            predictions were trusted.
         scores: by name.
         rows: see ``Row``.
         speedups: for each method and percentage, the median of the unpruned model's time over that
@@ -52,6 +54,9 @@ class Comparison:
             the model fixes it; see ``Sizes``.
         recoveries: the treatments after pruning. The weights of a distillation are in
             ``settings``, its teacher is the model as it was given.
+        recovery_seconds: for the measurement right after pruning, and for each recovery with the
+            measurement after it, the mean seconds of a model; without those that were interrupted
+            or that a method trained. Empty where it is not known.
         files: the files with the outputs of the model as it was given; see ``Measured``.
         pairs: tests of the methods against each other; empty where outputs are not known.
     """
@@ -75,10 +80,12 @@ class Comparison:
     fingerprint: str | None = None
     measure: str = "units"
     timed_job: str | None = None
+    verify: int = 0
     at_least: int | None = None
     positions: int | None = None
     recoveries: tuple[Recovery, ...] = (Recovery.FINETUNE,)
     costs: Mapping[str, float] = field(default_factory=dict)
+    recovery_seconds: Mapping[str, float] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     pairs: tuple[PairTest, ...] = ()
 
@@ -99,7 +106,9 @@ class Comparison:
         if recovery == Recovery.DISTILL:
             distillation = Distillation.of_settings(self.settings) or Distillation()
             return distillation.name(self.fingerprint)
-        return str(recovery)
+        # Rows of older versions do not know their number of examples.
+        numbers = {row.calibrated_on for row in self.rows if row.recovery == recovery}
+        return refit_name(recovery, numbers.pop() if len(numbers) == 1 else None)
 
     @property
     def quantity(self) -> str:

@@ -56,6 +56,7 @@ class Competition:
                 "parameters, or a speed"
             )
         full = model.plan.completed({name: model.shape[name] for name in names})
+        full = full.without_units_of_dropped_layers()
         pool = full.part(names)
         assert pool is not None
         cost = None

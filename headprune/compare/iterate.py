@@ -28,7 +28,7 @@ from headprune.folders import scratch_folder
 from headprune.json_files import json_object, known_values
 from headprune.plan import HeadPlan, PruningPlan
 from headprune.recovery.distillation import Distillation
-from headprune.recovery.kinds import Recovery
+from headprune.recovery.kinds import Recovery, refit_name
 from headprune.recovery.variant import Variant
 from headprune.results.marks import CONSTANT, RESUMED
 from headprune.scores.head_scores import HeadScores
@@ -253,9 +253,7 @@ class _Writer:
             return
         target = self.recovery.refit_target or "output"
         with scratch_folder(folder.parent) as work:
-            done = recovered(
-                lambda: Measured.of(_refitted(model, plan, work, target=target).measure())
-            )
+            done = recovered(lambda: _refitted(model, plan, work, target=target))
             _replace(folder, work, done)
 
     def _choose(
@@ -312,27 +310,31 @@ class _Writer:
             metric_signature=measured.signature,
             fingerprint=measured.fingerprint,
             training=facts,
-            recovery=None if kind == "before-finetune" else self._recovery_name(model),
+            recovery=None if kind == "before-finetune" else self._recovery_name(model, measured),
             trainings=self._trainings(number, kind=kind),
         )
         record.save(folder.parent / "records" / kind / f"step{number}.json")
 
-    def _recovery_name(self, model: TaskModel) -> str | None:
+    def _recovery_name(self, model: TaskModel, measured: Measured) -> str | None:
         """The name of the recovery in signatures; None for fine-tuning."""
         if self.recovery is Recovery.DISTILL:
             distillation = Distillation.of_settings(model.settings) or Distillation()
             return distillation.name(self.teacher)
-        return None if self.recovery is Recovery.FINETUNE else str(self.recovery)
+        if self.recovery is Recovery.FINETUNE:
+            return None
+        return refit_name(self.recovery, measured.calibrated_on)
 
 
-def _refitted(model: TaskModel, plan: PruningPlan, folder: Path, *, target: Target) -> TaskModel:
-    """The pruned model, re-fitted, in a folder: ``model``, or ``model.pt`` if it is one file."""
+def _refitted(model: TaskModel, plan: PruningPlan, folder: Path, *, target: Target) -> Measured:
+    """Re-fit the pruned model into a folder (``model``, or ``model.pt``), and measure it."""
     folder.mkdir(exist_ok=True)
     path = folder / "model"
-    model.refitted(plan, target=target).model.save(path)
+    refitted = model.refitted(plan, target=target)
+    refitted.model.save(path)
     if path.is_file():
         path = path.rename(path.with_suffix(".pt"))
-    return model.opened(path)
+    measured = Measured.of(model.opened(path).measure())
+    return replace(measured, calibrated_on=refitted.examples)
 
 
 def _replace(folder: Path, work: Path, step: Step) -> None:

@@ -90,6 +90,8 @@ def _pruned_values(comparison: Comparison) -> dict[str, Any]:
         values["measure"] = comparison.measure
     if comparison.timed_job is not None:
         values["timed_job"] = comparison.timed_job
+    if comparison.verify:
+        values["verify"] = comparison.verify
     if comparison.positions is not None:
         values["positions"] = comparison.positions
     if comparison.recoveries != (Recovery.FINETUNE,):
@@ -107,6 +109,10 @@ def _method_values(comparison: Comparison) -> dict[str, Any]:
         }
     if costs:
         values["costs"] = {name: round(cost, 2) for name, cost in costs.items()}
+    if comparison.recovery_seconds:
+        values["recovery_seconds"] = {
+            name: round(seconds, 2) for name, seconds in comparison.recovery_seconds.items()
+        }
     return values
 
 

@@ -22,6 +22,8 @@ class Measured:
         resumed: True if the fine-tuning was interrupted and resumed; None if there was no
             fine-tuning, or it is not known.
         constant, signature, fingerprint: see ``Measurement``.
+        calibrated_on: the number of examples that the model was re-fitted on; None where it was
+            not, or it is not known.
         seconds, device, versions: see ``Environment``.
         files: the files of the outputs, relative to the folder of the comparison; see
             ``Record.files``.
@@ -37,6 +39,7 @@ class Measured:
     signature: str | None = None
     fingerprint: str | None = None
     files: dict[str, str] = field(default_factory=dict)
+    calibrated_on: int | None = None
     outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod

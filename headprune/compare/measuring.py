@@ -7,16 +7,17 @@ from pathlib import Path
 
 from headprune.compare.measured import Measured, timed
 from headprune.compare.records import record_of
-from headprune.compare.store import ENDS, REFERENCE
 from headprune.files import write_text_atomically
 from headprune.gates.closing import gates_not_closed
 from headprune.model import require_no_uniform_heads
 from headprune.plan import PruningPlan
+from headprune.provenance import Provenance
 from headprune.recovery.kinds import Recovery
 from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
 from headprune.results.marks import CONSTANT
 from headprune.results.record import Record
+from headprune.results.record_files import output_files
 from headprune.task_model import Measurement, TaskModel
 
 UNKNOWN = "unknown"
@@ -33,9 +34,12 @@ def measure_and_save(
 ) -> Record:
     """Measure a model as it is, or right after pruning it to ``plan``.
 
+    A model that lies as ``headprune prune`` wrote it has the origin of its plan, no fine-tuning
+    and the recovery of then; see ``Provenance``.
+
     Args:
-        finetune: the length of its fine-tuning, for the signature. None: ``unknown`` for a pruned
-            model, which nothing tells from one that was fine-tuned, and ``none`` for others.
+        finetune: the length of its fine-tuning, for the signature. None: ``unknown`` for another
+            pruned model, which nothing tells from one that was fine-tuned, and ``none`` for others.
         recovery: what was done after pruning besides fine-tuning, for the signature. A model that
             was re-fitted and not fine-tuned has a record of the kind ``refitted``.
         output: the file for the record. The model's outputs are written beside it.
@@ -50,7 +54,9 @@ def measure_and_save(
         raise gates_not_closed(path)
     if plan is not None:
         require_no_uniform_heads(model.model)
-    pruned = model.model if plan is None else model.model.prune(plan)  # before it is measured
+    # Before it is measured, as these may fail.
+    pruned = model.model if plan is None else model.model.prune(plan)
+    known = Provenance.of(model.model) if plan is None else None
     measurements: list[Measurement] = []
 
     def measure() -> Measured:
@@ -59,14 +65,21 @@ def measure_and_save(
 
     name = f"{path}{'' if plan is None else ', pruned'}"
     measured = timed(measure, metric=model.metric, where=path, model=name)
-    kept = (
-        pruned.plan if plan is None or plan.origin is None else pruned.plan.with_origin(plan.origin)
-    )
+    kept = pruned.plan
+    if plan is not None and plan.origin is not None:
+        kept = kept.with_origin(plan.origin)
+    if known is not None:
+        kept = known.plan
+        finetune = finetune or "none"
+        recovery = recovery or known.recovery
     is_refitted = recovery is not None and recovery.startswith(Recovery.REFIT)
     if finetune is None:
         unknown = plan is None and not kept.is_full and not is_refitted
         finetune = UNKNOWN if unknown else "none"
-    kind = "before-finetune" if plan is not None else kind_of(kept, finetune=finetune)
+    is_just_pruned = plan is not None or (
+        known is not None and finetune == "none" and not kept.is_full
+    )
+    kind = "before-finetune" if is_just_pruned else kind_of(kept, finetune=finetune)
     if is_refitted and finetune == "none":
         kind = "refitted"
     record = record_of(
@@ -78,7 +91,7 @@ def measure_and_save(
         row=row_of(kept, default="baseline" if kept.is_full else f"{kept.percent_pruned:.0f}%"),
         method=method_of(kept, default="given"),
         requested_percent=requested_percent_of(kept),
-        seed=1,
+        seed=1 if kept.origin is None or kept.origin.seed is None else kept.origin.seed,
         finetune=finetune,
         recovery=recovery,
         form=pruned.form,
@@ -98,11 +111,9 @@ def measure_and_save(
     )
     if output is None:
         return record
-    files = {}
+    places = output_files(output)
     for name, content in measurement.outputs.items():
-        end = f".reference{ENDS[name]}" if name == REFERENCE else ENDS[name]
-        files[name] = f"{output.stem}{end}"
-        write_text_atomically(output.with_name(files[name]), content)
-    record = replace(record, files=files)
+        write_text_atomically(places[name], content)
+    record = replace(record, files={name: places[name].name for name in measurement.outputs})
     record.save(output)
     return record

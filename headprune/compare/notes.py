@@ -9,6 +9,7 @@ from headprune.compare.against_random import LEVEL
 from headprune.compare.comparison import Comparison
 from headprune.compare.records import Outcomes
 from headprune.recovery.kinds import BEFORE, Recovery
+from headprune.recovery.variant import L0_GATES
 from headprune.results.marks import CONSTANT_MARK
 from headprune.wording import counted
 
@@ -24,11 +25,20 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
     components = comparison.components
     pruned = units if components is None else f"{units} of {', '.join(components)}"
     if comparison.measure == SPEED:
+        reached = "the speed that is predicted from times of sub-layers is reached"
+        corrected = (
+            f" Each plan was measured ({counted(comparison.verify, 'time')} at most) and replaced "
+            "by one for a lower or higher prediction where that speed was not the one that was "
+            "asked for; plans of methods that train were not. A corrected plan may be predicted "
+            "to be slower than asked for, and where no plan was within 5%, it is the nearest."
+            if comparison.verify > 1
+            else ""
+        )
         notes.append(
             f"Speeds: {comparison.timed_job or 'a job that is not known'}. Each method "
-            f"prunes {pruned} until the speed that is predicted from times of sub-layers is "
-            "reached; the measured speed is of the whole job. Methods that drop whole layers "
-            "can be faster than asked for. Correlations are over these units."
+            f"prunes {pruned} until {reached}; the measured speed is of the whole job.{corrected} "
+            "Methods that drop whole layers or MLPs can be faster than asked for, and methods that "
+            "train are only near it: see the predicted speed. Correlations are over these units."
         )
     elif comparison.measure != "units":
         notes.append(
@@ -62,7 +72,7 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
     return [
         *notes,
         _seeds_note(seeds, draws, units=units, methods_with_seeds=_methods_with_seeds(outcomes)),
-        *_training_note(outcomes),
+        *_training_note(outcomes, measure=comparison.measure),
         f"not pruned: the model as it was given{training_note}.",
         *_recovery_note(outcomes),
         _tests_note(draws, methods_with_seeds=_methods_with_seeds(outcomes)),
@@ -106,7 +116,7 @@ def _seeds_note(seeds: int, draws: int, *, units: str, methods_with_seeds: Seque
     )
 
 
-def _training_note(outcomes: Outcomes) -> list[str]:
+def _training_note(outcomes: Outcomes, *, measure: str) -> list[str]:
     names = sorted(outcomes.trained)
     if not names:
         return []
@@ -115,6 +125,12 @@ def _training_note(outcomes: Outcomes) -> list[str]:
         "each seed anew, while it chooses. Its figures right after pruning come after one "
         "training, so the tests compare them with those of random plans after fine-tuning; its "
         "figures after fine-tuning come after two."
+        + (
+            " For a speed it may train up to three times, each from the model as it was given, "
+            "and the seconds below are those of all."
+            if measure == SPEED and L0_GATES in names
+            else ""
+        )
     ]
 
 
@@ -196,6 +212,7 @@ def _seconds_note(comparison: Comparison) -> list[str]:
     if not comparison.costs:
         return []
     return [
-        "Seconds: the mean of a method's plans, on the machine of the comparison. Scores that "
-        "are computed in one pass over the data have the time of this pass."
+        "Seconds to choose the units: on the machine of the comparison, for the plan of a seed "
+        "that took longest, and the mean over seeds. Scores that are computed in one pass over the "
+        "data have the time of this pass."
     ]

@@ -125,12 +125,17 @@ def pair_tests(
 
 
 def against_best(tests: Sequence[PairTest]) -> list[PairTest]:
-    """The tests of the best method of each moment and budget against the others."""
+    """The tests of the best method of each moment and budget against the others.
+
+    There is no best one where all models have the same metric.
+    """
     cells: dict[tuple[str, float], list[PairTest]] = {}
     for test in tests:
         cells.setdefault((test.moment, test.percent), []).append(test)
     chosen = []
     for cell in cells.values():
+        if not any(test.difference for test in cell):
+            continue
         names = dict.fromkeys(name for test in cell for name in (test.better, test.worse))
         wins = {name: sum(test.better == name for test in cell) for name in names}
         best = max(wins, key=wins.__getitem__)

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from headprune.budget import Speedup
 from headprune.compare.competition import Competition
 from headprune.errors import UsageError
-from headprune.methods.method import Method, SpeedRequest, is_restricted, is_training, takes_speed
+from headprune.methods.method import (
+    Method,
+    SpeedRequest,
+    is_limited,
+    is_restricted,
+    is_training,
+    takes_speed,
+)
 from headprune.recovery.kinds import Recovery
 from headprune.scores.head_scores import HeadScores
 from headprune.select.speed import by_speed
@@ -66,8 +73,13 @@ def require_speeds(
             latency=latency,
         )
         for method in methods:
-            if takes_speed(method) and not (method.needs_scores or method.needs_model):
-                method.at_speed(request)
+            try:
+                if is_limited(method):
+                    method.require_speed(request)
+                elif takes_speed(method) and not (method.needs_scores or method.needs_model):
+                    method.at_speed(request)
+            except UsageError as problem:
+                raise UsageError(f"{method.name}: {problem}") from None
 
 
 def require_own_layers(model: TaskModel, recovery: Recovery) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from statistics import mean
 from typing import Any
 
 from headprune.compare.measured import Measured
 from headprune.plan import PruningPlan
-from headprune.recovery.kinds import Recovery
+from headprune.recovery.kinds import BEFORE, Recovery
 from headprune.results.environment import Environment
 
 CONTROL = "control"
@@ -42,6 +43,7 @@ class Row:
         fingerprint_before, fingerprint_after: the fingerprints of the weights that were measured;
             None likewise.
         files_before, files_after: the files of the outputs; see ``Measured``.
+        calibrated_on: see ``Measured``.
     """
 
     score: str
@@ -65,6 +67,7 @@ class Row:
     predicted_speedup: float | None = None
     files_before: Mapping[str, str] = field(default_factory=dict)
     files_after: Mapping[str, str] = field(default_factory=dict)
+    calibrated_on: int | None = None
 
     @cached_property
     def head_plan(self) -> PruningPlan:
@@ -82,6 +85,7 @@ class Row:
             environment_after=measured.environment,
             fingerprint_after=measured.fingerprint,
             files_after=measured.files,
+            calibrated_on=measured.calibrated_on,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -91,6 +95,23 @@ class Row:
             for item in fields(self)
             if not item.name.startswith(("environment", "fingerprint", "files"))
         }
-        if self.predicted_speedup is None:
-            del values["predicted_speedup"]
+        for name in ("predicted_speedup", "calibrated_on"):
+            if values[name] is None:
+                del values[name]
         return {**values, "plan": json.loads(self.head_plan.to_json(with_origin=False))}
+
+
+def mean_seconds(rows: Sequence[Row]) -> dict[str, float]:
+    """The mean seconds of a measurement right after pruning, and of each recovery with its own.
+
+    Fine-tunings that were interrupted do not count, nor does a method's own training.
+    """
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        moments = {BEFORE: None if row.trained else row.environment_before}
+        if row.recovery is not None and not row.resumed and not row.trained:
+            moments[row.recovery] = row.environment_after
+        for moment, environment in moments.items():
+            if environment is not None and environment.seconds is not None:
+                found.setdefault(moment, []).append(environment.seconds)
+    return {moment: mean(seconds) for moment, seconds in found.items()}

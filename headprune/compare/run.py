@@ -18,7 +18,7 @@ from headprune.compare.competition import Competition, component_settings
 from headprune.compare.pairs import pair_tests
 from headprune.compare.records import Outcomes, save_records
 from headprune.compare.requirements import possible_recoveries, require_methods, require_speeds
-from headprune.compare.rows import CONTROL, Row
+from headprune.compare.rows import CONTROL, Row, mean_seconds
 from headprune.compare.store import RECORDS, Choice, Store
 from headprune.compare.turns import Quartiles, over_plans
 from headprune.components import NEURONS
@@ -50,6 +50,7 @@ def compare(
     components: Sequence[str] | None = None,
     measure: str = "units",
     latency: Latency | None = None,
+    verify: int = 0,
     rounds: int = ROUNDS,
     recoveries: Sequence[Recovery] = (Recovery.FINETUNE,),
     say: Say = lambda *_: None,
@@ -69,12 +70,15 @@ def compare(
             make smaller differences to random choice significant.
         tuned: fine-tune (or re-fit) the models of these scores (and of ``random``) only; default:
             of all.
-        at_least: units that every layer keeps, by any score.
+        at_least: units that every layer keeps, by any score; of ``subnetwork`` heads alone.
         components: prune units of these components only; percentages then refer to their units.
             They are required for scores that other components do not have. Default: all attention.
         measure: the quantity that percentages are shares of, see ``Budget``; or ``speed``.
         latency: the time that units save, for the measure ``speed``: each method reaches the
             predicted speed, and models are timed at its job.
+        verify: the measurements, at most, by which each plan is corrected until its measured speed
+            is the one that is asked for; see ``verified``. 0: predictions are trusted. Plans of
+            methods that train are not corrected.
         rounds: the number of times that each model is timed; 0 disables timing.
         recoveries: the treatments after pruning, each of the pruned model itself; fine-tuning only
             where ``model`` can be fine-tuned. ``model`` knows the weights of a distillation.
@@ -99,22 +103,18 @@ def compare(
     competition.require_possible(needed, percents)
     if (measure == SPEED) != (latency is not None):
         raise UsageError("--speedup and --latency go together")
+    if verify and latency is None:
+        raise UsageError("--verify goes with --speedup")
     require_methods([*methods.values()], model, competition, latency=latency)
     if latency is not None:
         require_speeds([*methods.values()], competition, latency, percents, seed=seeds[0])
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
     claim_folder(folder, settings, model=model, scores=names, latency=latency)
-    store = Store(folder, model, competition, latency=latency)
+    store = Store(folder, model, competition, latency=latency, verify=verify)
     given = f"the model as it was given ({model.model.path})"
     # First, as it shows if there are data to measure on.
     base = store.before(Choice(plan=full, title=given))
     scores_by_name = store.scores(names)
-    if latency is not None:
-        for method in methods.values():
-            if method.needs_scores:  # scores of which some cannot be compared with others
-                for amount in percents:
-                    goal = goal_of(amount, measure)
-                    store.chosen(method, scores_by_name, goal=goal, seed=seeds[0])
     wanted = _wanted(
         methods,
         percents,
@@ -122,6 +122,13 @@ def compare(
         random_seeds=seeds if random_seeds is None else random_seeds,
         controls=any(each.trains for each in possible),
     )
+    # Some scores of heads, neurons and layers cannot be compared: found before a model is trained.
+    for method in methods.values():
+        if method.needs_scores:
+            for amount in percents:
+                goal = goal_of(amount, measure)
+                say(f"choose units: {method.name} {goal}", 0, len(wanted))
+                store.chosen(method, scores_by_name, goal=goal, seed=seeds[0])
     rows = []
     plans: dict[tuple[str, float], list[PruningPlan]] = {}
     for number, (name, percent, seed) in enumerate(wanted):
@@ -173,9 +180,11 @@ def compare(
         files=base.files,
         measure=measure,
         timed_job=None if latency is None else latency.job_name,
+        verify=verify,
         at_least=at_least,
         positions=model.model.sizes.encoder_positions,
         recoveries=tuple(dict.fromkeys(recoveries)),
+        recovery_seconds=mean_seconds(rows),
         costs={
             name: cost
             for name, method in methods.items()

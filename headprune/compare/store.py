@@ -2,7 +2,8 @@
 
 scores/NAME.json    the scores
 plans/LABEL.json    the plans of methods that take long, or draw
-methods/LABEL/      the models of methods that train, while they are needed
+methods/            models of methods that train, and scores of methods that score in steps, while
+                    they are needed
 before/NAME.json    the metric right after pruning; NAME is the plan's, or a trained model's
 after/, distill/, refitted/, refit-residual/, scratch/    the metric after a recovery
 seconds.json, costs.json    run times of the plans, and of the methods themselves
@@ -17,13 +18,14 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headprune.budget import Budget, Goal, file_label
+from headprune.budget import NEAR, Budget, Goal, Speedup, file_label
 from headprune.compare.competition import Competition
 from headprune.compare.costs import Costs
 from headprune.compare.interruptions import is_resumed
@@ -45,12 +47,14 @@ from headprune.methods.method import (
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
 from headprune.recovery.variant import Variant
+from headprune.results.record_files import ENDS, REFERENCE
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import TAKE_LONG, needs_data
 from headprune.scores.partial import partial_results
 from headprune.speed.latency import Latency
-from headprune.speed.verifying import seconds_of
+from headprune.speed.verifying import seconds_of, verified
 from headprune.task_model import TaskModel
+from headprune.wording import counted
 
 if TYPE_CHECKING:
     from headprune.recovery.refit import Target
@@ -64,9 +68,8 @@ RECORDS = "records"
 OUTPUTS = "outputs"
 """The folder of the outputs of models, among the records."""
 
-REFERENCE = "reference"
-ENDS = {"predictions": ".predictions.tsv", "hypotheses": ".hyp.txt", REFERENCE: ".txt"}
-"""The ends of the names of files with the outputs of models, which are those of their numbers."""
+VERIFIED = "-verified"
+"""The end of the names of plans that were corrected by their measured speed; a number follows."""
 
 TIMES_AT_SPEED = "seconds-speed.json"
 """The file of run times at the job of a latency file."""
@@ -104,11 +107,14 @@ class Store:
         competition: Competition,
         *,
         latency: Latency | None = None,
+        verify: int = 0,
         outputs: Path | None = None,
     ) -> None:
         """Open the folder.
 
         Args:
+            verify: the measurements, at most, by which a plan for a speed is corrected; see
+                ``verified``.
             outputs: the folder for the outputs of models; default: one among the records.
         """
         self.folder = folder
@@ -116,6 +122,7 @@ class Store:
         self.model = model
         self.competition = competition
         self.latency = latency
+        self.verify = verify
         self.costs = Costs(folder / "costs.json")
 
     def scores(self, names: Sequence[str]) -> dict[str, HeadScores]:
@@ -157,32 +164,40 @@ class Store:
         Raises:
             UsageError: a goal that the method cannot reach.
         """
-        full = self.competition.full
         draw = f"-seed{seed}" if method.draws else ""
         label = f"{method.name}-{file_label(goal)}{draw}"
 
-        def run() -> Outcome:
-            return self._outcome(method, scores, goal=goal, seed=seed)
+        def run(chosen: PruningPlan | None = None) -> Outcome:
+            return self._outcome(method, scores, goal=goal, seed=seed, chosen=chosen)
 
-        if method.needs_model and not method.needs_scores:
-            path = self.folder / "plans" / f"{label}.json"
+        is_slow = method.needs_model and not method.needs_scores
+        to_verify = (
+            goal if self.verify and isinstance(goal, Speedup) and not is_training(method) else None
+        )
+        if is_slow or to_verify is not None:
+            end = f"{VERIFIED}{self.verify}" if to_verify else ""
+            path = self.folder / "plans" / f"{label}{end}.json"
             if not path.exists():
                 started = time.monotonic()
-                chosen = run().plan
-                seconds = time.monotonic() - started
-                self.costs.add_method(method.name, seed=seed, seconds=seconds)
+                outcome = run()
+                chosen, seconds = outcome.plan, outcome.seconds
+                if seconds is None:
+                    seconds = time.monotonic() - started
+                if is_slow:
+                    self.costs.add_method(method.name, seed=seed, seconds=seconds)
+                if to_verify is not None:
+                    chosen = self._corrected(chosen, method, scores, goal=to_verify, seed=seed)
                 chosen.save(path)
             plan = PruningPlan.load(path)
         else:
             plan = run().plan
-        # The other components stay as they are.
-        whole = full.replaced_by(plan).without_units_of_dropped_layers()
+        whole = self._whole(plan)
         title = f"{method.name} {goal}, seed {seed}"
         if not is_training(method):
             return Choice(plan=whole, title=title)
 
         def train() -> TaskModel:
-            outcome = run()
+            outcome = run(plan)
             assert outcome.model is not None
             if outcome.plan != plan:
                 raise DataError(
@@ -193,8 +208,56 @@ class Store:
 
         return Choice(plan=whole, title=title, training=label, train=train)
 
+    def _whole(self, plan: PruningPlan) -> PruningPlan:
+        """The plan of the whole model; other components stay as they are."""
+        return self.competition.full.replaced_by(plan).without_units_of_dropped_layers()
+
+    def _corrected(
+        self,
+        plan: PruningPlan,
+        method: Method,
+        scores: Mapping[str, HeadScores],
+        *,
+        goal: Speedup,
+        seed: int,
+    ) -> PruningPlan:
+        """The plan whose measured speed is nearest to the one that was asked for."""
+        assert self.latency is not None
+        plans = {self._whole(plan): plan}
+
+        def choose(faster: float) -> PruningPlan:
+            asked = Speedup(max(1.0, goal.times * faster))
+            chosen = self._outcome(method, scores, goal=asked, seed=seed).plan
+            if chosen.origin is not None:
+                chosen = chosen.with_origin(replace(chosen.origin, budget=str(goal)))
+            plans[self._whole(chosen)] = chosen
+            return self._whole(chosen)
+
+        nearest, reached = verified(
+            self._whole(plan),
+            choose,
+            self.model.model,
+            self.latency.conditions,
+            goal,
+            tries=self.verify,
+        )
+        if not goal.is_near(reached):
+            print(
+                f"warning: {method.name} {goal}, seed {seed}: not reached within {NEAR:.0%} in "
+                f"{counted(self.verify, 'measurement')} at most; the nearest plan is "
+                f"{reached:.2f}x",
+                file=sys.stderr,
+            )
+        return plans[nearest]
+
     def _outcome(
-        self, method: Method, scores: Mapping[str, HeadScores], *, goal: Goal, seed: int
+        self,
+        method: Method,
+        scores: Mapping[str, HeadScores],
+        *,
+        goal: Goal,
+        seed: int,
+        chosen: PruningPlan | None = None,
     ) -> Outcome:
         """Run a method."""
         competition = self.competition
@@ -208,6 +271,7 @@ class Store:
             },
             "model": self.model,
             "folder": self.folder / "methods",
+            "chosen": chosen,
         }
         if isinstance(goal, Budget):
             return method.run(Request(**request, budget=goal, cost=competition.cost))
@@ -252,7 +316,7 @@ class Store:
         return number
 
     def remove_models(self) -> None:
-        """Remove the models of methods that train; their numbers stay."""
+        """Remove the models and scores of methods; their plans and numbers stay."""
         shutil.rmtree(self.folder / "methods", ignore_errors=True)
 
     def _refitted(self, choice: Choice, recovery: Recovery, *, target: Target) -> Measured:
@@ -262,7 +326,8 @@ class Store:
             with scratch_folder(self.folder) as work:
                 refitted = self._model_of(choice).refitted(choice.plan, target=target)
                 refitted.model.save(work)
-                return Measured.of(self.model.opened(work).measure())
+                measured = Measured.of(self.model.opened(work).measure())
+                return replace(measured, calibrated_on=refitted.examples)
 
         path = self.folder / FOLDERS.get(recovery, str(recovery)) / f"{choice.name}.json"
         return self._measured(path, measure, model=f"{choice.title}, {recovery.moment}")

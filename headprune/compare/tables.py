@@ -35,7 +35,8 @@ class Tables:
     def all(self) -> list[Table]:
         """The tables that have rows, in the order in which a reader sees them."""
         tables = [self.values(moment) for moment in (*self.outcomes.recoveries, BEFORE)]
-        tables += [self.tests(), self.pairs(), self.costs(), self.methods(), self.correlated()]
+        tables += [self.tests(), self.pairs(), self.costs(), self.methods(), self.recoveries()]
+        tables.append(self.correlated())
         return [table for table in tables if table.rows]
 
     def values(self, moment: str) -> Table:
@@ -93,7 +94,9 @@ class Tables:
     def costs(self) -> Table:
         """Size and speed, of random plans alone where the other methods were not timed."""
         speedups = self.comparison.speedups
-        names = self.outcomes.scores if self.comparison.has_timed_methods else ["random"]
+        of_speed = self.comparison.measure == SPEED
+        is_whole = of_speed or self.comparison.has_timed_methods
+        names = self.outcomes.scores if is_whole else ["random"]
         is_single = len(names) == 1
         rows: list[list[object]] = []
         for percent in self.outcomes.percents:
@@ -114,7 +117,6 @@ class Tables:
                 method = [] if is_single else [name]
                 speed = speedups.get(name, {}).get(percent)
                 rows.append([percent, *method, *figures, speed])
-        of_speed = self.comparison.measure == SPEED
         return Table(
             caption="What pruning saves:",
             columns=[
@@ -135,6 +137,17 @@ class Tables:
             caption="Seconds to choose the units, scores included:",
             columns=[Column("score"), Column("seconds", Decimals(1))],
             rows=[[name, seconds] for name, seconds in self.comparison.costs.items()],
+        )
+
+    def recoveries(self) -> Table:
+        """The cost of the recoveries."""
+        return Table(
+            caption="Seconds for a model, the measurement included:",
+            columns=[Column("when"), Column("seconds", Decimals(1))],
+            rows=[
+                [words_for(moment), seconds]
+                for moment, seconds in self.comparison.recovery_seconds.items()
+            ],
         )
 
     def correlated(self) -> Table:

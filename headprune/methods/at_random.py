@@ -42,5 +42,10 @@ class Random:
             latency=request.latency,
             at_least=request.at_least or 0,
         )
-        origin = Origin(method=self.name, seed=request.seed, budget=str(request.speedup))
+        origin = Origin(
+            method=self.name,
+            seed=request.seed,
+            budget=str(request.speedup),
+            at_least=request.at_least,
+        )
         return Outcome(plan=plan.with_origin(origin))

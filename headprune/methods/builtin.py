@@ -6,6 +6,7 @@ from headprune.methods.by_location import BOTTOM, DROP_LAYERS, MIDDLE, TOP
 from headprune.methods.in_steps import InSteps
 from headprune.methods.kwon import Kwon
 from headprune.methods.registry import register
+from headprune.methods.subnetwork import Subnetwork
 from headprune.methods.trained import TrainGates, TrainLayerDrop
 
 for _method in (
@@ -16,6 +17,7 @@ for _method in (
     Adversarial(),
     InSteps(),
     Kwon(),
+    Subnetwork(),
     *DROP_LAYERS,
     TrainGates(),
     TrainLayerDrop(),

@@ -47,7 +47,12 @@ class Location:
             at_least=request.at_least or 0,
             within=request.plan,
         )
-        origin = Origin(method=self.name, seed=request.seed, budget=str(request.budget))
+        origin = Origin(
+            method=self.name,
+            seed=request.seed,
+            budget=str(request.budget),
+            at_least=request.at_least,
+        )
         return Outcome(plan=kept.with_origin(origin))
 
     def at_speed(self, request: SpeedRequest) -> Outcome:
@@ -59,7 +64,12 @@ class Location:
             latency=request.latency,
             at_least=request.at_least or 0,
         )
-        origin = Origin(method=self.name, seed=request.seed, budget=str(request.speedup))
+        origin = Origin(
+            method=self.name,
+            seed=request.seed,
+            budget=str(request.speedup),
+            at_least=request.at_least,
+        )
         return Outcome(plan=kept.with_origin(origin))
 
     def _order(self, request: AnyRequest) -> Order:
@@ -109,7 +119,8 @@ class DropLayers(Location):
         """
         self.require_components([*request.plan.units], measure=request.budget.of)
         plan = super().run(request).plan
-        return Outcome(plan=plan.with_origin(Origin(method=self.name, budget=str(request.budget))))
+        origin = Origin(method=self.name, budget=str(request.budget), at_least=request.at_least)
+        return Outcome(plan=plan.with_origin(origin))
 
     def at_speed(self, request: SpeedRequest) -> Outcome:
         """Drop layer by layer until the speed is reached. Units of other components all stay.
@@ -121,7 +132,7 @@ class DropLayers(Location):
         if layers is None:
             raise self._other_units(request.plan.units)
         plan = super().at_speed(replace(request, plan=layers)).plan
-        origin = Origin(method=self.name, budget=str(request.speedup))
+        origin = Origin(method=self.name, budget=str(request.speedup), at_least=request.at_least)
         return Outcome(plan=request.plan.replaced_by(plan).with_origin(origin))
 
     def require_components(self, components: Sequence[str], *, measure: str) -> None:

@@ -61,7 +61,7 @@ class Kwon:
             at_least=request.at_least or 0,
         )
         plan = _rearranged(plan, pool, blocks)
-        origin = Origin(method=self.name, budget=str(budget))
+        origin = Origin(method=self.name, budget=str(budget), at_least=request.at_least)
         return Outcome(plan=plan.with_origin(origin))
 
     def require_components(self, components: Sequence[str], *, measure: str) -> None:
@@ -110,7 +110,7 @@ class Kwon:
             at_least=request.kept_at_least,
         )
         plan = _rearranged(plan, pool, blocks)
-        origin = Origin(method=self.name, budget=str(request.speedup))
+        origin = Origin(method=self.name, budget=str(request.speedup), at_least=request.at_least)
         return Outcome(plan=plan.with_origin(origin))
 
     def _fisher_blocks(self, request: AnyRequest) -> Blocks:

@@ -28,6 +28,8 @@ class AnyRequest:
         scores: the model's scores by name, as in ``needs_scores``.
         model: the model with its data; None where only a shape is given.
         folder: the method's working folder; files of an interrupted run are used again.
+        chosen: the plan that the method has chosen before, for a method that trains: its model is
+            wanted.
     """
 
     plan: PruningPlan
@@ -36,6 +38,7 @@ class AnyRequest:
     scores: Mapping[str, HeadScores] = field(default_factory=dict)
     model: TaskModel | None = None
     folder: Path | None = None
+    chosen: PruningPlan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +80,13 @@ class Outcome:
         plan: the units that are kept, with their origin.
         model: the folder or file of the model that the method trained, which ``plan`` prunes; None
             if it trained none.
+        seconds: the time of the choice, with that of files of earlier runs which were used again;
+            None: that of this run.
     """
 
     plan: PruningPlan
     model: Path | None = None
+    seconds: float | None = None
 
 
 class Method(Protocol):
@@ -128,6 +134,22 @@ class SpeedMethod(Method, Protocol):
 def takes_speed(method: Method) -> TypeGuard[SpeedMethod]:
     """Check if a method can prune to a speed."""
     return hasattr(type(method), "at_speed")
+
+
+class LimitedSpeedMethod(SpeedMethod, Protocol):
+    """A method that cannot reach every speed that pruning units in any order can."""
+
+    def require_speed(self, request: SpeedRequest) -> None:
+        """Check before anything is computed that the speed can be reached.
+
+        Raises:
+            UsageError: it cannot.
+        """
+
+
+def is_limited(method: Method) -> TypeGuard[LimitedSpeedMethod]:
+    """Check if a method cannot reach every speed that others can."""
+    return hasattr(type(method), "require_speed")
 
 
 class RestrictedMethod(Method, Protocol):

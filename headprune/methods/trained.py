@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headprune.budget import percent_text
+from headprune.budget import NEAR, Budget, percent_text
 from headprune.components import LAYERS
 from headprune.errors import UsageError
+from headprune.files import write_text_atomically
 from headprune.methods.by_location import DROP_LAYERS, DropLayers
 from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
 from headprune.recovery.variant import L0_GATES, GateTarget, Variant
+from headprune.select.in_order import require_reachable
 from headprune.task_model import TaskModel
+from headprune.wording import counted
 
 LAYERDROP = 0.2
 """The probability that Fan et al. (2020) train with."""
+
+TRIES = 3
+"""The trainings with gates for one speed, at most."""
+
+MOST = 99.0
+"""The largest target, in percent: gates that close everything learn nothing."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class TrainGates:
             UsageError: no settings for a training, or gates that the model cannot have.
         """
         components = tuple(request.plan.units)
-        trained = _trained(
+        trained, seconds = _trained(
             self.name,
             request,
             Variant(gates=GateTarget(components=components, budget=request.budget)),
@@ -53,7 +64,84 @@ class TrainGates:
         plan = trained.model.plan.completed(request.plan.units).part(components)
         assert plan is not None
         origin = Origin(method=self.name, seed=request.seed, budget=str(request.budget))
-        return Outcome(plan=plan.with_origin(origin), model=trained.model.path)
+        return Outcome(plan=plan.with_origin(origin), model=trained.model.path, seconds=seconds)
+
+    def require_speed(self, request: SpeedRequest) -> None:
+        """Check before anything is trained that the speed is reached without any unit.
+
+        Raises:
+            UsageError: it is not.
+        """
+        names = [*request.plan.units]
+        request.latency.require_components(names)
+        require_reachable(
+            _nothing_of(request.plan), request.speedup, request.latency, pruned=", ".join(names)
+        )
+
+    def at_speed(self, request: SpeedRequest) -> Outcome:
+        """Train with a target of FLOPs, and again with another one until the speed is near.
+
+        The first target is in proportion to the time that is to be saved. It is corrected up to
+        twice, until the predicted speed is within 5% of the one that is asked for. A warning says
+        where it is not.
+
+        Raises:
+            UsageError: as ``run``, or a speed that cannot be reached.
+        """
+        self.require_speed(request)
+        latency, times = request.latency, request.speedup.times
+        known = None if request.chosen is None else request.chosen.origin
+        if known is not None and known.target is not None:
+            return self._at_target(Budget.parse(known.target), request)
+        wanted = 1 - 1 / times  # the share of the time to save
+        percent = 100 * wanted / (1 - 1 / latency.speedup_of(_nothing_of(request.plan)))
+        distances: dict[str, float] = {}
+        outcomes: dict[str, Outcome] = {}
+        while len(outcomes) < TRIES:
+            target = Budget(min(MOST, round(percent, 1)), "flops")
+            if str(target) in outcomes:
+                break
+            outcome = self._at_target(target, request)
+            speed = latency.speedup_of(outcome.plan)
+            outcomes[str(target)] = outcome
+            distances[str(target)] = abs(speed / times - 1)
+            if request.speedup.is_near(speed) or speed == 1:
+                break
+            percent *= wanted / (1 - 1 / speed)
+        nearest = outcomes[min(distances, key=lambda name: distances[name])]
+        reached = latency.speedup_of(nearest.plan)
+        if not request.speedup.is_near(reached):
+            print(
+                f"warning: {self.name} {request.speedup}, seed {request.seed}: not reached within "
+                f"{NEAR:.0%} in {counted(len(outcomes), 'training')}; the nearest is predicted at "
+                f"{reached:.2f}x",
+                file=sys.stderr,
+            )
+        return replace(nearest, seconds=sum(each.seconds or 0.0 for each in outcomes.values()))
+
+    def _at_target(self, target: Budget, request: SpeedRequest) -> Outcome:
+        """The model trained to a target, with the speed as the budget of its plan."""
+        outcome = self.run(
+            Request(
+                plan=request.plan,
+                seed=request.seed,
+                at_least=request.at_least,
+                model=request.model,
+                folder=request.folder,
+                budget=target,
+            )
+        )
+        origin = Origin(
+            method=self.name, seed=request.seed, budget=str(request.speedup), target=str(target)
+        )
+        return replace(outcome, plan=outcome.plan.with_origin(origin))
+
+
+def _nothing_of(plan: PruningPlan) -> PruningPlan:
+    """The plan of these components without any unit."""
+    return PruningPlan(
+        kept={name: [()] * len(layers) for name, layers in plan.units.items()}, units=plan.units
+    )
 
 
 @dataclass(frozen=True)
@@ -94,9 +182,12 @@ class TrainLayerDrop:
         return self._trained(_alternate().at_speed(request).plan, request, str(request.speedup))
 
     def _trained(self, plan: PruningPlan, request: AnyRequest, budget: str) -> Outcome:
-        trained = _trained(self.name, request, Variant(layerdrop=LAYERDROP), label=self.name)
-        origin = Origin(method=self.name, seed=request.seed, budget=budget)
-        return Outcome(plan=plan.with_origin(origin), model=trained.model.path)
+        variant = Variant(layerdrop=LAYERDROP)
+        trained, seconds = _trained(self.name, request, variant, label=self.name)
+        origin = Origin(
+            method=self.name, seed=request.seed, budget=budget, at_least=request.at_least
+        )
+        return Outcome(plan=plan.with_origin(origin), model=trained.model.path, seconds=seconds)
 
 
 def _alternate() -> DropLayers:
@@ -109,12 +200,22 @@ def _require_training(name: str, model: TaskModel) -> None:
         raise UsageError(f"{name} trains the model: give --epochs, or --finetune for a checkpoint")
 
 
-def _trained(name: str, request: AnyRequest, variant: Variant, *, label: str) -> TaskModel:
-    """The model of the request, trained; a finished training is not repeated."""
+def _trained(
+    name: str, request: AnyRequest, variant: Variant, *, label: str
+) -> tuple[TaskModel, float]:
+    """The model of the request, trained, and the seconds that took.
+
+    A finished training is not repeated. Of one that was interrupted, only the last part counts.
+    """
     model = request.model
     if model is None or request.folder is None:
         raise UsageError(f"{name} trains the model; use it in `headprune compare`")
     _require_training(name, model)
     folder = request.folder / f"{label}-seed{request.seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    return model.finetuned(model.model.plan, seed=request.seed, folder=folder, variant=variant)
+    started = time.monotonic()
+    trained = model.finetuned(model.model.plan, seed=request.seed, folder=folder, variant=variant)
+    seconds = folder.with_name(f"{folder.name}.seconds")
+    if not seconds.is_file():
+        write_text_atomically(seconds, f"{time.monotonic() - started:.3f}\n")
+    return trained, float(seconds.read_text())

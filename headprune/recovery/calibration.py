@@ -20,8 +20,10 @@ class Calibration:
         batches: function that returns the batches, with labels, for one pass. Its argument is the
             purpose of the pass, for a progress bar.
         data: the name of the data and the number of examples, as in signatures.
+        examples: the number of examples.
     """
 
     model: RunnableModel
     batches: Callable[[str], Iterable[Batch]]
     data: str
+    examples: int

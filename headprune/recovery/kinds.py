@@ -52,6 +52,15 @@ def is_untrained(moment: str) -> bool:
     return moment == BEFORE or not Recovery(moment).trains
 
 
+def refit_name(recovery: Recovery, calibrated_on: int | None) -> str:
+    """A re-fit in signatures, with the number of its examples where it is known.
+
+    >>> refit_name(Recovery.REFIT, 500), refit_name(Recovery.REFIT, None)
+    ('refit[500]', 'refit')
+    """
+    return str(recovery) if calibrated_on is None else f"{recovery}[{calibrated_on}]"
+
+
 def words_for(moment: str) -> str:
     """A moment in words: ``BEFORE``, or the name of the recovery that has ended.
 

@@ -78,11 +78,13 @@ class RefittedModel:
         model: the model; its file or folder is not written yet.
         sublayers: the sub-layers that were re-fitted, in order.
         data: the name of the calibration data and the number of examples, as in signatures.
+        examples: the number of examples; None where it is not known.
     """
 
     model: PrunableModel
     sublayers: Sequence[Refitted]
     data: str
+    examples: int | None = None
 
     def __str__(self) -> str:
         if not self.sublayers:
@@ -93,7 +95,7 @@ class RefittedModel:
         )
         return (
             f"{len(self.sublayers)} sub-layers re-fitted on {self.data}: mean squared difference "
-            f"from the unpruned model {before:.3g} -> {after:.3g} on these data themselves"
+            f"from the unpruned model {before:.3g} -> {after:.3g} on the calibration data"
         )
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from headprune.errors import DataError
-from headprune.json_files import json_object
+from headprune.json_files import json_object, known_values
 from headprune.report.distances import by_distance, distance_blocks, distance_note
 from headprune.report.document import Column, Document, Figure, Notes, Table
 from headprune.report.heat_map import draw
@@ -71,12 +71,27 @@ def read_changes(path: Path) -> list[Changes]:
     content = json_object(path)
     if content.get("format") != FORMAT:
         raise DataError(f'{path}: not changes of heads (no "format": "{FORMAT}")')
-    try:
-        return [
-            Changes(label=model["label"], components=model["heads"]) for model in content["models"]
-        ]
-    except (KeyError, TypeError):
-        raise DataError(f"{path}: not changes of heads: models without label or heads") from None
+    models = content.get("models")
+    if not isinstance(models, list) or not models:
+        raise DataError(f"{path}: not changes of heads: no model")
+    return [_changes_of(model, source=f"{path}: not changes of heads") for model in models]
+
+
+@dataclass
+class _Model:
+    """The fields of a model in a file, for their types."""
+
+    label: str
+    heads: dict[str, list[list[float | None]]]
+
+
+def _changes_of(model: object, *, source: str) -> Changes:
+    if not isinstance(model, dict):
+        raise DataError(f"{source}: a model is no object")
+    fields = _Model(**known_values(_Model, model, source=source))
+    if not fields.heads or not all(any(layers) for layers in fields.heads.values()):
+        raise DataError(f"{source}: {fields.label!r} has a component without heads")
+    return Changes(label=fields.label, components=fields.heads)
 
 
 def layer_means(values: Values) -> list[float | None]:

@@ -198,6 +198,13 @@ class Document:
     figures: Sequence[Figure] = field(default=())
 
 
+def with_own_figures(document: Document) -> list[Block]:
+    """The blocks, with the document's own figures below its first table; at the end without one."""
+    blocks = list(document.blocks)
+    first = next((n for n, block in enumerate(blocks, 1) if isinstance(block, Table)), len(blocks))
+    return [*blocks[:first], *document.figures, *blocks[first:]]
+
+
 def with_inner(blocks: Sequence[Block]) -> Iterator[Block]:
     """The blocks, each section followed by the blocks inside it."""
     for block in blocks:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headprune.report.drawing import BLUE, GREEN, ORANGE, draw_level, over_seeds
+from headprune.results.labels import UNTRAINED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +23,8 @@ _PAPER_LABEL = (
 def draw(study: TranslationStudy) -> Figure:
     """Plot BLEU against the percentage, or by row if several rows share a percentage."""
     percents = [round(line.row.percent) for line in study.lines]
-    if len(set(percents)) == len(percents):
+    refitted = any(line.row.kind == "refitted" for line in study.lines)
+    if len(set(percents)) == len(percents) and not refitted:
         return _by_percent(study)
     return _by_row(study)
 
@@ -30,7 +32,8 @@ def draw(study: TranslationStudy) -> Figure:
 def _by_percent(study: TranslationStudy) -> Figure:
     from matplotlib import pyplot
 
-    untuned = [line for line in study.lines if line.before]
+    untuned = [line for line in study.lines if line.right_after]
+    tuned = _tuned_lines(study)
     if untuned:
         # A scale of its own: right after pruning BLEU falls to nothing, and on one scale with
         # that the differences after fine-tuning could not be seen.
@@ -38,7 +41,8 @@ def _by_percent(study: TranslationStudy) -> Figure:
             2, sharex=True, figsize=(8, 9), height_ratios=(3, 2), layout="constrained"
         )
         _curve(below, untuned, UNTUNED, "right after pruning", marker="s", before=True)
-        _curve(below, study.lines, TUNED, None, marker="o", points=False)
+        if tuned:
+            _curve(below, tuned, TUNED, None, marker="o", points=False)
         below.set_ylabel("BLEU")
         below.set_ylim(bottom=0)
         lowest = below
@@ -46,8 +50,8 @@ def _by_percent(study: TranslationStudy) -> Figure:
         figure, above = pyplot.subplots(figsize=(8, 6), layout="constrained")
         lowest = above
     _levels(above, study)
-    if study.lines:
-        _curve(above, study.lines, TUNED, _tuned(study), marker="o")
+    if tuned:
+        _curve(above, tuned, TUNED, _tuned(study), marker="o")
     known = [line for line in study.lines if line.cell.paper_delta is not None]
     if known and study.compared_with:
         start = study.compared_with.bleu.mean
@@ -75,16 +79,20 @@ def _by_row(study: TranslationStudy) -> Figure:
     figure, axes = pyplot.subplots(figsize=(10, height), layout="constrained")
     _levels(axes, study, upright=True)
     labelled = False
+    tuned = _tuned_lines(study)
     for place, line in enumerate(study.lines):
-        axes.plot(line.cell.values, [place] * len(line.cell.values), "o", color=TUNED, alpha=0.35)
+        is_tuned = line in tuned
+        colour = TUNED if is_tuned else UNTUNED
+        axes.plot(line.cell.values, [place] * len(line.cell.values), "o", color=colour, alpha=0.35)
         axes.errorbar(
             line.bleu.mean,
             place,
             xerr=line.bleu.sd,
             fmt="o",
-            color=TUNED,
+            color=colour,
             capsize=4,
-            label=_tuned(study) if place == 0 else None,
+            # The names of the other rows say that they were not fine-tuned.
+            label=_tuned(study) if is_tuned and line is tuned[0] else None,
         )
         if line.cell.paper_delta is not None and study.compared_with:
             axes.plot(
@@ -97,7 +105,7 @@ def _by_row(study: TranslationStudy) -> Figure:
             )
             labelled = True
     labels = [
-        line.row.label if "%" in line.row.label else f"{line.row.label}  ({line.row.percent:.0f}%)"
+        line.name if "%" in line.row.label else f"{line.name}  ({line.row.percent:.0f}%)"
         for line in study.lines
     ]
     axes.set_yticks(range(len(labels)), labels)
@@ -137,7 +145,8 @@ def _curve(
     before: bool = False,
     points: bool = True,
 ) -> None:
-    spreads = [line.before.value if before and line.before else line.bleu for line in lines]
+    cells = [line.right_after if before and line.right_after else line.cell for line in lines]
+    spreads = [cell.value for cell in cells]
     axes.errorbar(
         [line.row.percent for line in lines],
         [value.mean for value in spreads],
@@ -148,11 +157,14 @@ def _curve(
         label=label,
     )
     if points:
-        for line in lines:
-            cell = line.before if before and line.before else line.cell
+        for line, cell in zip(lines, cells, strict=True):
             values = cell.values
             axes.plot([line.row.percent] * len(values), values, marker, color=colour, alpha=0.35)
 
 
+def _tuned_lines(study: TranslationStudy) -> list[Line]:
+    return [line for line in study.lines if line.row.kind not in UNTRAINED]
+
+
 def _tuned(study: TranslationStudy) -> str:
-    return over_seeds("pruned and fine-tuned", [line.bleu for line in study.lines])
+    return over_seeds("pruned and fine-tuned", [line.bleu for line in _tuned_lines(study)])

@@ -16,13 +16,14 @@ from headprune.report.shown import (
     Kept,
     Marked,
     millions,
+    paired_note,
     rejections,
     rounded,
     signed,
     spaced,
     spaced_p_values,
 )
-from headprune.report.table import Cell, ResultTable, Row
+from headprune.report.table import Cell, ResultTable, Row, name_of
 from headprune.results.control_tests import Located
 from headprune.results.labels import UNTRAINED
 from headprune.results.marks import constant_note
@@ -138,11 +139,6 @@ def _alt(study: GlueStudy) -> str:
     return f"Each task's metric, by the share of heads pruned and by layers. {'; '.join(parts)}."
 
 
-def name_of(row: Row) -> str:
-    """The label of a row; marked if the model was not fine-tuned."""
-    return row.label + UNTRAINED.get(row.kind, "")
-
-
 def _settings(records: Sequence[Record], examples: Mapping[str, int]) -> str:
     """The fine-tuning of a task in words."""
     tuned = [record.settings for record in records if record.kind not in UNTRAINED]
@@ -199,7 +195,7 @@ def _values_table(study: GlueStudy) -> Table:
 
 
 _DIFFERENCES: Sequence[tuple[Column, Callable[[Cell], object]]] = (
-    (Column("Δ", signed), lambda cell: cell.delta),
+    (Column("Δ"), lambda cell: cell.shown_delta),
     (Column(f"p < {SIGNIFICANCE_LEVEL:g}", rejections), lambda cell: cell.p_values or None),
     (Column("paper's Δ", signed), lambda cell: cell.paper_delta),
 )
@@ -266,7 +262,7 @@ def _notes(study: GlueStudy) -> list[str]:
     if study.control:
         notes.append(
             "control: the unpruned model, fine-tuned in the same way. Δ: mean difference to the "
-            "control of the same seed; where a seed has none, to the controls' mean."
+            f"control of the same seed{paired_note([cell.pairs for cell in cells])}."
         )
     elif has_differences:
         notes.append("Δ: mean less the baseline's, the model that was pruned.")
@@ -329,6 +325,13 @@ def _sheet(study: GlueStudy) -> Table:
     )
 
 
+def _cell_values(cell: Cell) -> dict[str, Any]:
+    values = asdict(cell)
+    if cell.pairs is None:
+        del values["pairs"]
+    return values
+
+
 def _row_values(row: Row) -> dict[str, Any]:
     return {
         "label": row.label,
@@ -338,7 +341,7 @@ def _row_values(row: Row) -> dict[str, Any]:
         "requested_percent": row.requested_percent,
         "heads_kept": row.heads_kept,
         "counts": row.counts,
-        "cells": {task: asdict(cell) for task, cell in row.cells.items()},
+        "cells": {task: _cell_values(cell) for task, cell in row.cells.items()},
         "signature": row.signature,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -107,6 +107,7 @@ def make_report(
 def report_of(
     paths: Sequence[Path],
     *,
+    named: Mapping[str, Path] | None = None,
     title: str = "",
     paper: Sequence[str] = (),
     test: bool = True,
@@ -116,6 +117,7 @@ def report_of(
 
     Args:
         paths: files, or folders that are searched for such files.
+        named: see ``gather``.
         title: the title of the page, and of the table and figure of its only study.
         paper: see ``make_report``; a table of GLUE is for the studies on GLUE alone.
         test: see ``make_report``.
@@ -125,9 +127,9 @@ def report_of(
         DataError: a file that cannot be read, or records of a study that cannot be in one table.
         UsageError: a folder without results, scores alone, or the paper has no such table.
     """
-    if not paths:
+    if not paths and not named:
         raise UsageError("no result file given")
-    gathered = gather(paths)
+    gathered = gather(paths, named=named)
     if not (gathered.records or gathered.tables or gathered.comparisons or gathered.changes):
         raise UsageError(
             "scores alone: give the records or the comparison of the model too; an interrupted "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from headprune.report import glue, translation
 from headprune.report.document import Document
 from headprune.report.paper import PaperTable, paper_glue_table, paper_table
 from headprune.report.table import Cell, ResultTable, Row, Task
+from headprune.results.pairs import mean_paired
 from headprune.results.signature import fields_of
 from headprune.results.stats import Spread
 from headprune.results.tasks import TRANSLATION
@@ -55,12 +57,13 @@ def _glue_study(content: Mapping[str, Any], table: ResultTable) -> glue.GlueStud
 
 def _glue_table(content: Mapping[str, Any]) -> ResultTable:
     heads, baseline = content["heads"], content.get("baseline")
+    control = None if content["control"] is None else _glue_row(content["control"], heads)
     return ResultTable(
         study="",
         model=content["model"],
         baseline=None if baseline is None else _glue_row(baseline, heads),
-        control=None if content["control"] is None else _glue_row(content["control"], heads),
-        rows=tuple(_glue_row(row, heads) for row in content["rows"]),
+        control=control,
+        rows=tuple(_paired(_glue_row(row, heads), control) for row in content["rows"]),
         tasks={
             name: Task(
                 metric=task["metric"],
@@ -95,17 +98,18 @@ def _glue_cell(values: Mapping[str, Any]) -> Cell:
         seeds=tuple(values["seeds"]),
         p_values=tuple(values["p_values"]),
         constant=values.get("constant", 0),
+        pairs=values.get("pairs"),
         **{name: values[name] for name in ("parameters", "delta", "paper_delta", "signature")},
     )
 
 
 def _translation_table(content: Mapping[str, Any]) -> ResultTable:
     heads = content["heads"]
-    rows: list[Row] = []
-    for values in content["rows"]:
-        rows.append(_translation_row(values, heads))
-        if values["before"] is not None:
-            rows.append(_before(rows[-1], values))
+    rows = [_translation_row(values, heads) for values in content["rows"]]
+    for row, values in zip(tuple(rows), content["rows"], strict=True):
+        # Earlier versions gave this value to all rows of a label.
+        if values["before"] is not None and row.kind == "pruned":
+            rows.append(_before(row, values))
     baseline, control = (
         None if content[kind] is None else _translation_row(content[kind], heads)
         for kind in ("baseline", "control")
@@ -115,7 +119,7 @@ def _translation_table(content: Mapping[str, Any]) -> ResultTable:
         model=None,
         baseline=baseline,
         control=control,
-        rows=tuple(rows),
+        rows=tuple(_paired(row, control) for row in rows),
         tasks={
             TRANSLATION: Task(
                 metric="bleu",
@@ -131,6 +135,22 @@ def _translation_table(content: Mapping[str, Any]) -> ResultTable:
     )
 
 
+def _paired(row: Row, control: Row | None) -> Row:
+    """A row whose differences are over the seeds that have a control.
+
+    Where some seeds had none, earlier versions took the difference to the mean of all controls.
+    """
+    cells = {}
+    for task, cell in row.cells.items():
+        cells[task] = cell
+        if control is None or task not in control.cells or cell.delta is None:
+            continue
+        difference = mean_paired(cell.of_seed, control.cells[task].of_seed)
+        if 0 < difference.pairs < cell.value.n:
+            cells[task] = replace(cell, delta=difference.mean, pairs=difference.pairs)
+    return replace(row, cells=cells)
+
+
 def _translation_row(values: Mapping[str, Any], heads: int) -> Row:
     bleu, chrf = Spread(**values["bleu"]), values["chrf"]
     fields = fields_of(values["signature"])
@@ -142,6 +162,7 @@ def _translation_row(values: Mapping[str, Any], heads: int) -> Row:
         seeds=tuple(values["seeds"]),
         p_values=tuple(values["p_values"]),
         constant=values.get("constant", 0),
+        pairs=values.get("pairs"),
         **{name: values[name] for name in ("parameters", "delta", "paper_delta", "signature")},
     )
     return Row(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headprune.results.marks import CONSTANT_MARK
 from headprune.results.stats import Spread
+from headprune.wording import counted
 
 SIGNIFICANCE_LEVEL = 0.05
 
@@ -36,6 +37,32 @@ class Kept:
 def signed(value: float) -> str:
     """A difference, with its sign; +0.00 also for what rounds to zero from below."""
     return f"{value:+z.2f}"
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A difference to the control, with the number of its pairs where some seeds have none."""
+
+    value: float
+    pairs: int | None
+
+    def __str__(self) -> str:
+        if self.pairs is None:
+            return signed(self.value)
+        return f"{signed(self.value)} ({counted(self.pairs, 'pair')})"
+
+
+def paired_note(pairs: Sequence[int | None]) -> str:
+    """The end of the note on differences to the control of the same seed.
+
+    Args:
+        pairs: for each difference, see ``Delta``.
+    """
+    some = any(number is not None for number in pairs)
+    return (
+        f", over the seeds that have one{' (in brackets how many, if not all)' if some else ''}; "
+        "where no seed has one, to the controls' mean"
+    )
 
 
 def rejections(p_values: Sequence[float]) -> str:

@@ -13,12 +13,15 @@ from typing import Protocol
 
 from headprune.components import unit_names
 from headprune.errors import DataError
+from headprune.report.shown import Delta
 from headprune.results.comparable import require_comparable
 from headprune.results.constant import is_constant_model
 from headprune.results.control_tests import TESTS, Located
+from headprune.results.labels import UNTRAINED
 from headprune.results.lengths import has_more_trainings, length_of, require_one_length
 from headprune.results.marks import constant_seeds
 from headprune.results.merging import merged
+from headprune.results.pairs import mean_paired
 from headprune.results.record import Record
 from headprune.results.signature import common_part
 from headprune.results.stats import Spread, spread
@@ -39,8 +42,11 @@ class Cell:
         value: the task's first metric, over the seeds; `values` are each seed's.
         metrics: all metrics of the task.
         parameters: mean number of weights of the models.
-        delta: mean value less that of the control, or of the baseline where there is none. None for
-            models that were fine-tuned more often than the control.
+        delta: mean difference to the control of the same seed, over the seeds that have one; where
+            none has one, mean value less that of the control, or of the baseline where there is no
+            control. None for models that were fine-tuned more often than the control.
+        pairs: number of seeds that ``delta`` is over, where some of the seeds have no control; None
+            where it is over all seeds, or the difference of two means.
         p_values: the p-value of each seed's model against that seed's control; empty if not tested.
         paper_delta: the paper's difference to its unpruned model.
         signature: the signature of the figures, with `*` where the seeds differ.
@@ -57,6 +63,17 @@ class Cell:
     paper_delta: float | None
     signature: str
     constant: int = 0
+    pairs: int | None = None
+
+    @property
+    def shown_delta(self) -> Delta | None:
+        """The difference as tables show it."""
+        return None if self.delta is None else Delta(self.delta, self.pairs)
+
+    @property
+    def of_seed(self) -> dict[int, float]:
+        """The value of each seed."""
+        return dict(zip(self.seeds, self.values, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +101,11 @@ class Row:
     units: int
     cells: Mapping[str, Cell]
     signature: str
+
+
+def name_of(row: Row) -> str:
+    """The label of a row; marked if the model was not fine-tuned."""
+    return row.label + UNTRAINED.get(row.kind, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +233,7 @@ def cell_of(
     values = tuple(record.value for record in records)
     value = spread(values)
     sizes = [record.parameters for record in records if record.parameters is not None]
+    delta, pairs = _difference(records, references)
     paper_deltas = (table.delta_of(records) for table in paper)
     return Cell(
         value=value,
@@ -222,7 +245,8 @@ def cell_of(
         },
         seeds=tuple(record.seed for record in records),
         parameters=spread(sizes).mean if len(sizes) == len(records) else None,
-        delta=_difference(records, references),
+        delta=delta,
+        pairs=pairs,
         p_values=tuple(p_values),
         paper_delta=next((delta for delta in paper_deltas if delta is not None), None),
         signature=common_part([record.signature for record in records]),
@@ -230,20 +254,22 @@ def cell_of(
     )
 
 
-def _difference(records: Sequence[Record], references: Sequence[Record]) -> float | None:
-    """The mean difference to the references of the same seeds.
-
-    Where a record's seed has no reference, the difference is to the mean of all references.
-    """
+def _difference(
+    records: Sequence[Record], references: Sequence[Record]
+) -> tuple[float | None, int | None]:
+    """The mean difference to the references, and the number of pairs where it is below n."""
     if not references:
-        return None
-    of_seed = {reference.seed: reference for reference in references}
-    if all(record.seed in of_seed for record in records):
-        references = [of_seed[record.seed] for record in records]
-    mean, reference = (
-        spread([record.value for record in each]).mean for each in (records, references)
+        return None, None
+    values, of_references = (
+        {record.seed: record.value for record in each} for each in (records, references)
     )
-    return mean - reference
+    difference = mean_paired(values, of_references)
+    if difference.pairs in (0, len(values)):
+        return difference.mean, None
+    if references[0].kind == "baseline":
+        # It draws nothing: all models come from it, those of other seeds too.
+        return spread([*values.values()]).mean - spread([*of_references.values()]).mean, None
+    return difference.mean, difference.pairs
 
 
 _ByTask = dict[str, list[Located]]

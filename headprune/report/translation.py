@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headprune.errors import DataError
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.figure import draw
 from headprune.report.paper import SOURCE, PaperTable
@@ -15,6 +14,7 @@ from headprune.report.shown import (
     Decimals,
     Kept,
     Marked,
+    paired_note,
     rejections,
     rounded,
     signed,
@@ -22,15 +22,18 @@ from headprune.report.shown import (
     spaced_p_values,
     whole,
 )
-from headprune.report.table import Cell, ResultTable, Row
+from headprune.report.table import Cell, ResultTable, Row, name_of
 from headprune.results.marks import constant_note
 from headprune.results.stats import Spread
 from headprune.results.tasks import TRANSLATION
 
+BEFORE = "before-finetune"
+"""The kind of models that are measured right after pruning."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A row of the report: fine-tuned models, and the same before their fine-tuning.
+    """A row of the report: models of one way to prune, and the same before their fine-tuning.
 
     Attributes:
         before: the cell of the models right after pruning; None where they were not measured.
@@ -41,8 +44,18 @@ class Line:
 
     @property
     def cell(self) -> Cell:
-        """The cell of the fine-tuned models."""
+        """The cell of the models: of the fine-tuned ones, where there are any."""
         return self.row.cells[TRANSLATION]
+
+    @property
+    def name(self) -> str:
+        """The label; marked if the models were not fine-tuned."""
+        return name_of(self.row)
+
+    @property
+    def right_after(self) -> Cell | None:
+        """The cell of the models right after pruning, whether they were fine-tuned later or not."""
+        return self.cell if self.row.kind == BEFORE else self.before
 
     @property
     def bleu(self) -> Spread:
@@ -85,18 +98,18 @@ class TranslationStudy:
 def study_of(table: ResultTable, *, title: str) -> TranslationStudy:
     """Join rows before and after fine-tuning.
 
-    Raises:
-        DataError: a row that has records before fine-tuning alone.
+    Models that were re-fitted or trained from scratch are no fine-tuning of the pruned models.
+    Models without a fine-tuning are lines of their own.
     """
-    before = {row.label: row for row in table.rows if row.kind == "before-finetune"}
-    tuned = [row for row in table.rows if row.kind in ("pruned", "refitted", "scratch")]
-    for label in before:
-        if label not in [row.label for row in tuned]:
-            raise DataError(f"row {label!r} has results before fine-tuning but none after it")
-    lines = [
-        Line(row=row, before=before[row.label].cells[TRANSLATION] if row.label in before else None)
-        for row in tuned
-    ]
+    before = {(row.label, row.form): row for row in table.rows if row.kind == BEFORE}
+    lines = []
+    for row in table.rows:
+        if row.kind == "pruned":
+            same = before.pop((row.label, row.form), None)
+            lines.append(Line(row=row, before=None if same is None else same.cells[TRANSLATION]))
+        elif row.kind != BEFORE:
+            lines.append(Line(row=row))
+    lines += [Line(row=row) for row in before.values()]
     return TranslationStudy(
         title=title,
         table=table,
@@ -142,14 +155,15 @@ def document(table: ResultTable, *, title: str, paper: Sequence[PaperTable] = ()
 
 def _alt(study: TranslationStudy) -> str:
     """The figure in words."""
-    means = "; ".join(f"{line.row.label} {line.bleu}" for line in study.all_lines)
+    means = "; ".join(f"{line.name} {line.bleu}" for line in study.all_lines)
     return f"BLEU of the pruned models beside the unpruned ones: {means}."
 
 
 def _values_table(study: TranslationStudy) -> Table:
     versus = _versus(study)
     columns: list[tuple[Column, list[object]]] = [
-        (Column("model"), [line.row.label for line in study.all_lines]),
+        (Column("model"), [line.name for line in study.all_lines]),
+        (Column("form"), _forms(study)),
         (
             Column(f"{study.table.unit_names} kept"),
             [Kept(line.row.heads_kept, line.row.units) for line in study.all_lines],
@@ -161,7 +175,7 @@ def _values_table(study: TranslationStudy) -> Table:
         ),
         (Column("chrF"), [line.chrf for line in study.all_lines]),
         (Column("n"), [line.bleu.n for line in study.all_lines]),
-        (Column(f"Δ {versus}", signed), [line.cell.delta for line in study.all_lines]),
+        (Column(f"Δ {versus}"), [line.cell.shown_delta for line in study.all_lines]),
         (
             Column(f"p < {SIGNIFICANCE_LEVEL:g}", rejections),
             [line.cell.p_values or None for line in study.all_lines],
@@ -177,6 +191,13 @@ def _values_table(study: TranslationStudy) -> Table:
         columns=[column for column, _ in columns],
         rows=list(zip(*(cells for _, cells in columns), strict=True)),
     )
+
+
+def _forms(study: TranslationStudy) -> list[object]:
+    """The form of each line; None for all lines where the pruned models have one form."""
+    if len({line.row.form for line in study.lines}) < 2:
+        return [None for _ in study.all_lines]
+    return [None if line.row.form == "none" else line.row.form for line in study.all_lines]
 
 
 def _versus(study: TranslationStudy) -> str:
@@ -204,8 +225,8 @@ def _notes(study: TranslationStudy, paper: Sequence[PaperTable]) -> list[str]:
     notes += constant_note([line.cell.constant for line in study.all_lines])
     if study.control:
         notes.append(
-            "Δ control: mean difference in BLEU to the control of the same seed; where a seed has "
-            "none, to the controls' mean."
+            "Δ control: mean difference in BLEU to the control of the same "
+            f"seed{paired_note([line.cell.pairs for line in study.lines])}."
         )
     elif study.baseline:
         notes.append("Δ baseline: mean BLEU less the BLEU of the baseline.")
@@ -292,6 +313,7 @@ def _line_values(line: Line | None) -> dict[str, Any] | None:
         "values": cell.values,
         "seeds": cell.seeds,
         "delta": cell.delta,
+        **({} if cell.pairs is None else {"pairs": cell.pairs}),
         "p_values": cell.p_values,
         "before": None if before is None else asdict(before.value),
         "before_values": () if before is None else before.values,

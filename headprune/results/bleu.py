@@ -32,15 +32,6 @@ class Score:
     chrf_signature: str
 
 
-def read_generation(path: Path) -> list[str]:
-    """The detokenised translations in a file of fairseq-generate's output.
-
-    Raises:
-        DataError: the file cannot be read; or see ``translations``.
-    """
-    return translations(read_lines(path), source=str(path))
-
-
 def translations(lines: Iterable[str], *, source: str) -> list[str]:
     """The detokenised translations of fairseq-generate's output, in the order of the test set.
 

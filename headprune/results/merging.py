@@ -27,7 +27,8 @@ def merged(results: Iterable[Located]) -> list[Located]:
         if differing:
             raise DataError(
                 f"{path}: {record.task}: seed {record.seed} of {record.row!r} has two records, "
-                f"this and {other_path}, with different {', '.join(differing)}; leave out one"
+                f"this and {other_path}, with different {', '.join(differing)}; leave out "
+                "one, or give the folders as two studies: --study NAME=FOLDER"
             )
     return list(first.values())
 

@@ -31,7 +31,10 @@ def read_predictions(path: Path) -> list[tuple[str, str]]:
         DataError: the file cannot be read or is no such table.
     """
     lines = StringIO(text_of(path, newline=""), newline="")
-    rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    try:
+        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    except csv.Error as problem:  # a cell that is longer than any prediction
+        raise DataError(f"{path}: not a file of predictions ({problem})") from None
     if not rows or any(row.get(column) is None for row in rows for column in _COLUMNS):
         raise DataError(f"{path}: not a file of predictions (columns {', '.join(_COLUMNS)})")
     try:

@@ -116,8 +116,26 @@ class Record:
         settings = self.training.get("settings")
         return settings if isinstance(settings, dict) else {}
 
+    def require_valid(self, *, source: str) -> None:
+        """Check that ``load`` will read the record.
+
+        Raises:
+            DataError: a value that it refuses, with ``source`` in the message.
+        """
+        if problem := _problem(self):
+            raise DataError(f"{source}: {problem}")
+        try:
+            json.dumps(self.training, allow_nan=False)
+        except ValueError:
+            raise DataError(f"{source}: training has a value that is infinite or NaN") from None
+
     def save(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file, whole or not at all.
+
+        Raises:
+            DataError: it cannot be written, or ``load`` would refuse it.
+        """
+        self.require_valid(source=f"{path}: not written")
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values |= {"plan": json.loads(self.plan.to_json()), **values.pop("unknown")}
         content = {"format": FORMAT, "version": _VERSION, **values}

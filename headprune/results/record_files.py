@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from headprune.errors import DataError, UsageError
@@ -18,8 +18,24 @@ FORMATS = (FORMAT, *CONVERTERS)
 NAME = "result.json"
 """The usual name of a record."""
 
+REFERENCE = "reference"
+ENDS = {"predictions": ".predictions.tsv", "hypotheses": ".hyp.txt", REFERENCE: ".txt"}
+"""The ends of the names of files with the outputs of models."""
+
 _GRID = "grid"
 _CELL = re.compile(r"bs\d+-lr.+")
+
+
+def beside(record: Path, end: str) -> Path:
+    """The file whose name is that of a record, with ``end`` in place of ``.json``."""
+    # Not with_suffix: half.3 has no suffix to give up, and half.4 would have the same file.
+    return record.with_name(record.name.removesuffix(".json") + end)
+
+
+def output_files(record: Path) -> dict[str, Path]:
+    """The files beside a record for the outputs of its model."""
+    ends = {**ENDS, REFERENCE: f".reference{ENDS[REFERENCE]}"}
+    return {name: beside(record, end) for name, end in ends.items()}
 
 
 def files_of_records(paths: Sequence[Path]) -> list[Path]:
@@ -35,15 +51,23 @@ def files_of_records(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        below = [
-            each
-            for each in sorted(path.rglob("*.json"))
-            if not is_of_a_grid(each, folder=path) and format_in(each) in FORMATS
-        ]
+        below = [each for each in sorted(json_files_in(path)) if format_in(each) in FORMATS]
         if not below:
             raise UsageError(f"{path}: no record in this folder")
         files += below
     return files
+
+
+def json_files_in(folder: Path) -> Iterator[Path]:
+    """The JSON files in a folder and below that may be of results.
+
+    Hidden files and folders, such as those of editors and checkpoints, are none, nor are the
+    records of a search of settings.
+    """
+    for path in folder.rglob("*.json"):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not is_hidden and not is_of_a_grid(path, folder=folder):
+            yield path
 
 
 def format_in(path: Path, *, names: Collection[str] = (NAME,), warn: bool = True) -> str | None:

@@ -18,10 +18,11 @@ from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
 from headprune.results.marks import CONSTANT, is_constant
 from headprune.results.record import KINDS, Record
+from headprune.results.record_files import ENDS, beside
 from headprune.results.signature import signature
 from headprune.results.tasks import TRANSLATION
 
-_TEXT = ".hyp.txt"
+_TEXT = ENDS["hypotheses"]
 """The end of the name of the file with a record's translations."""
 
 
@@ -67,8 +68,7 @@ def score(
     """
     if kind is not None and kind not in KINDS:
         raise UsageError(f"kind: {kind!r} is not one of {', '.join(KINDS)}")
-    # Not with_suffix: wmt14.en-ru has no suffix to give up.
-    text = output.with_name(output.name.removesuffix(".json") + _TEXT)
+    text = beside(output, _TEXT)
     require_separate(
         {"--output": output, "the translations of --output,": text},
         inputs=(generation, reference, plan, training),
@@ -95,7 +95,6 @@ def score(
             f"warning: {generation} was generated for other sentences than those of {reference}",
             file=sys.stderr,
         )
-    write_text_atomically(text, "".join(f"{line}\n" for line in hypotheses))
     facts = {} if training is None else json_object(training)
     known = _Facts(**known_values(_Facts, facts, source=str(training)))
     facts = {name: fact for name, fact in facts.items() if name not in vars(known)}
@@ -131,6 +130,9 @@ def score(
         versions={**known.versions, **versions_of("sacrebleu")},
         training=facts,
     )
+    # The translations of an earlier record stay if this one cannot be written.
+    record.require_valid(source=f"{output}: not written")
+    write_text_atomically(text, "".join(f"{line}\n" for line in hypotheses))
     record.save(output)
     return record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headprune.components import HEADS
@@ -20,6 +20,7 @@ from headprune.scores.registry import (
     Compute,
     Computed,
     Need,
+    Score,
     Scoring,
     score_named,
 )
@@ -124,12 +125,14 @@ def compute_scores(
         permutations=permutations,
         watch=watch,
     )
-    by_function: dict[Compute, list[str]] = {}
+    by_function: dict[Compute, list[Score]] = {}
     for score in scores:
-        by_function.setdefault(score.function(), []).append(score.name)
+        by_function.setdefault(score.function(), []).append(score)
     computed: dict[str, Computed] = {}
     for function, together in by_function.items():
-        computed |= function(scoring, together)
+        scored = [name for name in components if any(name in each.components for each in together)]
+        outcomes = function(replace(scoring, components=scored), [each.name for each in together])
+        computed |= {each.name: outcomes[each.name].part(each.components) for each in together}
     complete = {}
     for score in scores:
         source = origin

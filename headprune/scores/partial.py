@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headprune.files import write_text_atomically
+
 
 @dataclass(frozen=True)
 class _Block:
@@ -71,8 +73,7 @@ class Parts:
         if lines and _is_close(lines[0], json.loads(json.dumps(dict(identity)))):
             self.finished = lines[1:]
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps(dict(identity)) + "\n")
+        write_text_atomically(self._path, json.dumps(dict(identity)) + "\n")
 
     def add(self, part: Mapping[str, Any]) -> None:
         """Write a finished part."""
@@ -96,7 +97,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             objects.pop()
             break
         whole += line
-    path.write_text(whole)
+    write_text_atomically(path, whole)
     return objects
 
 

@@ -8,8 +8,8 @@ follow from it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,14 @@ class Computed:
     p_values: Values = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     data: str | None = None
+
+    def part(self, components: Collection[str]) -> Computed:
+        """The numbers of some components only."""
+        values, p_values = (
+            {name: rows for name, rows in numbers.items() if name in components}
+            for numbers in (self.values, self.p_values)
+        )
+        return replace(self, values=values, p_values=p_values)
 
 
 Compute = Callable[[Scoring, Sequence[str]], Mapping[str, Computed]]

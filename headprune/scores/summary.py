@@ -1,7 +1,8 @@
-"""Sentences on the scores of ablation, for the terminal."""
+"""Sentences on scores with tests or intervals, for the terminal."""
 
 from __future__ import annotations
 
+from headprune.plan import PruningPlan
 from headprune.scores.head_scores import HeadScores
 
 
@@ -47,6 +48,26 @@ def one_is_enough(scores: HeadScores, level: float = 0.05) -> str:
         f"one head is enough in {', '.join(parts)} (its drop{largest} is not significant at "
         f"p < {level:g}; the best head is chosen on the examples that test it)"
     )
+
+
+def not_settled_below(scores: HeadScores, threshold: float, plan: PruningPlan) -> tuple[int, int]:
+    """Count the pruned units with a confidence interval, and those whose interval reaches beyond.
+
+    Args:
+        threshold: units with lower scores were pruned.
+        plan: the plan that was made of it.
+    """
+    pruned = [
+        value + half
+        for component, rows in scores.settings.get("half_widths", {}).items()
+        if component in plan.kept
+        for kept, row, half_row in zip(
+            plan.kept[component], scores.values[component], rows, strict=True
+        )
+        for unit, (value, half) in enumerate(zip(row, half_row, strict=True))
+        if value is not None and unit not in kept
+    ]
+    return len(pruned), sum(highest >= threshold for highest in pruned)
 
 
 def intervals(scores: HeadScores) -> str:

@@ -13,6 +13,25 @@ from headprune.select.ranking import Order, Unit, plan_of
 from headprune.speed.latency import Latency
 
 
+def require_reachable(
+    smallest: PruningPlan, speedup: Speedup, latency: Latency, *, pruned: str
+) -> None:
+    """Check that a speed is reached by the plan that prunes most.
+
+    Args:
+        pruned: what is pruned, for the message.
+
+    Raises:
+        UsageError: it is not; the message names the highest that can be reached.
+    """
+    highest = latency.speedup_of(smallest)
+    if not speedup.is_reached(highest):
+        raise UsageError(
+            f"{speedup}: cannot be reached by pruning {pruned}; the best is "
+            f"{int(100 * highest) / 100:g}x"
+        )
+
+
 def first_at_speed(
     pool: PruningPlan,
     *,
@@ -61,14 +80,9 @@ def first_at_speed(
         return kept.without_units_of_dropped_layers()
 
     def is_fast_enough(pruned: int) -> bool:
-        return latency.speedup_of(plan_with(pruned)) >= speedup.times * (1 - 1e-9)
+        return speedup.is_reached(latency.speedup_of(plan_with(pruned)))
 
-    if not is_fast_enough(len(others)):
-        highest = latency.speedup_of(plan_with(len(others)))
-        raise UsageError(
-            f"{speedup}: cannot be reached by pruning {', '.join(pool.units)}; the best is "
-            f"{int(100 * highest) / 100:g}x"
-        )
+    require_reachable(plan_with(len(others)), speedup, latency, pruned=", ".join(pool.units))
     # With each further unit the time falls or stays: savings rise (see ``falling``), and those of a
     # dropped layer are not below those of its sub-layers without units (see ``layer_saving``).
     return plan_with(bisect_left(range(len(others)), True, key=is_fast_enough))

@@ -51,7 +51,12 @@ def at_random(
     )
     asked = budget_of(percent, budget)
     return plan.with_origin(
-        Origin(method="random", seed=seed, budget=None if asked is None else str(asked))
+        Origin(
+            method="random",
+            seed=seed,
+            budget=None if asked is None else str(asked),
+            at_least=at_least,
+        )
     )
 
 

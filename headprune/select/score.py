@@ -137,5 +137,6 @@ def by_score(
             method=scores.name,
             budget=None if asked is None else str(asked),
             scores=scores.fingerprint or None,
+            at_least=at_least,
         )
     )

@@ -134,7 +134,12 @@ def by_speed(
     return PruningPlan(
         kept=kept,
         units={name: latency.shape[name] for name in names},
-        origin=Origin(method=scores.name, budget=str(speedup), scores=scores.fingerprint or None),
+        origin=Origin(
+            method=scores.name,
+            budget=str(speedup),
+            scores=scores.fingerprint or None,
+            at_least=at_least,
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from headprune.cost import Sizes, forward_flops
 from headprune.errors import DataError, needing
 from headprune.exported import ExportedModel, computed_plan
+from headprune.json_files import known_values
 from headprune.plan import PruningPlan
 from headprune.speed.forward_pass import Conditions, ForwardPass, bytes_of, require_forward
 
@@ -57,7 +58,7 @@ def exported_forward_pass(folder: Path, conditions: Conditions) -> ForwardPass:
     flops = None
     if model.sizes is not None:
         length = conditions.length
-        sizes = Sizes(**model.sizes)
+        sizes = Sizes(**known_values(Sizes, model.sizes, source=f"{folder}: sizes"))
         each = forward_flops(computed_plan(plan), sizes, source=length, target=length)
         flops = conditions.batch * each
     return ForwardPass(

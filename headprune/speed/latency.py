@@ -85,7 +85,9 @@ class Latency:
         if self.seconds <= 0:
             raise UsageError(f"a time of {self.seconds} seconds: measure again")
         for name, savings in self.saved.items():
-            units = self.shape[name][0] if name in self.shape else 0
+            if name not in self.shape:
+                raise UsageError(f"{name}: savings of a component that the model does not have")
+            units = self.shape[name][0]
             if savings.get(units) != 0 or not all(0 <= kept <= units for kept in savings):
                 raise UsageError(f"{name}: not the savings of a model with {units} units a layer")
         if self._most_saved > self.seconds * (1 + 1e-6):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -92,6 +93,23 @@ def prepare_processor(conditions: Conditions) -> None:
     torch.set_num_threads(conditions.threads)
     if conditions.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("--device cuda: torch finds no GPU")
+
+
+@contextmanager
+def prepared_processor(conditions: Conditions) -> Iterator[None]:
+    """Prepare the processor for a block; afterwards torch has its number of threads of before.
+
+    Raises:
+        UsageError: see ``prepare_processor``.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        prepare_processor(conditions)
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def warm_up(model: ForwardPass, conditions: Conditions, *, path: Path) -> None:

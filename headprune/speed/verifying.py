@@ -11,7 +11,7 @@ from headprune.model import PrunableModel
 from headprune.plan import PruningPlan
 from headprune.speed.forward_pass import Conditions
 from headprune.speed.latency_measuring import Watch, clock_of, ready, timing_backend
-from headprune.speed.measure import prepare_processor
+from headprune.speed.measure import prepared_processor
 
 Measured = tuple[float, float, float]
 """The speed as a multiple of the unpruned model's: median and quartiles."""
@@ -45,7 +45,8 @@ def verified(
         model: the unpruned model.
         conditions: the job, the batch and the machine.
         asked: the speed.
-        tries: number of measurements at most.
+        tries: number of measurements at most; after the last one no other plan is chosen, so one
+            measures alone.
         rounds: number of times that each model is timed.
         tell: takes each plan with its speed.
         watch: wraps the rounds of one measurement; for a progress bar.
@@ -56,24 +57,25 @@ def verified(
     Raises:
         UsageError: the model cannot be timed.
     """
-    prepare_processor(conditions)
     backend = timing_backend(model.path)
-    unpruned = ready(backend, model, conditions)
+    with prepared_processor(conditions):
+        unpruned = ready(backend, model, conditions)
     faster = 1.0
     measured: dict[PruningPlan, float] = {}
-    for _ in range(tries):
-        pruned = ready(backend, model.prune(plan), conditions)
-        full, own = taking_turns(
-            [unpruned.run, pruned.run],
-            rounds=rounds,
-            warm_up=False,
-            clock=clock_of(conditions),
-            watch=watch,
-        )
+    while True:
+        with prepared_processor(conditions):
+            pruned = ready(backend, model.prune(plan), conditions)
+            full, own = taking_turns(
+                [unpruned.run, pruned.run],
+                rounds=rounds,
+                warm_up=False,
+                clock=clock_of(conditions),
+                watch=watch,
+            )
         speed = speedup(full, own)
         tell(plan, speed)
         measured[plan] = speed[0]
-        if abs(speed[0] / asked.times - 1) <= TOLERANCE:
+        if abs(speed[0] / asked.times - 1) <= TOLERANCE or len(measured) == tries:
             break
         faster *= asked.times / speed[0]
         try:
@@ -100,7 +102,7 @@ def seconds_of(
     Raises:
         UsageError: the model cannot be timed.
     """
-    prepare_processor(conditions)
     backend = timing_backend(model.path)
-    jobs = [ready(backend, model.prune(plan), conditions).run for plan in plans]
-    return taking_turns(jobs, rounds=rounds, warm_up=False, clock=clock_of(conditions))
+    with prepared_processor(conditions):
+        jobs = [ready(backend, model.prune(plan), conditions).run for plan in plans]
+        return taking_turns(jobs, rounds=rounds, warm_up=False, clock=clock_of(conditions))

@@ -22,7 +22,7 @@ from headprune.subnetworks.survival import (
     overlap_notes,
     overlap_values,
     pairs_table,
-    sentence_of,
+    sentences_on,
     survival_counts,
 )
 
@@ -88,10 +88,10 @@ def document_of(found: Subnetworks, *, title: str) -> Document:
 
 def findings(found: Subnetworks) -> list[str]:
     """Sentences on the overlap of the models' survivors."""
-    return [
-        sentence_of(kind, overlap, models="these models")
-        for kind, overlap in mean_overlaps(found.survivors, pool=found.pool).items()
-    ] or ["One model: the overlap of survivors needs two or more, and is left out."]
+    overlaps = mean_overlaps(found.survivors, pool=found.pool)
+    return sentences_on({"these models": overlaps}) or [
+        "One model: the overlap of survivors needs two or more, and is left out."
+    ]
 
 
 def _named(found: Subnetworks, name: str) -> list[Network]:

@@ -15,20 +15,15 @@ from typing import Any
 from headprune.compare.measured import Measured, timed
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
-from headprune.folders import scratch_folder
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan
 from headprune.results.metrics import is_low_good
-from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import keep_of, require_known
 from headprune.scores.registry import score_named
-from headprune.select.score import by_score
-from headprune.subnetworks.choices import Importance, budget_keeping
-from headprune.subnetworks.elements import KINDS, elements_of, kinds_of, of_kind, plan_of_elements
+from headprune.subnetworks.choices import Importance
+from headprune.subnetworks.elements import KINDS, elements_of, kinds_of, of_kind
+from headprune.subnetworks.ranking import Ranking, best_elements, size_of_step
 from headprune.task_model import TaskModel
-
-SCORE_OF_MLPS = "gradient-sublayer"
-"""An MLP is ranked by the gradient of the loss with respect to one gate of all its neurons."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +136,10 @@ def find_survivors(
     Raises:
         DataError: the metric of the unpruned model is not above 0, or is not finite.
     """
-    search = _Searcher(model=model, pool=pool, rules=rules, folder=folder, seed=seed)
+    ranking = Ranking(
+        model=model, pool=pool, score=rules.score, seed=seed, folder=folder / "scores"
+    )
+    search = _Searcher(ranking=ranking, rules=rules, folder=folder)
     elements = elements_of(pool)
     attempts = [search.attempt(0, elements, [], full=None)]
     full = attempts[0].value
@@ -171,7 +169,7 @@ def find_survivors(
                 break
             elements = attempt.elements
             accepted += 1
-    scores = search.scores(elements_of(pool), kinds, accepted=0)
+    scores = ranking.scores(elements_of(pool), kinds, step=0)
     return Search(
         survivors=elements,
         importance={
@@ -193,11 +191,9 @@ def find_survivors(
 class _Searcher:
     """Scores, prunes and measures one model."""
 
-    model: TaskModel
-    pool: PruningPlan
+    ranking: Ranking
     rules: Rules
     folder: Path
-    seed: int
 
     def attempt(
         self,
@@ -214,15 +210,19 @@ class _Searcher:
             full: the metric of the unpruned model; None for that model.
         """
         path = self.folder / "attempts" / f"{number}.json"
+        model = self.ranking.model
         if not path.exists():
             kept = elements
-            for kind, scores in self.scores(elements, kinds, accepted=accepted).items():
-                kept = kept.replaced_by(self._step(of_kind(elements, kind), scores))
+            for kind, scores in self.ranking.scores(elements, kinds, step=accepted).items():
+                of_this = of_kind(elements, kind)
+                size = size_of_step(of_this, self.rules.step)
+                number_kept = max(0, of_this.total_kept - size)
+                kept = kept.replaced_by(best_elements(of_this, scores, number_kept))
             kept = replace(kept, origin=None)
-            plan = self._whole(kept)
+            plan = self.ranking.whole(kept)
             measured = timed(
-                lambda: Measured.of(self.model.measure_held_out(plan)),
-                metric=self.model.metric,
+                lambda: Measured.of(model.measure_held_out(plan)),
+                metric=model.metric,
                 where=path,
             )
             attempt = Attempt(
@@ -241,56 +241,6 @@ class _Searcher:
         Where low values are good, ``full`` may have that share of the value.
         """
         share = self.rules.threshold / 100
-        if is_low_good(self.model.metric):
+        if is_low_good(self.ranking.model.metric):
             return share * value <= full
         return value >= share * full
-
-    def scores(
-        self, elements: PruningPlan, kinds: Sequence[str], *, accepted: int
-    ) -> dict[str, HeadScores]:
-        """The scores of the elements of each kind, after some accepted steps."""
-        folder = self.folder / "scores"
-        return {
-            kind: self._scores(elements, kind, folder / f"step{accepted}-{kind.lower()}.json")
-            for kind in kinds
-        }
-
-    def _scores(self, elements: PruningPlan, kind: str, path: Path) -> HeadScores:
-        name = SCORE_OF_MLPS if kind == "MLPs" else self.rules.score
-        components = [*of_kind(elements, kind).units]
-        if not path.exists():
-            with scratch_folder(self.folder) as work:
-                model = self.model
-                if elements != elements_of(self.pool):
-                    model = model.pruned(self._whole(elements), work)
-                model.scores([name], seed=self.seed, components=components)[name].save(path)
-        scores = HeadScores.load(path).of_components(components)
-        return _of_mlps(scores) if kind == "MLPs" else scores
-
-    def _step(self, elements: PruningPlan, scores: HeadScores) -> PruningPlan:
-        """The elements of one kind that a step keeps."""
-        size = max(1, round(elements.total * self.rules.step / 100))
-        number = max(0, elements.total_kept - size)
-        return by_score(
-            scores,
-            budget=budget_keeping(number, elements.total),
-            keep=keep_of(scores.name),
-            at_least=0,
-            within=elements,
-        )
-
-    def _whole(self, elements: PruningPlan) -> PruningPlan:
-        """The plan of the whole model with these elements."""
-        plan = self.model.model.plan.completed(self.pool.units)
-        return plan.replaced_by(plan_of_elements(elements, self.pool))
-
-
-def _of_mlps(scores: HeadScores) -> HeadScores:
-    """One number for each MLP, which all its neurons have."""
-    return replace(
-        scores,
-        values={
-            name: [[next((v for v in units if v is not None), None)] for units in layers]
-            for name, layers in scores.values.items()
-        },
-    )

@@ -10,7 +10,7 @@ from typing import Any
 from headprune.plan import PruningPlan
 from headprune.report.document import Column, Figure, Table
 from headprune.report.heat_map import Panel, draw
-from headprune.report.shown import Decimals, PValue
+from headprune.report.shown import SIGNIFICANCE_LEVEL, Decimals, PValue
 from headprune.results.significance import holm
 from headprune.results.stats import Spread, spread
 from headprune.subnetworks.elements import kinds_of, of_kind, units_of
@@ -30,6 +30,9 @@ RANDOM_SEED = 1
 
 Survivors = Mapping[str, PruningPlan]
 """The elements that survived in each model, by its label."""
+
+ByModels = Mapping[str, Mapping[str, MeanOverlap]]
+"""For each group of models, the mean overlap of each kind."""
 
 Values = dict[str, list[list[float | None]]]
 """For each component, for each layer, a number for each element."""
@@ -114,14 +117,38 @@ def pairs_table(survivors: Survivors, *, pool: PruningPlan) -> Table:
     )
 
 
-def sentence_of(kind: str, overlap: MeanOverlap, *, models: str) -> str:
-    """A sentence on the mean overlap of models."""
-    above = "exceeds" if overlap.p_value < 0.05 else "does not exceed"
+def corrected_p_values(by_models: ByModels) -> dict[tuple[str, str], float]:
+    """The p-values of all mean overlaps of a document by Holm's method, by models and kind."""
+    p_values = {
+        (models, kind): overlap.p_value
+        for models, overlaps in by_models.items()
+        for kind, overlap in overlaps.items()
+    }
+    return dict(zip(p_values, holm([*p_values.values()]), strict=True))
+
+
+def sentences_on(by_models: ByModels) -> list[str]:
+    """A sentence on each mean overlap of a document.
+
+    Args:
+        by_models: for each group of models, in words, the mean overlap of each kind.
+    """
+    corrected = corrected_p_values(by_models)
+    return [
+        _sentence(kind, by_models[models][kind], models=models, p_value=p_value, of=len(corrected))
+        for (models, kind), p_value in corrected.items()
+    ]
+
+
+def _sentence(kind: str, overlap: MeanOverlap, *, models: str, p_value: float, of: int) -> str:
+    """A sentence on a mean overlap, with its p-value corrected for the number of overlaps."""
+    above = "exceeds" if p_value < SIGNIFICANCE_LEVEL else "is not significantly above"
+    correction = f" after Holm's correction for {of} overlaps" if of > 1 else ""
     return (
         f"The survivors of {models} overlap by {overlap.value:.3f} ({kind}; mean of "
         f"{counted(overlap.pairs, 'pair')} of {overlap.sets} models). "
         f"By chance it would be {overlap.chance:.3f}: the overlap {above} chance "
-        f"({p_text(overlap.p_value)}, n = {overlap.sets} models)."
+        f"({p_text(p_value)}{correction}, n = {overlap.sets} models)."
     )
 
 
@@ -136,21 +163,27 @@ def overlap_notes() -> list[str]:
     return [
         "overlap: intersection over union of two models' survivors; 1 for two empty sets. by "
         "chance: its expectation for independent random sets of the same sizes (hypergeometric, "
-        "exact). p: the exact probability of an overlap at least as large for such sets; Holm's "
-        "correction is for the pairs of one kind.",
+        "exact). p: the exact probability of an overlap at least as large for such sets. p (Holm): "
+        "corrected by Holm's method, for pairs of models for the number of pairs of one kind.",
         "The mean overlap of three or more models is tested against "
         f"{DRAWS:,} draws of independent random sets of the same sizes for all models (seed "
-        f"{RANDOM_SEED}), since pairs that share a model are not independent. A small p says that "
-        "models agree more than random sets, not that a head is needed.",
+        f"{RANDOM_SEED}), since pairs that share a model are not independent. The sentences above "
+        "go by p-values that are corrected by Holm's method for the number of mean overlaps (tasks "
+        "and kinds). A small p says that models agree more than random sets, not that a head is "
+        "needed.",
     ]
 
 
 def cross_task_overlaps(
     by_task: Mapping[str, Sequence[PruningPlan]], *, pool: PruningPlan
 ) -> Table:
-    """The mean overlap of models of two tasks, beside chance, with a test."""
+    """The mean overlap of models of two tasks, beside chance, with a test.
+
+    P-values are corrected for the number of rows.
+    """
     first_models = next(iter(by_task.values()))
     rows: list[list[object]] = []
+    p_values: list[float] = []
     for kind in kinds_of(first_models[0]):
         elements = sorted(units_of(of_kind(pool, kind)))
         survivors = {
@@ -165,14 +198,16 @@ def cross_task_overlaps(
             ]
             value, chance = fmean(p.value for p in pairs), fmean(p.chance for p in pairs)
             p_value = p_value_across(survivors[first], survivors[second], elements=elements)
+            p_values.append(p_value)
             rows.append([kind, first, second, len(pairs), value, chance, p_value])
     return Table(
         caption="Mean overlap of models of two tasks:",
         columns=[
             *(Column("kind"), Column("first"), Column("second"), Column("pairs")),
-            *(Column("overlap", RATIO), Column("by chance", RATIO), Column("p", P_VALUE)),
+            *(Column("overlap", RATIO), Column("by chance", RATIO)),
+            *(Column("p", P_VALUE), Column("p (Holm)", P_VALUE)),
         ],
-        rows=rows,
+        rows=[[*row, each] for row, each in zip(rows, holm(p_values), strict=True)],
     )
 
 

@@ -20,12 +20,13 @@ from headprune.subnetworks.survival import (
     RANDOM_SEED,
     RATIO,
     Values,
+    corrected_p_values,
     cross_task_overlaps,
     heat_map,
     mean_overlaps,
     overlap_notes,
     overlap_values,
-    sentence_of,
+    sentences_on,
     survival_over_tasks,
 )
 from headprune.wording import counted
@@ -39,7 +40,8 @@ ByTask = Mapping[str, Sequence[PruningPlan]]
 _ACROSS = (
     f"The mean overlap of models of two tasks is tested against {DRAWS:,} permutations of the "
     f"elements of the first task (seed {RANDOM_SEED}), each the same for all of its models. So "
-    "models of one task stay as alike as they are."
+    "models of one task stay as alike as they are. Holm's correction is for the number of rows of "
+    "this table."
 )
 
 
@@ -149,11 +151,10 @@ def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None =
         name: [[each.sd for each in units] for units in layers] for name, layers in spreads.items()
     }
     within = {task: mean_overlaps(plans, pool=pool) for task, plans in by_task.items()}
-    sentences = [
-        sentence_of(kind, overlap, models=f"{task}'s models")
-        for task, overlaps in within.items()
-        for kind, overlap in overlaps.items()
-    ] or ["One model a task: the overlap of seeds needs two or more, and is left out."]
+    named = {f"{task}'s models": overlaps for task, overlaps in within.items()}
+    sentences = sentences_on(named) or [
+        "One model a task: the overlap of seeds needs two or more, and is left out."
+    ]
     survives = " with one seed"
     if len(first) > 1:
         survives = f": the mean over {len(first)} seeds, and the sample standard deviation"
@@ -211,6 +212,7 @@ def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None =
 
 
 def _tasks_table(by_task: ByTask, within: Mapping[str, Mapping[str, MeanOverlap]]) -> Table:
+    corrected = corrected_p_values(within)
     rows: list[list[object]] = []
     for task, plans in by_task.items():
         overlaps = within[task]
@@ -224,6 +226,7 @@ def _tasks_table(by_task: ByTask, within: Mapping[str, Mapping[str, MeanOverlap]
                     None if overlap is None else overlap.value,
                     None if overlap is None else overlap.chance,
                     None if overlap is None else overlap.p_value,
+                    corrected.get((task, kind)),
                 ]
             )
     table = Table(
@@ -231,7 +234,8 @@ def _tasks_table(by_task: ByTask, within: Mapping[str, Mapping[str, MeanOverlap]
         columns=[
             *(Column("task"), Column("kind"), Column("models")),
             *(Column("mean number of survivors", _TWO), Column("elements")),
-            *(Column("overlap", RATIO), Column("by chance", RATIO), Column("p", P_VALUE)),
+            *(Column("overlap", RATIO), Column("by chance", RATIO)),
+            *(Column("p", P_VALUE), Column("p (Holm)", P_VALUE)),
         ],
         rows=rows,
     )

@@ -150,9 +150,9 @@ def finetune(
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):
         from hf_plugin.cli.glue import show_result
-        from hf_plugin.glue.held_out import default_hold_out
-        from hf_plugin.glue.run import run
-        from hf_plugin.glue.settings import Labels, Settings
+        from hf_plugin.finetuning.held_out import default_hold_out
+        from hf_plugin.finetuning.run import run
+        from hf_plugin.finetuning.settings import Labels, Settings
         from hf_plugin.quiet import quieten
         from hf_plugin.tasks.given import data_given, max_length_given
         from hf_plugin.tasks.own import OwnData

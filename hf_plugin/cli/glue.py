@@ -278,10 +278,7 @@ def glue(
             "--learning-rate are ignored",
             file=sys.stderr,
         )
-    cells = (
-        _numbers(grid_batch_sizes, GRID_BATCH_SIZES, of="--grid-batch-sizes", whole=True),
-        _numbers(grid_learning_rates, GRID_LEARNING_RATES, of="--grid-learning-rates"),
-    )
+    batch_sizes, learning_rates = grid_cells(grid_batch_sizes, grid_learning_rates)
     if grid and pooling is not Pooling.first:
         raise UsageError("--grid keeps the best model, --pooling mean saves none; leave one out")
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
@@ -290,10 +287,10 @@ def glue(
         "headprune glue needs transformers and what goes with it",
         install="pip install -e '.[hf]' in headprune's folder",
     ):
-        from hf_plugin.glue.grid import search
-        from hf_plugin.glue.held_out import default_hold_out
-        from hf_plugin.glue.run import run
-        from hf_plugin.glue.settings import Labels, Settings
+        from hf_plugin.finetuning.grid import search
+        from hf_plugin.finetuning.held_out import default_hold_out
+        from hf_plugin.finetuning.run import run
+        from hf_plugin.finetuning.settings import Labels, Settings
         from hf_plugin.glue.tasks import task_named
         from hf_plugin.quiet import quieten
     import torch
@@ -335,13 +332,26 @@ def glue(
                 settings,
                 labels,
                 folder,
-                batch_sizes=[int(size) for size in cells[0]],
-                learning_rates=cells[1],
+                batch_sizes=batch_sizes,
+                learning_rates=learning_rates,
                 overwrite=overwrite,
             )
         else:
             result = run(settings, labels, folder, overwrite=overwrite, announce=True)
     show_result(result, folder)
+
+
+def grid_cells(
+    batch_sizes: str | None, learning_rates: str | None
+) -> tuple[list[int], list[float]]:
+    """The sides of the grid, of the options that give them or of the paper.
+
+    Raises:
+        UsageError: a text that is no list of numbers above 0.
+    """
+    sizes = _numbers(batch_sizes, GRID_BATCH_SIZES, of="--grid-batch-sizes", whole=True)
+    rates = _numbers(learning_rates, GRID_LEARNING_RATES, of="--grid-learning-rates")
+    return [int(size) for size in sizes], rates
 
 
 def _numbers(given: str | None, default: str, *, of: str, whole: bool = False) -> list[float]:

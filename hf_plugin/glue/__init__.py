@@ -1,1 +1,1 @@
-"""Fine-tuning pruned models on GLUE: the command ``headprune glue``."""
+"""The tasks of GLUE and their data."""

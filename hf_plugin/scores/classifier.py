@@ -30,14 +30,14 @@ from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.registry import ABLATION
 from headprune.task_model import Measurement
+from hf_plugin.finetuning.held_out import TrainingPart, held_out
+from hf_plugin.finetuning.metrics import measure_task
+from hf_plugin.finetuning.models import load_classifier, require_length
+from hf_plugin.finetuning.run import run
+from hf_plugin.finetuning.settings import Labels, Settings
+from hf_plugin.finetuning.training import encode
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
-from hf_plugin.glue.held_out import TrainingPart, held_out
-from hf_plugin.glue.metrics import measure_task
-from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.glue.run import run
-from hf_plugin.glue.settings import Labels, Settings
-from hf_plugin.glue.training import encode
 from hf_plugin.modeling import prune
 from hf_plugin.places import device
 from hf_plugin.recovery import calibration_of, refitted

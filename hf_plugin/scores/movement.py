@@ -22,7 +22,7 @@ from transformers import (
 from headprune.errors import UsageError
 from headprune.model import RunnableModel
 from headprune.scores.movement import FineTuned, Step
-from hf_plugin.glue.training import Schedule, encode, fine_tune
+from hf_plugin.finetuning.training import Schedule, encode, fine_tune
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.task import cut_name

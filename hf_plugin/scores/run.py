@@ -32,12 +32,12 @@ from headprune.scores.names import require_known
 from headprune.scores.parts import PARTS, parts_of
 from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
+from hf_plugin.finetuning.held_out import TrainingPart, held_out
+from hf_plugin.finetuning.models import load_classifier, require_length
+from hf_plugin.finetuning.training import TEXTS_AT_ONCE, Schedule, collator_for, encode
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import require_finite
 from hf_plugin.glue.data import GlueData
-from hf_plugin.glue.held_out import TrainingPart, held_out
-from hf_plugin.glue.models import load_classifier, require_length
-from hf_plugin.glue.training import TEXTS_AT_ONCE, Schedule, collator_for, encode
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import device, place
 from hf_plugin.scores.model import HuggingFaceModel, is_language_model, on_device_of
@@ -76,7 +76,7 @@ def score_heads(
     """Compute the scores of a fine-tuned classifier.
 
     On the training set, they are computed on examples that the model was not fine-tuned on.
-    Ablation uses other examples than the other scores (see ``hf_plugin.glue.held_out``).
+    Ablation uses other examples than the other scores (see ``hf_plugin.finetuning.held_out``).
 
     Args:
         model_name: a Hugging Face folder, or a name on the hub.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headprune.backends import Given
 from headprune.errors import UsageError
+from hf_plugin.finetuning.held_out import default_max_length
 from hf_plugin.glue.data import GlueData
-from hf_plugin.glue.held_out import default_max_length
 from hf_plugin.glue.tasks import task_named
 from hf_plugin.tasks.own import Description, OwnData, own_data
 from hf_plugin.tasks.tables import Columns

@@ -34,7 +34,7 @@ class Task:
             words.
         label: the column of the label, or of the words' labels.
         labels: the labels, in the order of the model's outputs; empty in regression.
-        metrics: names from ``hf_plugin.glue.metrics``; the first metric is reported.
+        metrics: names from ``hf_plugin.finetuning.metrics``; the first metric is reported.
     """
 
     name: str

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.bad_inputs.table import BadInput
 from tests.fairseq_plugin import checkpoints
-from tests.hf_plugin.glue.made import write_model, write_task
+from tests.hf_plugin.made import write_model, write_task
 from tests.hf_plugin.models import SOME
 
 Change = Callable[[Any], None]

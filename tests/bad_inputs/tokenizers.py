@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.bad_inputs.table import BadInput
-from tests.hf_plugin.glue.made import write_model, write_task
+from tests.hf_plugin.made import write_model, write_task
 
 
 def _no_tokenizer(folder: Path) -> None:

@@ -28,7 +28,11 @@ def test_a_study_in_progress(translations: Make, tmp_path: Path) -> None:
     run = headprune("claims", *(str(path) for path, _ in results), "-o", str(folder))
     assert run.status == 0, run.err
     markdown = (folder / "claims.md").read_text()
-    assert run.out.strip() == markdown.strip()
+    assert " other claims without rows in these records: --all lists them" in run.err
+    assert "not run here" in markdown and "not run here" not in run.out
+    assert "at no cost in BLEU.” (Budhraja et al., EMNLP 2020, table 1): holds in" in run.out
+    whole = headprune("claims", *(str(path) for path, _ in results), "--all")
+    assert whole.out.strip() == markdown.strip()
     assert "at no cost in BLEU.” (Budhraja et al., EMNLP 2020, table 1): holds in" in markdown
     values = json.loads((folder / "claims.json").read_text())
     by_name = {claim["claim"]: claim for claim in values["claims"]}

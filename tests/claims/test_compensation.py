@@ -142,3 +142,25 @@ def test_the_file_of_the_changes_is_read(tmp_path: Path) -> None:
         path.write_text(json.dumps(content))
         with pytest.raises(DataError, match="changes of heads"):
             read_changes(path)
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ([], "no model"),
+        ({"label": "50%"}, "no model"),
+        (["50%"], "a model is no object"),
+        ([{"label": "50%"}], "heads is missing"),
+        ([{"label": "50%", "heads": None}], "heads is null"),
+        ([{"label": "50%", "heads": {}}], "has a component without heads"),
+        ([{"label": "50%", "heads": {"ES": [[]]}}], "has a component without heads"),
+        ([{"label": "50%", "heads": {"ES": [["much"]]}}], "heads is "),
+        ([{"label": "50%", "heads": {"ES": "heads"}}], "heads is "),
+    ],
+)
+def test_damaged_changes_are_one_clear_line(models: object, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "changes.json"
+    path.write_text(json.dumps({"format": "headprune.changes", "models": models}))
+    with pytest.raises(DataError, match=f"{path}: not changes of heads: .*{message}") as caught:
+        read_changes(path)
+    assert "\n" not in str(caught.value)

@@ -127,6 +127,24 @@ def test_old_and_small_checkpoints_are_halved_too(holder: str, tmp_path: Path) -
         half_precision.main([str(tmp_path / "pruned.pt"), "-o", str(tmp_path / "no.pt")])
 
 
+def test_half_precision_destroys_no_baseline(tmp_path: Path) -> None:
+    model, link = written(tmp_path / "model.pt"), tmp_path / "link.pt"
+    link.symlink_to(model)
+    content = model.read_bytes()
+    for output in (model, link):
+        with pytest.raises(UsageError, match="this file is read too; give another name"):
+            half_precision.main([str(model), "-o", str(output)])
+    assert model.read_bytes() == content
+
+    state = torch.load(model)
+    name = next(name for name in state["model"] if name.endswith("fc1.weight"))
+    state["model"][name][0, 0] = 1e5
+    torch.save(state, model)
+    with pytest.raises(DataError, match=f"model.pt: {name} has weights beyond float16's 65504"):
+        half_precision.main([str(model), "-o", str(tmp_path / "half.pt")])
+    assert not (tmp_path / "half.pt").exists()
+
+
 def test_half_precision_keeps_the_model_and_names_no_folder(
     full: Path, corpus: Path, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from fairseq_plugin.measuring import search_flags, translate
 from fairseq_plugin.scores.translation_model import TranslationModel
 from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
 from headprune.cli import app
-from headprune.results.bleu import bleu_and_chrf, read_generation, read_lines, translations
+from headprune.results.bleu import bleu_and_chrf, read_lines, translations
 from headprune.results.record import Record
 from headprune.scores import HeadScores
 from headprune.task_model import TaskModel
@@ -175,7 +175,7 @@ def test_studies_and_comparisons_translate_alike(checkpoint, prepared, tmp_path,
         output=tmp_path / "generation.txt",
         plan=None if checkpoint == "stock" else tmp_path / "plan.json",
     )
-    texts = read_generation(tmp_path / "generation.txt")
+    texts = translations(read_lines(tmp_path / "generation.txt"), source="generation.txt")
     assert len(texts) == 20 and texts == in_memory.texts
     assert bleu_and_chrf(texts, in_memory.references) == in_memory.score()
 
@@ -193,17 +193,21 @@ def test_iterate_leaves_a_checkpoint_of_each_step(recovery, full, prepared, tmp_
 def test_compare_at_a_speed(full, prepared, tmp_path):
     latency = write_latency(Checkpoint.load(full), tmp_path / "latency.json", job="search")
     options = ("--data", prepared, "--beam", 1, "--components", "ES,ED,DS,DF,DL")
-    scores = ("--score", "taylor", "--score", "middle", "--seeds", 1, "--rounds", 1)
+    names = ("taylor", "middle", "iterate", "subnetwork")
+    scores = [part for name in names for part in ("--score", name)]
+    few = ("--seeds", 1, "--rounds", 1)
     speed = ("--speedup", 1.3, "--latency", tmp_path / "latency.json")
-    headprune("compare", full, *options, *scores, *speed, "-o", tmp_path / "out")
+    headprune("compare", full, *options, *scores, *speed, *few, "-o", tmp_path / "out")
     found = json.loads((tmp_path / "out" / "compare.json").read_text())
-    assert {row["score"] for row in found["rows"]} == {"taylor", "middle", "random"}
+    assert {row["score"] for row in found["rows"]} == {*names, "random"}
     unit = latency.saving("DS", latency.shape["DS"][0] - 1)
+    mlp = latency.saving("DF", 0)
     for row in found["rows"]:
         plan = PruningPlan.from_json(json.dumps(row["plan"]), source="row")
         # No unit could have stayed.
         is_dropped = not all(plan.kept["DL"])
         most = latency.layer_saving("DL") if is_dropped else unit
+        most = mlp if row["score"] == "subnetwork" else most
         assert latency.seconds_of(plan) <= 1 / 1.3 < latency.seconds_of(plan) + most, row["score"]
     assert all(times["1.3"][0] > 0 for times in found["speedups_by_method"].values())
 
@@ -264,15 +268,17 @@ def test_references_of_another_length_are_refused(full, prepared, tmp_path):
 
 
 def test_a_measured_checkpoint_has_a_record_with_its_outputs(full, prepared, tmp_path):
-    """Nothing tells a model right after pruning from one that was fine-tuned, but the user."""
-    plan, pruned = tmp_path / "half.json", tmp_path / "pruned.pt"
+    """Of a model that `headprune prune` did not write, the user alone knows its fine-tuning."""
+    plan, pruned, known = tmp_path / "half.json", tmp_path / "pruned.pt", tmp_path / "known.pt"
     HALF.save(plan)
     Checkpoint.load(full).prune(HALF).save(pruned)
+    headprune("prune", full, "--plan", plan, "-o", known)
     data = ("--data", prepared, "--beam", 2)
     for options, finetune, kind in (
         ((pruned,), "unknown", "pruned"),
         ((pruned, "--finetune", "1ep"), "1ep", "pruned"),
         ((full, "--plan", plan), "none", "before-finetune"),
+        ((known,), "none", "before-finetune"),
         ((full,), "none", "baseline"),
     ):
         headprune("measure", *options, *data, "-o", tmp_path / "result.json")

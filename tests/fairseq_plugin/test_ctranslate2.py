@@ -435,6 +435,12 @@ def test_the_cost_of_an_export_is_that_of_all_heads_that_it_computes(
     padded = checkpoint.prune(even)
     assert timed.parameters == padded.parameters
     assert timed.flops == 2 * forward_flops(padded.plan, padded.sizes, source=6, target=6)
+    later = tmp_path / "later"
+    shutil.copytree(exported, later)
+    content = json.loads((later / "headprune.json").read_text())
+    content["sizes"]["further"] = 1
+    (later / "headprune.json").write_text(json.dumps(content))
+    assert exported_forward_pass(later, conditions).flops == timed.flops
     export_to_ctranslate2(checkpoint.prune(pruned.plan, form="mask"), tmp_path / "masked")
     masked = exported_forward_pass(tmp_path / "masked", conditions)
     assert (masked.parameters, masked.flops) == (timed.parameters, timed.flops)

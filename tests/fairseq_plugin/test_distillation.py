@@ -23,8 +23,10 @@ from fairseq_plugin.criterions.label_smoothed_cross_entropy_with_distillation im
     NAME,
     LabelSmoothedCrossEntropyWithDistillation,
 )
+from fairseq_plugin.scores import translation_model
 from fairseq_plugin.scores.translation_model import TranslationModel
 from fairseq_plugin.teacher import load_teacher
+from fairseq_plugin.training_folder import identity
 from headprune import DataError, PruningPlan, UsageError
 from headprune.recovery.distillation import Distillation
 from headprune.recovery.variant import Variant
@@ -223,6 +225,30 @@ def test_train_towards_the_unpruned_model(corpus: Path, full: Path, tmp_path: Pa
     assert exported.status == 0, exported.err
     own = Checkpoint.load(stock).state["cfg"]["criterion"]
     assert own["_name"] == "label_smoothed_cross_entropy" and "distill_from" not in own
+
+
+def test_a_training_begins_anew_when_the_file_of_its_teacher_has_changed(
+    corpus: Path, full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = tmp_path / "teacher.pt"
+    marks = []
+
+    def train(job: Any, flags: list[str], *, data: Path, depends: list[Path], **_: Any) -> None:
+        marks.append(identity(flags, data=data, depends=depends, precision="fp32"))
+
+    monkeypatch.setattr(translation_model, "train", train)
+    model = TranslationModel(
+        path=full,
+        data=corpus,
+        finetuning=("--arch=transformer_headpruned_tiny", "--max-epoch=1"),
+        distillation=Distillation(weight=0.25),
+        teacher=teacher,
+    )
+    half = PLAN.part(SHAPE) or PLAN
+    for content in (b"one", b"one", b"two"):
+        teacher.write_bytes(content)
+        model.finetuned(half, seed=1, folder=tmp_path / "it", variant=Variant(distilled=True))
+    assert marks[0] == marks[1] != marks[2]
 
 
 @pytest.mark.slow

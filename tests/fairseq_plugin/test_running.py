@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import json
 import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import torch
 
 from fairseq_plugin import running, training_folder, worker
 from fairseq_plugin.checkpoints import Checkpoint
-from headprune.errors import UsageError
+from headprune.errors import DataError, UsageError
 from tests.fairseq_plugin.conftest import PLUGIN, TRAIN
 
 
@@ -197,6 +199,64 @@ def test_processes_share_the_steps_of_an_update() -> None:
             worker.with_processes([f"--update-freq={steps}"], 2)
 
 
+class _Started(Exception):
+    """A training would start now."""
+
+
+def started_flags(
+    monkeypatch: pytest.MonkeyPatch, corpus: Path, folder: Path, *own: str, processes: int = 1
+) -> argparse.Namespace:
+    """The options that fairseq-train reads from its command line on a machine with four GPUs."""
+    from fairseq import options
+
+    def start(flags: Sequence[str] | None = None, **_: object) -> None:
+        raise _Started(list(flags or sys.argv[1:]))
+
+    monkeypatch.setattr("fairseq_cli.train.cli_main", start)
+    monkeypatch.setattr(worker, "_torchrun", start)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    flags = ["--user-dir", PLUGIN, "--arch=transformer_headpruned_tiny", *TRAIN, *own]
+    given = ["train", "--data", str(corpus), "--model", str(folder / "model.pt")]
+    given += ["--save-dir", str(folder), "--processes", str(processes), "--", *flags]
+    with pytest.raises(_Started) as started:
+        worker._train(*worker._parse(given))
+    parsed: argparse.Namespace = options.parse_args_and_arch(
+        options.get_training_parser(), input_args=started.value.args[0]
+    )
+    return parsed
+
+
+def test_one_process_takes_one_of_the_machines_gpus(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = started_flags(monkeypatch, corpus, tmp_path, "--max-epoch=1")
+    assert flags.distributed_world_size == 1
+    flags = started_flags(monkeypatch, corpus, tmp_path, "--distributed-world-size=2")
+    assert flags.distributed_world_size == 2  # the user's own
+
+
+def test_shares_of_a_training_are_the_same_for_several_processes(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ["--max-update=5 epochs", "--warmup-updates=20%", "--lr-scheduler=inverse_sqrt"]
+    own += ["--update-freq=2"]
+    one, two = (
+        started_flags(monkeypatch, corpus, tmp_path, *own, processes=number) for number in (1, 2)
+    )
+    assert (one.max_update, one.warmup_updates) == (two.max_update, two.warmup_updates)
+    assert (one.update_freq, two.update_freq) == ([2], [1])
+
+
+def test_the_facts_of_a_training_name_the_metric_that_chose_its_checkpoint(
+    full: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.pt"
+    training_folder.finish(full.parent, model, resumed=False)
+    facts = json.loads(model.with_suffix(".json").read_text())
+    assert facts["best_metric"] == "loss" and facts["best_valid_loss"] > 0
+
+
 @pytest.mark.slow
 def test_a_shorter_training_is_the_one_of_its_length(corpus: Path, tmp_path: Path) -> None:
     def train(epochs: int) -> dict[str, object]:
@@ -234,3 +294,14 @@ def test_two_processes_train_the_model_of_one(corpus: Path, tmp_path: Path) -> N
     for name, tensor in states[0].items():
         if not name.endswith("k_proj.bias"):  # has no gradient but rounding errors
             torch.testing.assert_close(tensor, states[1][name], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="takes as many GPUs as processes")
+def test_an_error_of_one_of_two_processes_is_named(corpus: Path, tmp_path: Path) -> None:
+    own = [flag for flag in TRAIN if flag != "--cpu"]
+    flags = ["--user-dir", PLUGIN, "--arch", "transformer_headpruned_tiny", *own]
+    flags += ["--max-update", "4", "--update-freq", "2", "--valid-subset", "missing"]
+    job = running.Job(label="x", log=tmp_path / "log", threads=1, processes=2)
+    with pytest.raises(DataError, match="status 1: FileNotFoundError: Dataset not found: missing"):
+        running.train(job, flags, data=corpus, languages=None, model=tmp_path / "model.pt")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headprune import Budget, PruningPlan, UsageError, select
+from headprune.budget import MEASURES
 from headprune.cost import Sizes, forward_flops, prunable_parameters
 
 SIZES = Sizes(
@@ -33,6 +34,14 @@ SHAPE = {"ES": (4,) * 3, "EF": (16,) * 3, "EL": (1,) * 3}
 def test_parse(text: str, budget: Budget) -> None:
     assert Budget.parse(text) == budget
     assert Budget.parse(str(budget)) == budget
+
+
+@given(percent=st.floats(0, 100), measure=st.sampled_from(MEASURES))
+@example(percent=12.3456789, measure="units")
+@example(percent=0.00001, measure="flops")
+@example(percent=-0.0, measure="units")
+def test_the_text_of_a_budget_is_read_as_the_same_budget(percent: float, measure: str) -> None:
+    assert Budget.parse(str(Budget(percent, measure))) == Budget(percent, measure)
 
 
 @pytest.mark.parametrize("text", ["", "half", "101%", "50% of heads", "-1%"])

@@ -45,6 +45,15 @@ def test_what_killed_processes_left_of_a_folder_is_removed(tmp_path: Path) -> No
     assert names(tmp_path) == sorted([other.name, "out"])
 
 
+def test_a_folder_whose_name_begins_with_that_of_another_is_left_alone(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "bert.12.5") as first:
+        with new_folder(tmp_path / "bert") as second:
+            (second / "text").write_text("second")
+        (first / "text").write_text("first")
+    assert (tmp_path / "bert.12.5" / "text").read_text() == "first"
+    assert (tmp_path / "bert" / "text").read_text() == "second"
+
+
 def test_the_old_file_stands_until_the_new_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("old")

@@ -251,6 +251,7 @@ def test_files(tmp_path: Path) -> None:
     LATENCY.save(path)
     assert Latency.load(path) == LATENCY
     content = json.loads(path.read_text())
+    content["sizes"]["further"] = content["conditions"]["further"] = 1
     path.write_text(json.dumps({**content, "further": 1}))
     assert Latency.load(path) == LATENCY  # of a later version
 
@@ -267,6 +268,8 @@ def test_files(tmp_path: Path) -> None:
             "'x' is not one of the devices cpu, cuda",
         ),
         ({"saved": {"ES": {"0": 1.0}}}, "ES: not the savings of a model with 2 units"),
+        ({"saved": {"XS": {"0": 0.0}}}, "XS: savings of a component that the model does not have"),
+        ({"shape": {"XS": [2]}}, "XS: unknown component"),
         ({"saved": {"ES": {"few": 1.0}}}, "not a whole latency file"),
         ({"seconds": 7.9}, "savings of 8 seconds in all layers together, and the whole job"),
         ({"conditions": {"batch": 1}}, "conditions: length is missing"),

@@ -26,7 +26,7 @@ from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.transformers_export import export_to_transformers
-from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.made import write_model
 from tests.hf_plugin.small_models import SMALL, inputs_of, plan_of, small, zeroed
 from tests.hf_plugin.tasks.test_commands import finetune
 from tests.hf_plugin.tasks.test_language_models import write_text

@@ -40,8 +40,8 @@ from headprune.scores.reuse import masked_outcomes
 from hf_plugin import modeling_headpruned
 from hf_plugin.cutting import rows_of
 from hf_plugin.families import attentions
+from hf_plugin.finetuning.models import require_length
 from hf_plugin.folders import Folder
-from hf_plugin.glue.models import require_length
 from hf_plugin.head_names import FAMILIES
 from hf_plugin.plans import model_shape
 from hf_plugin.random_batches import random_batch

@@ -17,7 +17,7 @@ from headprune.cost import forward_flops
 from headprune.speed.latency import Latency
 from tests import virtual_processor
 from tests.command import Outcome, headprune
-from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.made import write_model
 from tests.hf_plugin.small_models import small
 from tests.latency_files import write_latency
 

@@ -30,7 +30,7 @@ from hf_plugin.folders import Folder
 from hf_plugin.plans import model_shape
 from hf_plugin.random_batches import random_batch
 from hf_plugin.scores.model import HuggingFaceModel
-from tests.hf_plugin.glue.made import write_model, write_task
+from tests.hf_plugin.made import write_model, write_task
 from tests.hf_plugin.models import FAMILIES, build
 from tests.hf_plugin.scores.test_ablation import model_of
 from tests.hf_plugin.scores.test_scores import data

@@ -22,7 +22,7 @@ from headprune.speed.forward_pass import Conditions
 from headprune.speed.measure import forward_pass
 from hf_plugin.folders import Folder
 from hf_plugin.random_batches import random_batch
-from tests.hf_plugin.glue.made import SHAPE, write_model
+from tests.hf_plugin.made import SHAPE, write_model
 from tests.hf_plugin.models import build
 from tests.hf_plugin.small_models import small
 

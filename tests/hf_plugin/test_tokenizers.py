@@ -10,7 +10,7 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from headprune.errors import DataError
 from hf_plugin.tokenizers import load_tokenizer, require_vocabulary
-from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.made import write_model
 from tests.hf_plugin.models import FAMILIES, build
 
 TEXTS = ["the old man sees a dog", "a cat likes the red dog"]

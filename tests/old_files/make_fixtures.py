@@ -23,7 +23,7 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, BartConfig, BertConfig
 
 from headprune import HeadPlan
-from tests.hf_plugin.glue.made import WORDS, write_model
+from tests.hf_plugin.made import WORDS, write_model
 
 ROOT = Path(__file__).resolve().parents[2]
 

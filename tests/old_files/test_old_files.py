@@ -28,9 +28,9 @@ from headprune.results.record import Record
 from headprune.scores import HeadScores
 from headprune.select import by_score
 from headprune.speed.latency import Latency
+from hf_plugin.finetuning.held_out import recorded_sizes
 from hf_plugin.folders import Folder
 from hf_plugin.glue.data import load_splits
-from hf_plugin.glue.held_out import recorded_sizes
 from hf_plugin.glue.tasks import task_named
 from tests.command import headprune
 from tests.fairseq_plugin.conftest import PLUGIN, run

@@ -33,8 +33,9 @@ def make(tmp_path: Path) -> Make:
         wrong: int = 3,
         keep: dict[str, str] | None = None,
         study: str = "made-up",
+        form: str = "remove",
     ) -> tuple[Path, Record]:
-        folder = tmp_path / kind / row / f"seed{seed}"
+        folder = tmp_path / kind / (row if form == "remove" else f"{row} {form}") / f"seed{seed}"
         folder.mkdir(parents=True)
         plan = at_random(SHAPE, seed=seed, percent=None if keep else percent, keep=keep)
         plan.save(folder / "plan.json")
@@ -55,7 +56,7 @@ def make(tmp_path: Path) -> Make:
             row=row,
             seed=seed,
             select="none" if unpruned else "random",
-            form="none" if unpruned else "remove",
+            form="none" if unpruned else form,
             finetune="none" if kind in ("baseline", "before-finetune") else "30ep",
             data="wmt14.en-ru",
             requested_percent=None if keep else percent,

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headprune import DataError, HeadPlan, UsageError
 from headprune.cli.bleu import app
-from headprune.results.bleu import bleu_and_chrf, has_other_targets, read_generation, read_lines
+from headprune.results.bleu import bleu_and_chrf, has_other_targets, read_lines, translations
 from headprune.results.bleu_tokenizers import (
     tokenizer_for,
     tokenizer_of,
@@ -36,6 +36,10 @@ D-0\t-0.5\tJa.
 P-0\t-0.1
 Generate test with beam=5: BLEU4 = 1.00
 """
+
+
+def read_generation(path: Path) -> list[str]:
+    return translations(read_lines(path), source=str(path))
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -176,6 +180,20 @@ def test_the_bleu_command_takes_plain_text(tmp_path: Path) -> None:
     )
     assert scored.exit_code == 0, scored.exception
     assert "tok:char" in Record.load(tmp_path / "scored.json").metric_signatures["bleu"]
+    # A record that cannot be written leaves the translations of the earlier one.
+    (tmp_path / "generation.txt").write_text("S-0\tx\nT-0\tx\nD-0\t-1.0\t猫\n", encoding="utf-8")
+    (tmp_path / "facts.json").write_text('{"parameters": -1}')
+    again = CliRunner().invoke(
+        app,
+        [
+            *(str(tmp_path / "generation.txt"), "--ref", str(copy)),
+            *("--plan", str(tmp_path / "plan.json"), "--data", "x", "--seed", "1"),
+            *("--training", str(tmp_path / "facts.json"), "-o", str(tmp_path / "scored.json")),
+        ],
+    )
+    assert isinstance(again.exception, DataError) and "parameters is -1" in str(again.exception)
+    assert (tmp_path / "scored.hyp.txt").read_text("utf-8") == "这只猫在房子里睡觉\n"
+
     record = Record(
         task="translation", metrics={"bleu": 1.0}, plan=plan, signature="plan:ES=2|seed:1"
     )
@@ -188,6 +206,9 @@ def test_the_bleu_command_takes_plain_text(tmp_path: Path) -> None:
         (given[2:], "give --hyp, or the output of fairseq-generate"),
         (given[:2], "give --ref, the raw reference"),
         ([str(tmp_path / "g"), *given[2:]], "a record needs --plan, --data and --output"),
+        ([str(tmp_path / "g"), *given[2:], "--data", "a|b"], "--data 'a|b': give one word"),
+        ([str(tmp_path / "g"), *given[2:], "--select", "a:b"], "--select 'a:b': give one word"),
+        ([str(tmp_path / "g"), *given[2:], "--form", "remov"], "--form remov: not one of remove,"),
     ):
         error = CliRunner().invoke(app, arguments).exception
         assert isinstance(error, UsageError) and message in str(error), arguments

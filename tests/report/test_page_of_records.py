@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,18 +12,33 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure as Drawing
 from scipy.stats import ttest_1samp
 
 from headprune.cli.report import _command as command_of_page
 from headprune.errors import DataError, UsageError
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
-from headprune.report.document import Figure, HeadGrid, Notes, Section, Table, with_inner
+from headprune.report.document import (
+    Column,
+    Document,
+    Figure,
+    HeadGrid,
+    Notes,
+    Section,
+    Table,
+    with_inner,
+)
 from headprune.report.make import Report, make_report, report_of
+from headprune.report.page.compose import page_of
+from headprune.report.page.material import Material, StudyResult
 from headprune.report.render import html, markdown
+from headprune.report.saved_tables import load_table
 from headprune.results.record import Record
 from headprune.results.record_files import files_of_records
 from headprune.scores import HeadScores
+from headprune.select import at_random
+from tests.command import headprune
 
 from .conftest import SHAPE, Make
 from .glue import maker
@@ -220,6 +236,11 @@ def test_a_published_comparison_has_its_grid_and_its_speed() -> None:
     assert "--percent=25 --percent=50 --percent=75 --seeds=3 --random-seeds=3 -o OUT" in text
     assert not report.material.scores  # the comparison's own
     assert not report.material.studies
+
+
+def test_a_comparison_is_no_study_to_name() -> None:
+    with pytest.raises(UsageError, match="--study a: .* has no records of a study; give it withou"):
+        report_of([], named={"a": PUBLISHED / "scores" / "multi30k-DS"})
 
 
 def test_findings_of_several_comparisons_stand_below_their_titles() -> None:
@@ -523,6 +544,37 @@ def test_files_that_are_left_out_are_named(
     assert note.startswith(f"note: {study / 'table.json'}: left out, as the folder has records")
 
 
+def test_a_page_and_the_document_itself_place_a_figure_alike() -> None:
+    figure = Figure(name="own", draw=Drawing, alt="drawn by itself")
+    blocks = [Notes(["first"]), Notes(["second"])]
+    rows = Table(columns=[Column("model")], rows=[["control"]])
+    title, summary, _ = load_table(PUBLISHED / "multi30k" / "table.json")
+    alone = (blocks, ["first", "second", "drawn by itself"])
+    below_a_table = ([blocks[0], rows, blocks[1]], ["first", "drawn by itself", "second"])
+    for own, words in (alone, below_a_table):
+        document = Document(title="T", blocks=own, figures=[figure])
+        study = StudyResult(title=title, table=summary, document=document)
+        page = page_of(Material(studies=[study]), title="T")
+        (results,) = (
+            each for each in page.blocks if isinstance(each, Section) and each.title == "Results"
+        )
+        assert [*results.blocks] == [*own[:2], figure, *own[2:]]
+        text = html.render(document)
+        assert sorted(words, key=text.index) == words
+
+
+def test_hidden_files_are_in_no_folder(study: Path) -> None:
+    seen = files_of_records([study])
+    hidden = study / ".ipynb_checkpoints"
+    shutil.copytree(study / "pruned", hidden / "pruned")
+    assert files_of_records([study]) == seen
+    (found,) = report_of([study], test=False).material.studies
+    assert sorted(path for path, _ in found.results) == seen
+    # A folder that is named itself may lie in a hidden one.
+    assert len(files_of_records([hidden])) == 2
+    assert len(report_of([hidden], test=False).material.studies[0].results) == 2
+
+
 def test_commands_of_a_study_name_its_records(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "finetuned"
     shutil.copytree(study / "pruned" / "50%", folder / "50pct")
@@ -537,6 +589,39 @@ def test_commands_of_records_of_no_study_choose_the_same_heads(make: Make) -> No
     text = markdown.render(report_of([path], test=False).page)
     assert "headprune plan --shape=ES=4x2 --shape=ED=4x2 --shape=DS=4x2" in text
     assert "--budget=50% --seed=1 -o plan.json" in text
+
+
+def test_a_printed_choice_of_heads_makes_the_same_plan(tmp_path: Path) -> None:
+    settings = {"protocol": "prune-finetune", "epochs": 2.0, "plan": {}}
+
+    def command(plan: PruningPlan, model: str | None = "made-up-bert") -> str:
+        make = maker(tmp_path / "made")
+        path, record = make(study="", task="sst2", training={"settings": settings})
+        replace(record, plan=plan, model=model).save(path)
+        text = markdown.render(report_of([path], test=False).page)
+        shutil.rmtree(tmp_path / "made")
+        return text.partition("Making these numbers again")[2]
+
+    shape = {"ES": (4,) * 4}
+    protected = at_random(shape, seed=3, percent=75, at_least=1)
+    assert protected != at_random(shape, seed=3, percent=75)
+    words = re.search("headprune plan .*", command(protected))
+    assert words is not None
+    again = tmp_path / "plan.json"
+    assert headprune(*shlex.split(words[0])[1:-1], again).status == 0
+    assert PruningPlan.load(again) == protected
+    assert PruningPlan.load(again).origin == protected.origin
+    # An older plan, whose origin does not say what each layer keeps.
+    assert protected.origin is not None
+    older = protected.with_origin(replace(protected.origin, at_least=None))
+    assert "headprune plan" not in command(older)
+    origin = Origin(method="random", seed=3, budget="75% of parameters")
+    of_parameters = protected.with_origin(origin)
+    assert "plan --model=made-up-bert --components=ES '--budget=75% of p" in command(of_parameters)
+    assert "headprune plan" not in command(of_parameters, model=None)
+    assert "headprune plan" not in command(
+        protected.with_origin(replace(origin, budget="2x speed"))
+    )
 
 
 def test_rows_whose_units_were_chosen_by_a_score_have_their_commands(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from headprune.results.record import Record
@@ -58,6 +59,24 @@ def test_the_old_name_of_bleu_works_and_says_so(make: Make, tmp_path: Path) -> N
     assert (old.returncode, old.stdout) == (0, new.stdout)
     assert old.stderr == "headprune score is now called headprune bleu\n"
     assert Record.load(tmp_path / "old.json").metrics == result.metrics
+
+
+def test_studies_of_one_name_are_told_apart_by_folders(make: Make, tmp_path: Path) -> None:
+    """They begin with different baselines, so they have no common table."""
+    for number, name in ((1, "one"), (2, "two")):
+        path, record = make("baseline", row="baseline", percent=0, wrong=number, seed=number)
+        (tmp_path / name).mkdir()
+        replace(record, study="same", seed=1, files={}).save(tmp_path / name / path.name)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    done = run("report", *folders, "-o", tmp_path / "out", "--no-test")
+    assert done.returncode == 1 and "leave out one, or give the folders as two" in done.stderr
+    named = [f"--study={folder.name}={folder}" for folder in folders]
+    done = run("report", *named, "-o", tmp_path / "out", "--no-test")
+    assert done.returncode == 0, done.stderr
+    assert "# one" in done.stdout and "# two" in done.stdout
+    assert (tmp_path / "out" / "one" / "table.md").is_file()
+    done = run("report", "-o", tmp_path / "other")
+    assert done.returncode == 2 and "no result file given" in done.stderr
 
 
 def test_report_writes_all_its_files(make: Make, tmp_path: Path) -> None:

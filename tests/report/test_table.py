@@ -19,6 +19,7 @@ from headprune.report.figure import draw
 from headprune.report.make import make_report
 from headprune.report.paper import paper_table
 from headprune.report.render import json_values, markdown, spreadsheet
+from headprune.report.saved_tables import load_table
 from headprune.report.table import summarise
 from headprune.report.translation import TranslationStudy, document, study_of
 from headprune.results.record import Record
@@ -90,6 +91,36 @@ def test_a_model_that_translates_all_sentences_alike_is_marked(make: Make) -> No
     assert [row["constant_translations"] for row in csv.DictReader(io.StringIO(to_csv(table)))] == [
         *("0", "0", "0", "1")
     ]
+
+
+def test_a_difference_is_over_the_seeds_that_have_a_control(make: Make, tmp_path: Path) -> None:
+    controls = [
+        make("control", row="control", percent=0, seed=s, wrong=w) for s, w in [(1, 2), (9, 25)]
+    ]
+    others = [make(seed=seed, wrong=wrong) for seed, wrong in [(1, 4), (2, 20), (3, 28)]]
+    others += [make(row="25%", percent=25, seed=2, wrong=9)]
+    study = summary([*controls, *others], test=False)
+    without, paired = (line.cell for line in study.lines)
+    assert (paired.delta, paired.pairs) == (others[0][1].value - controls[0][1].value, 1)
+    mean = statistics.mean(record.value for _, record in controls)
+    assert without.delta == pytest.approx(others[3][1].value - mean) and without.pairs is None
+    assert f"{paired.delta:+.2f} (1 pair)" in to_markdown(study)
+    # Earlier versions wrote the difference to the mean of all controls.
+    out = tmp_path / "out"
+    make_report([path for path, _ in [*controls, *others]], test=False).save(out)
+    content = json.loads((out / "table.json").read_text())
+    (row,) = (row for row in content["rows"] if row.pop("pairs", None))
+    row["delta"] = paired.value.mean - mean
+    (out / "table.json").write_text(json.dumps(content))
+    _, table, _ = load_table(out / "table.json")
+    assert paired in [each.cells["translation"] for each in table.rows]
+
+
+def test_with_baselines_alone_a_difference_is_to_their_mean(make: Make) -> None:
+    results = [make("baseline", row="baseline", percent=0), make(wrong=9), make(seed=2, wrong=20)]
+    (cell,) = (line.cell for line in summary(results, test=False).lines)
+    assert cell.delta == pytest.approx(cell.value.mean - results[0][1].value)
+    assert cell.pairs is None
 
 
 def test_without_a_control_rows_are_set_beside_the_baseline(make: Make) -> None:
@@ -203,6 +234,51 @@ def test_models_from_scratch_are_rows_of_their_own(make: Make) -> None:
     (scratch,) = (line for line in study.lines if line.row.kind == "scratch")
     assert len(scratch.cell.p_values) == 3 and scratch.before is None
     assert "- 75% from scratch: not pruned from the baseline, but trained" in to_markdown(study)
+
+
+def test_bleu_before_fine_tuning_is_that_of_the_same_kind_and_form(make: Make) -> None:
+    results = [
+        make("before-finetune", wrong=20),
+        make("before-finetune", form="mask", wrong=10),
+        make(),
+        make(form="mask"),
+        make("scratch"),
+        make("refitted"),
+    ]
+    study = summary(results, test=False)
+    before = {
+        (line.row.kind, line.row.form): line.before and line.before.value.mean
+        for line in study.lines
+    }
+    assert before == {
+        ("pruned", "remove"): results[0][1].value,
+        ("pruned", "mask"): results[1][1].value,
+        ("scratch", "remove"): None,
+        ("refitted", "remove"): None,
+    }
+    text = to_markdown(study)
+    rows = [
+        line.replace(" ", "").split("|")[1:3]
+        for line in text.splitlines()
+        if line.startswith("| 50%")
+    ]
+    assert sorted(rows) == [
+        *(["50%", "mask"], ["50%", "remove"], ["50%", "remove"], ["50%,re-fitted", "remove"])
+    ]
+
+
+def test_models_without_a_fine_tuning_are_rows_of_their_own(make: Make, tmp_path: Path) -> None:
+    results = [make("control", row="control", percent=0), make(row="25%", percent=25)]
+    results.append(make("before-finetune", row="75%", percent=75, wrong=25))
+    study = summary(results, test=False)
+    assert [line.name for line in study.lines] == ["25%", "75%, not fine-tuned"]
+    assert study.lines[1].bleu.mean == results[2][1].value and study.lines[1].before is None
+    assert "| 75%, not fine-tuned |" in to_markdown(study)
+    out = tmp_path / "out"
+    make_report([path for path, _ in results], test=False).save(out)
+    _, table, again = load_table(out / "table.json")
+    assert [row.kind for row in table.rows] == ["pruned", "before-finetune"]
+    assert markdown.render(again).splitlines()[2:] == to_markdown(study).splitlines()[2:]
 
 
 def test_results_of_two_studies_are_no_table(make: Make) -> None:

@@ -288,9 +288,9 @@ def test_a_calibration_trains_on_as_many_gpus_as_the_study(
 CORPUS = {"binarised": Path("bin"), "languages": ("en", "de")}
 LOG = """\
 | epoch 001:     10 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=0.5, wpb=1800, lr=0.1
-| epoch 001:     20 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=2.0, wpb=1800, lr=0.1
-| epoch 001:     30 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=4.0, wpb=1800, lr=0.1
-| epoch 001:     40 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=4.0, wpb=1800, lr=0.1
+| epoch 001:     20 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=3600, ups=2.0, wpb=1800, lr=0.1
+| epoch 001:     30 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=7200, ups=4.0, wpb=1800, lr=0.1
+| epoch 001:     40 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=7200, ups=4.0, wpb=1800, lr=0.1
 """
 
 
@@ -300,6 +300,9 @@ def test_the_log_of_a_calibration_is_read(tmp_path: Path) -> None:
     assert read_log(log) == (0.25, 253)
     log.write_text(LOG.splitlines()[0])
     assert read_log(log) == (2.0, 253)
+    # An update of 200 seconds, and of more: fairseq rounds the updates a second to 0.
+    log.write_text(LOG.splitlines()[0].replace("wps=900, ups=0.5", "wps=9, ups=0"))
+    assert read_log(log) == (200.0, 253)
     log.write_text("nothing")
     with pytest.raises(DataError, match="no updates to measure"):
         read_log(log)

@@ -164,6 +164,27 @@ def test_both_versions_of_the_papers_code_are_named(name: str) -> None:
             "tasks.sst2.batch-size: not to be set here, the `grid` chooses it",
         ),
         ({"grid": {}, "tasks": {"sst2": {"pooling": "mean"}}}, "grid: sst2 is classified from the"),
+        (
+            {"tasks": {"sst2": {"learning-rate": -1}}},
+            "tasks.sst2: learning rate -1: give one above",
+        ),
+        (
+            {"tasks": {"cola": {}, "sst2": {"distill-weight": 0.5}}},
+            "tasks.sst2: --distill-weight goes with --distill-from",
+        ),
+        (
+            {"tasks": {"sst2": {"protocol": "finetune-prune-finetune", "epochs": 0}}},
+            "tasks.sst2: finetune-prune-finetune needs one epoch or more",
+        ),
+        ({"tasks": {"sst2": {"grid": True}}}, "tasks.sst2.grid: not to be set here, it comes from"),
+        ({"grid": {"batch-sizes": "8,x"}}, "grid: --grid-batch-sizes '8,x': give numbers with"),
+        (
+            {
+                "tasks": {"sst2": {"pooling": "mean"}},
+                "changes": {"task": "sst2", "rows": ["50%"]},
+            },
+            "changes.task: sst2 is classified from the mean of all tokens",
+        ),
         ({"tasks": {"sst": {}}}, "tasks: 'sst' is not one of cola, sst2,"),
         ({"tasks": {"sst2": {"epoch": 3}}}, "tasks.sst2: No such option: --epoch"),
         ({"tasks": {"sst2": {"epochs": "x"}}}, "tasks.sst2: Invalid value for '--epochs'"),

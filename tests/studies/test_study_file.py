@@ -303,6 +303,19 @@ def test_a_mistake_is_refused_in_one_line_that_names_the_key(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["model", "train", "finetune"])
+def test_plans_and_gpus_alone_say_what_is_pruned_and_where(tmp_path: Path, key: str) -> None:
+    pytest.importorskip("fairseq")
+    from fairseq_plugin.options import PLAN_OPTIONS
+
+    layers = ("encoder_layers_to_keep", "decoder_layers_to_keep")
+    for option in (*PLAN_OPTIONS, *layers, "head_seed", "distributed_world_size"):
+        flag = option.replace("_", "-")
+        whence = "`gpus`" if "distributed" in flag else "`plans`"
+        with pytest.raises(DataError, match=f"{key}.{flag}: not to be set .* from {whence}"):
+            load(tmp_path, **{key: {"max-epoch": 1, flag: "2"}})
+
+
 @pytest.mark.parametrize(
     "text", ["name: [", "name: a\nname: b\n", "- a\n- b\n", "", "3\n", "\ttab: x\n"]
 )

@@ -149,10 +149,10 @@ def _glue_table(study: StudyResult, paper: PaperGlueTable) -> list[Table]:
 
 def _columns_here(metric: str) -> list[Column]:
     return [
-        *(Column(f"{metric} here"), Column("n"), Column("Δ here", signed)),
+        *(Column(f"{metric} here"), Column("n"), Column("Δ here")),
         Column(f"p < {SIGNIFICANCE_LEVEL:g}", rejections),
     ]
 
 
 def _here(cell: Cell) -> list[object]:
-    return [cell.value, cell.value.n, cell.delta, cell.p_values or None]
+    return [cell.value, cell.value.n, cell.shown_delta, cell.p_values or None]

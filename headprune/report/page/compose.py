@@ -16,6 +16,7 @@ from headprune.report.document import (
     Section,
     Signatures,
     Table,
+    with_own_figures,
 )
 from headprune.report.page.beside_paper import beside_paper
 from headprune.report.page.claims import claims
@@ -30,8 +31,9 @@ from headprune.report.page.material import (
 )
 from headprune.report.page.provenance import provenance, provenance_of_comparison
 from headprune.report.page.speed import against_speed
-from headprune.report.shown import Kept, signed
+from headprune.report.shown import Kept
 from headprune.report.table import Cell, Row
+from headprune.results.marks import CONSTANT_MARK
 from headprune.results.metrics import direction
 from headprune.results.tasks import TRANSLATION
 
@@ -74,8 +76,8 @@ def _summary(material: Material, *, test: bool) -> list[Block]:
                 caption="Studies at a glance:",
                 columns=[
                     *(Column("study"), Column("metric"), Column("models"), Column("seeds")),
-                    *(Column("unpruned"), Column("least pruned"), Column("Δ", signed)),
-                    *(Column("most pruned"), Column("Δ, most pruned", signed)),
+                    *(Column("unpruned"), Column("least pruned"), Column("Δ")),
+                    *(Column("most pruned"), Column("Δ, most pruned")),
                 ],
                 rows=rows,
             ).without_empty_columns()
@@ -129,8 +131,8 @@ def _described(pair: tuple[Row, Cell] | None, *, with_form: bool) -> list[object
         return [None, None]
     row, cell = pair
     label = f"{row.label}, {row.form}" if with_form else row.label
-    mark = " \u2020" if cell.constant else ""
-    return [f"{label}: {Kept(row.heads_kept, row.units)} kept{mark}", cell.delta]
+    mark = f" {CONSTANT_MARK}" if cell.constant else ""
+    return [f"{label}: {Kept(row.heads_kept, row.units)} kept{mark}", cell.shown_delta]
 
 
 def _study(study: StudyResult, material: Material) -> Section:
@@ -166,10 +168,8 @@ def _changes(result: ChangesResult) -> Section:
 
 
 def _without_signatures(document: Document) -> list[Block]:
-    """The blocks of a document, with its figures below the first table."""
-    blocks = [block for block in document.blocks if not isinstance(block, Signatures)]
-    first = next((n for n, block in enumerate(blocks) if isinstance(block, Table)), -1)
-    return [*blocks[: first + 1], *document.figures, *blocks[first + 1 :]]
+    """The blocks of a document, with its own figures."""
+    return [block for block in with_own_figures(document) if not isinstance(block, Signatures)]
 
 
 def _command_of_page(command: str) -> list[Block]:

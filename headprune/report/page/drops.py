@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import TYPE_CHECKING
 
 from headprune.components import HEADS
@@ -17,6 +17,7 @@ from headprune.report.page.material import StudyResult
 from headprune.report.paper import ACCURACY, SOURCE, figure_1
 from headprune.report.table import Cell, Row
 from headprune.results.metrics import direction, is_low_good
+from headprune.results.pairs import paired_differences
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION
 from headprune.wording import counted
@@ -37,8 +38,7 @@ class _Point:
 
     Attributes:
         percent: the share of the heads that is pruned.
-        change: the mean difference to the control of the same seed, where there is an error; else
-            the mean less that of the control or the baseline.
+        change: the difference that tables show.
         error: half of the 95% interval of the difference to the control of the same seed; None
             where there are no two seeds with a control.
         is_single: one seed.
@@ -173,23 +173,16 @@ def _control_of(study: StudyResult, task: str) -> Cell | None:
 def _point(percent: float, cell: Cell, control: Cell | None) -> _Point:
     """The point of a cell: the t-interval of the differences between models of the same seed."""
     is_single = cell.value.n == 1
-    of_control = {} if control is None else dict(zip(control.seeds, control.values, strict=True))
-    differences = [
-        value - of_control[seed]
-        for seed, value in zip(cell.seeds, cell.values, strict=True)
-        if seed in of_control
-    ]
+    differences = [] if control is None else paired_differences(cell.of_seed, control.of_seed)
     n = len(differences)
+    assert cell.delta is not None
     if n < 2:
-        assert cell.delta is not None
         return _Point(percent=percent, change=cell.delta, error=None, is_single=is_single)
     from headprune.claims.estimate import MeanDifference
 
     error = stdev(differences) / math.sqrt(n)
     low, high = MeanDifference(effect=0.0, error=error, freedom=n - 1, n=n).interval()
-    return _Point(
-        percent=percent, change=fmean(differences), error=(high - low) / 2, is_single=is_single
-    )
+    return _Point(percent=percent, change=cell.delta, error=(high - low) / 2, is_single=is_single)
 
 
 def _name_alike(curves: Sequence[_Curve]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headprune.errors import DataError, UsageError, needing
@@ -17,7 +17,7 @@ from headprune.results.control_tests import Located
 from headprune.results.record import Record
 from headprune.results.record_files import FORMATS as RECORD_FORMATS
 from headprune.results.record_files import NAME as RECORD_NAME
-from headprune.results.record_files import format_in, is_of_a_grid
+from headprune.results.record_files import format_in, json_files_in
 from headprune.results.tasks import TRANSLATION
 from headprune.scores import HeadScores
 from headprune.scores.head_scores import FORMAT as SCORES_FORMAT
@@ -52,22 +52,33 @@ class Gathered:
         return list(groups.values())
 
 
-def gather(paths: Sequence[Path]) -> Gathered:
+def gather(paths: Sequence[Path], *, named: Mapping[str, Path] | None = None) -> Gathered:
     """Read records, tables, comparisons, scores and changes.
 
     Args:
         paths: files, or folders that are searched for such files.
+        named: further files or folders, by the name of the study that their records are of.
 
     Raises:
         DataError: a file cannot be read, or is none of these.
-        UsageError: a folder without any of these.
+        UsageError: a folder without any of these, or a named one without records.
     """
     gathered = Gathered()
-    for path in paths:
+    places: list[tuple[str | None, Path]] = [(None, path) for path in paths]
+    for name, path in [*places, *(named or {}).items()]:
+        before = len(gathered.records)
         if path.is_dir():
             _gather_folder(path, gathered)
         else:
             _gather_file(path, gathered, _format_of(path, warn=False))
+        if name is not None and len(gathered.records) == before:
+            raise UsageError(
+                f"--study {name}: {path} has no records of a study; give it without --study"
+            )
+        if name is not None:
+            gathered.records[before:] = [
+                (place, replace(record, study=name)) for place, record in gathered.records[before:]
+            ]
     return gathered
 
 
@@ -107,7 +118,7 @@ def _gather_folder(folder: Path, gathered: Gathered) -> None:
     What lies in the folder of a comparison belongs to it. Tables are left out where the folder has
     records, of which they were made; a line on standard error names those of other records.
     """
-    files = sorted(_files(folder), key=_natural)
+    files = sorted(json_files_in(folder), key=_natural)
     comparisons = [path.parent for path in files if path.name == _COMPARISON]
     own = [
         path
@@ -147,13 +158,6 @@ def _is_of(path: Path, records: Sequence[Located]) -> bool:
         for task, cell in row.cells.items()
         for value in cell.values
     )
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*.json"):
-        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_file() and not is_hidden and not is_of_a_grid(path, folder=folder):
-            yield path
 
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:

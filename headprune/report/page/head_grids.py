@@ -47,7 +47,11 @@ def grid_of_comparison(comparison: ComparisonResult, scores: Sequence[HeadScores
     rows_of_models: dict[tuple[str, int], list[Row]] = {}
     for row in measured.rows:
         if row.head_plan.heads:
-            label = row.score if row.head_plan.is_full else f"{row.score} {row.percent:g}%"
+            label = (
+                row.score
+                if row.head_plan.is_full
+                else f"{row.score} {measured.amount_text(row.percent)}"
+            )
             rows_of_models.setdefault((label, row.seed), []).append(row)
     models = [
         KeptHeads(

@@ -6,10 +6,13 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from headprune.budget import SPEED, percent_text
+from headprune.budget import SPEED, Budget, percent_text
 from headprune.compare.rows import CONTROL
 from headprune.components import HEADS
+from headprune.errors import UsageError
+from headprune.origin import Origin
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import DISTILL_SETTINGS
 from headprune.recovery.kinds import Recovery
@@ -28,6 +31,7 @@ from headprune.results.control_tests import Located
 from headprune.results.labels import method_of
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
+from headprune.select.random import at_random
 
 _TITLE = "Making these numbers again"
 _FOLDERS = {"finetuned": 3, "before-finetune": 3, "scratch": 3, "baseline": 1, "models": 5}
@@ -38,6 +42,8 @@ _OF_COMPARISONS = (
     *DISTILL_SETTINGS,
 )
 """Settings of a comparison that are flags of its command."""
+_OF_TRAININGS = ("batch_size", "learning_rate", "bf16", *DISTILL_SETTINGS)
+"""Those of them that say how models are trained, besides the length."""
 _FLAG_NAMES = {"metric_of_ablation": "metric"}
 """Names of flags that are not those of their settings."""
 _PLACES = {
@@ -73,8 +79,16 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
     measured = comparison.report.comparison
     settings = measured.settings
     flags = {name: settings[name] for name in _OF_COMPARISONS if name in settings}
-    flags, meanings = _without_places(flags)
     finetuning = settings.get("finetuning")
+    if not (finetuning or flags.get("epochs")):  # nothing is trained
+        flags = {name: value for name, value in flags.items() if name not in _OF_TRAININGS}
+    data: list[str] = []
+    meanings_of_data: list[str] = []
+    if "own" in settings:
+        data, meanings_of_data = _data(settings, task=str(flags.pop("task", "")))
+        flags.pop("data_dir", None)
+    flags, meanings = _without_places(flags)
+    meanings += meanings_of_data
     finetune = [f"--finetune={shlex.join(finetuning)}"] if isinstance(finetuning, list) else []
     rows = measured.rows
     scores = dict.fromkeys(row.score for row in rows if row.score not in (CONTROL, "random"))
@@ -86,12 +100,13 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
     seeds = {row.seed for row in rows if row.score not in (CONTROL, "random")}
     random_seeds = {row.seed for row in rows if row.score == "random"}
     command = [
-        *("headprune", "compare", "MODEL", *_flags(flags)),
+        *("headprune", "compare", "MODEL", *data, *_flags(flags)),
         *(finetune if finetuning else []),
         *(f"--score={name}" for name in scores),
         *(f"--tune={name}" for name in ([] if has_all_finetuned else tune_options)),
         *(_amount_flag(percent, measured.measure) for percent in percents),
         *(["--latency=latency.json"] if measured.measure == SPEED else []),
+        *([f"--verify={measured.verify}"] if measured.verify else []),
         *([f"--seeds={len(seeds or random_seeds)}", f"--random-seeds={len(random_seeds)}"]),
         *([f"--components={','.join(measured.components)}"] if measured.components else []),
         *([] if measured.at_least in (None, 1) else [f"--at-least={measured.at_least}"]),
@@ -176,14 +191,14 @@ def _own_commands(record: Record) -> tuple[list[str], list[str]]:
     plan = ["--plan", "plan.json"] if given else []
     meanings_of_plan = []
     if plan:
-        choice, shape = _choice(record), _shape(record.plan)
-        if choice is None or shape is None:
+        choice = _choice(record)
+        if choice is None:
             # The numbers that chose the units are of other files than records.
             method = method_of(record.plan, default="given")
             plan[1] = f"plan-{_file_name(f'{record.row} {method}')}.json"
             meanings_of_plan = [f"{plan[1]} is the plan in the record of {record.row} ({method})"]
         else:
-            lines.append(shlex.join(["headprune", "plan", *shape, *choice, "-o", plan[1]]))
+            lines.append(shlex.join(["headprune", "plan", *choice, "-o", plan[1]]))
     if record.task == TRANSLATION:
         return lines, []
     if not record.settings:  # such as those of sub-networks, which no single command trains
@@ -196,7 +211,7 @@ def _own_commands(record: Record) -> tuple[list[str], list[str]]:
     if "own" in record.settings or any(name in settings for name in ("gates", "layerdrop")):
         if any(settings.pop(name, value) != value for name, value in _OF_GLUE_ALONE.items()):
             return [], []
-        data, meanings_of_data = _data(record)
+        data, meanings_of_data = _data(record.settings, task=record.task)
         start = str(model.get("model", "MODEL"))
         command = ["headprune", "finetune", start, *data, *_flags(settings)]
         meanings += meanings_of_data
@@ -218,13 +233,13 @@ def _file_name(row: str) -> str:
     return re.sub(r"[^\w.%+=-]+", "-", row).strip("-")
 
 
-def _data(record: Record) -> tuple[list[str], list[str]]:
-    """The flags of the data of `headprune finetune`, and the meanings of the words in them."""
-    own = record.settings.get("own")
+def _data(settings: Mapping[str, Any], *, task: str) -> tuple[list[str], list[str]]:
+    """The flags of the data of a fine-tuning, and the meanings of the words in them."""
+    own = settings.get("own")
     if not isinstance(own, dict):
-        folder = record.settings.get("data_dir")
+        folder = settings.get("data_dir")
         places, meanings = _without_places({} if folder is None else {"data_dir": folder})
-        return [f"--task={record.task}", *_flags(places)], meanings
+        return [f"--task={task}", *_flags(places)], meanings
     names = {split: str(name).partition("@") for split, name in own["data"].items()}
     columns = dict(zip(("text", "text2"), own["text"], strict=False))
     flags = {
@@ -261,9 +276,52 @@ def _flags(settings: Mapping[str, object]) -> list[str]:
 def _choice(record: Record) -> list[str] | None:
     """The flags of `headprune plan` that choose the same units; None where they are not known."""
     origin = record.plan.origin
-    if origin is None or origin.budget is None or origin.method != "random":
+    if origin is None or origin.budget is None or origin.seed is None or origin.method != "random":
         return None
-    return [f"--budget={origin.budget}", f"--seed={origin.seed}"]
+    of = _shape(record.plan) if _is_drawn_alike(record.plan, origin) else _model_and_units(record)
+    if of is None:
+        return None
+    at_least = [f"--at-least={origin.at_least}"] if origin.at_least else []
+    return [*of, f"--budget={origin.budget}", f"--seed={origin.seed}", *at_least]
+
+
+def _is_drawn_alike(plan: PruningPlan, origin: Origin) -> bool:
+    """True if a share of all units of the plan's shape, drawn again, gives the same plan.
+
+    Draws of each component by itself, and plans of older versions, whose origin has no least
+    number of units, do not.
+    """
+    assert origin.budget is not None and origin.seed is not None
+    try:
+        budget = Budget.parse(origin.budget)
+        if budget.of != "units":
+            return False
+        return plan == at_random(
+            plan.units, seed=origin.seed, budget=budget, at_least=origin.at_least or 0
+        )
+    except UsageError:  # a speed, or more units than the budget leaves
+        return False
+
+
+def _model_and_units(record: Record) -> list[str] | None:
+    """The flags that name the model whose parameters or FLOPs the budget is a share of.
+
+    None for a budget of another kind, without a known model, and where nothing is pruned in some
+    component: it may not have been among those that the units were drawn from.
+    """
+    plan = record.plan
+    if record.model is None or plan.origin is None or plan.origin.budget is None:
+        return None
+    try:
+        budget = Budget.parse(plan.origin.budget)
+    except UsageError:
+        return None
+    if budget.of == "units" or any(
+        sum(counts) == sum(plan.units[name]) for name, counts in plan.counts.items()
+    ):
+        return None
+    model, _ = _without_places({"model": record.model})
+    return [*_flags(model), f"--components={','.join(plan.units)}"]
 
 
 def _shape(plan: PruningPlan) -> list[str] | None:

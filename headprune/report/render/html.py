@@ -12,7 +12,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from headprune.errors import UsageError
-from headprune.report.document import Block, Document, Figure, Section, Table, with_inner
+from headprune.report.document import (
+    Block,
+    Document,
+    Figure,
+    Section,
+    Table,
+    with_inner,
+    with_own_figures,
+)
 from headprune.report.grid_data import grid_data, panels, shown_first
 from headprune.report.inline_svg import inline_svg
 from headprune.version import __version__
@@ -22,7 +30,7 @@ SUFFIX = ".html"
 
 def render(document: Document) -> str:
     """The page; without its figures where matplotlib is not installed."""
-    blocks = _with_figures(document)
+    blocks = with_own_figures(document)
     anchors = _anchors(blocks)
     numbers = count(1)
     template = _environment().get_template("page.html")
@@ -36,14 +44,6 @@ def render(document: Document) -> str:
         number=lambda: next(numbers),
     )
     return "\n".join(line.rstrip() for line in page.splitlines() if line.strip()) + "\n"
-
-
-def _with_figures(document: Document) -> list[Block]:
-    """The blocks, with the document's own figures below its first table."""
-    blocks = list(document.blocks)
-    tables = [place for place, block in enumerate(blocks) if isinstance(block, Table)]
-    place = tables[0] + 1 if tables else len(blocks)
-    return [*blocks[:place], *document.figures, *blocks[place:]]
 
 
 @cache

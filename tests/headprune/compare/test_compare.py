@@ -23,12 +23,13 @@ from headprune.compare.findings import against_random, all_tests, findings
 from headprune.compare.iterate import iterate
 from headprune.compare.records import BEFORE, Outcomes
 from headprune.compare.report import Report
-from headprune.compare.rows import Row
+from headprune.compare.rows import Row, mean_seconds
 from headprune.compare.run import compare
 from headprune.compare.saved import load_report
 from headprune.compare.speeds import speedups
 from headprune.compare.turns import over_plans
 from headprune.cost import Sizes
+from headprune.methods import registry
 from headprune.origin import Origin
 from headprune.recovery.kinds import Recovery
 from headprune.recovery.refit import RefittedModel
@@ -36,6 +37,7 @@ from headprune.recovery.variant import PLAIN
 from headprune.report.make import make_report, report_of
 from headprune.report.render import markdown
 from headprune.report.table import summarise
+from headprune.results.environment import Environment
 from headprune.results.record import Record
 from headprune.results.stats import Spread, spread
 from headprune.scores import HeadScores
@@ -75,6 +77,7 @@ class Made:
     plan: HeadPlan
     log: list[str]
     bonus: float = 0.0
+    score_settings: dict[str, str] = field(default_factory=dict)
     can_finetune: bool = True
     finetune_name: str = "1ep"
     task: str = "made-up"
@@ -115,7 +118,9 @@ class Made:
 
         self.log += [f"score {name}" for name in names]
         return {
-            name: HeadScores(name=name, values=values(name), settings={"metric": "points"})
+            name: HeadScores(
+                name=name, values=values(name), settings={"metric": "points"} | self.score_settings
+            )
             for name in names
         }
 
@@ -160,7 +165,9 @@ class Made:
 
     def refitted(self, plan, *, target="output"):
         self.log.append("refit" if target == "output" else f"refit {target}")
-        return RefittedModel(model=MadeModel(plan, self.plan.units), sublayers=(), data="made")
+        return RefittedModel(
+            model=MadeModel(plan, self.plan.units), sublayers=(), data="made[12]", examples=12
+        )
 
     def opened(self, path):
         if path.is_dir():  # fine-tuned
@@ -332,8 +339,13 @@ def test_models_are_refitted_instead_of_fine_tuned(tmp_path):
     assert compared(again, tmp_path, **both).rows == found.rows
     compared(again, tmp_path, **options)
 
+    assert {*found.recovery_seconds} == {"before", "refit"}
+    text = Report.of(found).markdown(title="T")
+    assert "Seconds for a model, the measurement included:" in text
     records = [Record.load(path) for path in (tmp_path / "records/refitted").rglob("*.json")]
-    assert records and all("|finetune:none|recovery:refit|" in each.signature for each in records)
+    assert records and all(
+        "|finetune:none|recovery:refit[12]|" in each.signature for each in records
+    )
     assert {each.kind for each in records} == {"refitted"}
     # One plan has one value for all seeds.
     assert len([*(tmp_path / "records/refitted/gradient/50pct").iterdir()]) == 1
@@ -359,7 +371,7 @@ def test_both_targets_of_refitting_in_one_comparison(tmp_path, capsys):
     for folder, name in (("refitted", "refit"), ("refitted-refit-residual", "refit-residual")):
         records = [Record.load(path) for path in (tmp_path / "records" / folder).rglob("*.json")]
         assert records and {each.kind for each in records} == {"refitted"}
-        assert all(f"|finetune:none|recovery:{name}|" in each.signature for each in records)
+        assert all(f"|finetune:none|recovery:{name}[12]|" in each.signature for each in records)
     Report.of(found).save(tmp_path, title="T")
     text = Report.of(found).markdown(title="T")
     assert "points after re-fitting with the residual connection:" in text
@@ -433,7 +445,7 @@ def test_claims_of_a_page_are_on_one_of_several_trainings(tmp_path):
 
 def test_a_page_of_two_comparisons_of_one_title(tmp_path):
     """Their trainings are of two kinds, in an order in which the first prunes no trained model."""
-    options = {"task": "translation", "metric": "BLEU"}
+    options = {"task": "translation", "metric": "BLEU", "bonus": 5.0}
     for name in ("one", "other"):
         found = compared(
             subject(**options),
@@ -726,11 +738,19 @@ def test_what_cannot_be_is_found_before_anything_is_scored(tmp_path):
         compared(layers, tmp_path, components=["ES", "EL"])
     for method, message in {
         "kwon": "kwon chooses heads and neurons, not EL",
-        "iterate": "iterate: gradient is no score of EL",
+        "subnetwork": "subnetwork chooses heads and MLPs, not EL",
     }.items():
         with pytest.raises(UsageError, match=message):
             compared(layers, tmp_path, scores=[method], components=["EL"])
     assert layers.log == [] and not list(tmp_path.iterdir())
+
+
+def test_scores_that_cannot_be_compared_are_found_before_a_model_is_trained(tmp_path):
+    made = subject(score_settings={"normalised": "l2 per layer"})
+    made.shape = {"ES": (4, 4), "EF": (10, 10)}
+    with pytest.raises(UsageError, match="the score gradient is divided by the norm of each layer"):
+        compared(made, tmp_path, scores=["gradient"], components=["ES", "EF"], rounds=0)
+    assert not any(each.startswith("finetune") for each in made.log)
 
 
 def test_a_kill_while_a_fine_tuned_model_is_removed_costs_nothing(tmp_path, monkeypatch):
@@ -906,8 +926,10 @@ def test_every_method_reaches_the_same_predicted_speed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scores": ["iterate"]}, "iterate prunes a share, not to a speed; give --percent"),
-        ({"scores": ["l0-gates"]}, "l0-gates prunes a share, not to a speed"),
+        (
+            {"scores": ["subnetwork"], "percents": [1.5]},
+            r"1.5x speed: cannot be reached by pruning heads and whole MLPs \(ES\); the best is",
+        ),
         ({"percents": [1.9]}, "1.9x speed: cannot be reached by pruning ES; the best is 1.42x"),
         ({"latency": None}, "--speedup and --latency go together"),
         ({"components": ["EF"]}, "made has no EF"),
@@ -930,6 +952,136 @@ def test_speeds_that_cannot_be_are_found_before_anything_is_measured(options, me
     other = replace(LATENCY, seconds=11.0)
     compared(made, tmp_path, **given | {"latency": other, "seeds": [1], "rounds": 0})
     assert json.loads((tmp_path / "settings.json").read_text())["latency"] == other.identity
+
+
+def test_a_method_from_outside_may_know_no_speeds(tmp_path):
+    class First:
+        name, meaning, needs_scores = "first-units", "the first", ()
+        needs_model = draws = False
+
+    registry.registered()
+    registry.register(First())
+    try:
+        with pytest.raises(UsageError, match="first-units prunes a share, not to a speed; give"):
+            compared(
+                *(subject(), tmp_path), scores=["first-units"], measure="speed", latency=LATENCY
+            )
+    finally:
+        registry.METHODS.entries.pop("first-units")
+
+
+def test_seconds_of_a_recovery_are_without_interrupted_and_own_trainings():
+    def row(recovery, before, after, **more):
+        return Row(
+            score="s", percent=50, pruned=50, seed=1, plan={}, before=1.0, after=2.0, parameters=1,
+            flops=None, recovery=recovery, environment_before=Environment(seconds=before),
+            environment_after=Environment(seconds=after), **more,
+        )  # fmt: skip
+
+    rows = [
+        row("finetune", 1.0, 10.0),
+        row("finetune", 2.0, 20.0),
+        row("finetune", 3.0, 1000.0, resumed=True),
+        row("finetune", 1000.0, 1000.0, trained=True),
+        row("refit", 2.0, 4.0),
+        row("refit", None, None),
+        replace(row(None, 2.0, None), environment_after=None),
+    ]
+    assert mean_seconds(rows) == {"before": 2.0, "finetune": 15.0, "refit": 4.0}
+
+
+def test_the_number_of_calibration_examples_is_signed_where_all_rows_know_it(tmp_path):
+    options = {"recoveries": [Recovery.REFIT], "rounds": 0}
+    compared(subject(can_finetune=False, finetune_name="none"), tmp_path, **options)
+    old = sorted((tmp_path / "refitted").glob("*.json"))[0]
+    values = json.loads(old.read_text())
+    assert values.pop("calibrated_on") == 12
+    old.write_text(json.dumps(values))  # as older versions wrote it
+    compared(subject(can_finetune=False, finetune_name="none"), tmp_path, **options)
+    records = [Record.load(path) for path in (tmp_path / "records/refitted").rglob("*.json")]
+    assert records and all("|recovery:refit|" in each.signature for each in records)
+
+
+def test_methods_in_steps_reach_the_predicted_speed(tmp_path):
+    options = {"scores": ["iterate", "subnetwork"], "measure": "speed", "rounds": 0}
+    options |= {"percents": [1.25, 1.4], "latency": LATENCY, "recoveries": [Recovery.REFIT]}
+    found = compared(subject(can_finetune=False, finetune_name="none"), tmp_path, **options)
+    for row in found.rows:
+        seconds = LATENCY.seconds_of(row.head_plan)
+        assert seconds <= 10 / row.percent < seconds + 0.5 + 1e-9, row
+    assert {*found.costs} == {"iterate", "subnetwork"}
+    again = subject(can_finetune=False, finetune_name="none")
+    assert compared(again, tmp_path, **options).rows == found.rows
+    assert again.log == ["score random"]
+
+
+def test_gates_at_a_speed_are_trained_once_for_further_measurements(tmp_path, capsys):
+    options = {"scores": ["l0-gates"], "measure": "speed", "rounds": 0, "seeds": [1]}
+    options |= {"latency": LATENCY, "recoveries": [Recovery.NONE]}
+    found = compared(subject(), tmp_path / "met", percents=[1.25], **options)
+    (row,) = (each for each in found.rows if each.score == "l0-gates")
+    # All heads save 4 of 10 seconds, so the first target is half of the FLOPs, which is right.
+    assert row.predicted_speedup == pytest.approx(1.25) and row.plan["kept"]["ES"][1] == []
+    assert row.plan["origin"]["budget"] == "1.25x speed"
+    assert row.plan["origin"]["target"] == "50% of flops"
+    text = Report.of(found).markdown(title="T")
+    assert "methods that train are only near it" in text and "may train up to three times" in text
+    assert text.count("| 1.25x ") >= 2  # each method has its predicted speed
+    # These gates close in the upper layer alone, so that no target gives this speed: a half, and
+    # nearly all.
+    found = compared(subject(), tmp_path / "missed", percents=[1.4], **options)
+    (row,) = (each for each in found.rows if each.score == "l0-gates")
+    assert row.predicted_speedup == pytest.approx(1.25)
+    assert "l0-gates 1.4x speed, seed 1: not reached within 5%" in capsys.readouterr().err
+    made = subject()
+    options["recoveries"] = [Recovery.FINETUNE]
+    compared(made, tmp_path / "missed", percents=[1.4], **options)
+    # The control, the random model and the one of the gates, after the gates' one training.
+    assert made.log.count("finetune 1") == 4
+    with pytest.raises(UsageError, match="1.7x speed: cannot be reached by pruning ES; the best"):
+        compared(subject(), tmp_path / "never", percents=[1.7], at_least=0, **options)
+
+
+def test_plans_for_a_speed_are_corrected_by_their_measured_speed(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def measured_as_slower(plan, choose, model, conditions, goal, *, tries):
+        asked.append((goal.times, tries, LATENCY.speedup_of(plan)))
+        assert LATENCY.speedup_of(choose(0.5)) >= 1  # slower than the unpruned model is no goal
+        return choose(1.1), 1.1
+
+    monkeypatch.setattr("headprune.compare.store.verified", measured_as_slower)
+    options = {"scores": ["taylor"], "measure": "speed", "rounds": 0}
+    options |= {"percents": [1.25], "latency": LATENCY, "recoveries": [Recovery.REFIT]}
+    plain = compared(subject(can_finetune=False, finetune_name="none"), tmp_path, **options)
+    assert not asked and plain.verify == 0
+    made = subject(can_finetune=False, finetune_name="none")
+    found = compared(made, tmp_path, verify=3, **options)
+    assert [each[:2] for each in asked] == [(1.25, 3)] * 4  # taylor, and three random plans
+    for row in found.rows:
+        assert row.predicted_speedup >= 1.25 * 1.1
+        assert row.plan["origin"]["budget"] == "1.25x speed"
+    error = capsys.readouterr().err
+    assert (
+        "warning: taylor 1.25x speed, seed 1: not reached within 5% in 3 measurements at most;"
+        in error
+    )
+    text = Report.of(found).markdown(title="T")
+    assert "Each plan was measured (3 times at most) and replaced by one for" in text
+    Report.of(found).save(tmp_path, title="T")
+    _, read = load_report(tmp_path)
+    assert (
+        read.comparison.verify == 3 and "--verify=3" in report_of([tmp_path], test=False).markdown
+    )
+    # The plans stay as they were measured.
+    again = subject(can_finetune=False, finetune_name="none")
+    assert compared(again, tmp_path, verify=3, **options).rows == found.rows
+    assert len(asked) == 4 and again.log == ["score random"]
+    # Those of another number of measurements are others.
+    compared(again, tmp_path, verify=2, **options)
+    assert [each[1] for each in asked[4:]] == [2] * 4
+    with pytest.raises(UsageError, match="--verify goes with --speedup"):
+        compared(subject(), tmp_path, verify=3)
 
 
 def test_settings_that_no_result_depends_on_are_replaced(tmp_path):
@@ -1403,7 +1555,7 @@ def test_models_are_refitted_between_steps(tmp_path):
     assert [step.before for step in steps] == [23.5, 22 + 0.5]
     assert {step.recovery for step in steps} == {"refit"}
     record = Record.load(tmp_path / "records" / "refitted" / "step2.json")
-    assert record.value == 22.5 and "|finetune:none|recovery:refit|" in record.signature
+    assert record.value == 22.5 and "|finetune:none|recovery:refit[12]|" in record.signature
     before = Record.load(tmp_path / "records" / "before-finetune" / "step2.json")
     assert "recovery" not in before.signature
     assert iterate(subject(can_finetune=False), **options, folder=tmp_path, resume=again) == steps

@@ -69,12 +69,11 @@ def classifier(kind: type[Made] = Classifier) -> Made:
 def compared(folder: Path, model: Made, **options: Any) -> Comparison:
     return compare(
         model,
-        scores=["gradient", "entropy"],
         percents=[50],
         seeds=[1, 2],
         folder=folder,
         rounds=0,
-        **options,
+        **{"scores": ["gradient", "entropy"], **options},
     )
 
 
@@ -226,7 +225,7 @@ def test_a_run_without_trainings_keeps_the_name_of_the_data(tmp_path: Path) -> N
 
 
 def test_the_tests_are_saved_and_in_the_tables(tmp_path: Path) -> None:
-    comparison = compared(tmp_path, classifier())
+    comparison = compared(tmp_path, classifier(), scores=["gradient", "adversarial"])
     Report.of(comparison).save(tmp_path, title="A title")
     text = (tmp_path / "compare.md").read_text()
     assert "The best method against the others" in text

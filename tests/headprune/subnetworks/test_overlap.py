@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations
+from random import Random
 from statistics import fmean
 
 import pytest
 
+from headprune.plan import PruningPlan
+from headprune.results.significance import holm
+from headprune.select import at_random
 from headprune.subnetworks.overlap import mean_overlap, overlap_of, p_value_across
+from headprune.subnetworks.survival import cross_task_overlaps, sentences_on
 
 
 def plain(first: set[int], second: set[int]) -> float:
@@ -70,6 +75,39 @@ def test_two_tasks_are_tested_against_all_permutations_of_the_elements():
     found = p_value_across(first, second, elements=range(5))
     assert found == pytest.approx(exact, abs=0.02)
     assert p_value_across(first, second, elements=range(5)) == found
+
+
+def test_few_documents_on_random_survivors_say_that_an_overlap_exceeds_chance():
+    """Without a correction, a quarter of the documents on six tasks would."""
+    random = Random(1)
+    documents = [
+        {
+            f"task {number}": {
+                "heads": mean_overlap([{*random.sample(range(72), 36)} for _ in "ab"], of=72)
+            }
+            for number in range(6)
+        }
+        for _ in range(400)
+    ]
+    uncorrected = [
+        any(each["heads"].p_value < 0.05 for each in by_task.values()) for by_task in documents
+    ]
+    said = [any("exceeds" in each for each in sentences_on(by_task)) for by_task in documents]
+    assert fmean(said) <= 0.05 and fmean(uncorrected) > 0.1
+    assert "Holm" not in sentences_on({"a": documents[0]["task 0"]})[0]
+
+
+def test_the_table_of_two_tasks_corrects_for_its_rows():
+    random = Random(1)
+    shape = {"ES": (6, 6)}
+    by_task = {
+        task: [at_random(shape, seed=random.randrange(100), percent=50) for _ in "ab"]
+        for task in ("a", "b", "c")
+    }
+    table = cross_task_overlaps(by_task, pool=PruningPlan.full(shape))
+    assert [column.name for column in table.columns][-2:] == ["p", "p (Holm)"]
+    assert [row[-1] for row in table.rows] == holm([row[-2] for row in table.rows])
+    assert len(table.rows) == 3
 
 
 def test_equal_survivors_of_two_tasks_exceed_chance():

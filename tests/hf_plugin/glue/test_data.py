@@ -12,8 +12,7 @@ from headprune import DataError
 from hf_plugin.glue.data import Examples, GlueData, load_splits, read_tsv
 from hf_plugin.glue.tasks import TASKS
 from hf_plugin.tasks.task import dev_splits
-
-from .made import encoding_of, write_task
+from tests.hf_plugin.made import encoding_of, write_task
 
 REAL = {
     "sst2": (67349, 872),

@@ -14,9 +14,8 @@ from headprune.results.record import Record
 from hf_plugin.cli.glue import app
 from hf_plugin.glue import entailment
 from hf_plugin.places import DEFAULT_MODEL
+from tests.hf_plugin.made import write_model, write_task
 from tests.hf_plugin.models import SOME
-
-from .made import write_model, write_task
 
 SHORT = ("--epochs", 1, "--batch-size", 8, "--learning-rate", 1e-3, "--max-length", 24)
 
@@ -50,7 +49,7 @@ def test_without_options_the_generated_task(tmp_path, monkeypatch):
     entailment.write(tmp_path / "data")
     words = set((tmp_path / "data" / "train.tsv").read_text().replace(".", " ").split())
     model = write_model(tmp_path / "model", words=sorted(words), vocab_size=len(words) + 10)
-    for module in ("glue.models", "tokenizers"):
+    for module in ("finetuning.models", "tokenizers"):
         monkeypatch.setattr(f"hf_plugin.{module}.place", lambda name: str(model))
     glue_command("--max-length", 32)
     result = Record.load(tmp_path / "runs" / "glue" / "entailment" / "result.json")

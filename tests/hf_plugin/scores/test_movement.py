@@ -14,17 +14,17 @@ from headprune import UsageError
 from headprune.cli import app
 from headprune.scores import HeadScores
 from headprune.scores.movement import Movement
+from hf_plugin.finetuning.models import load_classifier
+from hf_plugin.finetuning.settings import Settings
+from hf_plugin.finetuning.training import Schedule, encode, fine_tune
 from hf_plugin.glue.data import GlueData
-from hf_plugin.glue.models import load_classifier
-from hf_plugin.glue.settings import Settings
 from hf_plugin.glue.tasks import TASKS
-from hf_plugin.glue.training import Schedule, encode, fine_tune
 from hf_plugin.scores.classifier import Classifier
 from hf_plugin.scores.losses import example_losses
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.tokenizers import load_tokenizer
-from tests.hf_plugin.glue.made import write_model, write_task
+from tests.hf_plugin.made import write_model, write_task
 from tests.hf_plugin.models import HEADS, LAYERS, SIZE, build
 from tests.hf_plugin.scores.test_scores import close, data, tensor
 

@@ -24,7 +24,7 @@ from headprune.scores.gradients import gradient_scores
 from headprune.scores.own_outputs import drawn, without_labels
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.own_outputs import with_translations
-from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.made import write_model
 from tests.hf_plugin.models import HEADS, LAYERS, build, shape_of
 from tests.hf_plugin.scores.test_ablation import naive
 from tests.hf_plugin.scores.test_scores import close, cut_up, data, tensor

@@ -30,7 +30,7 @@ from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.scores.losses import example_losses
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.run import batches_of, words_of
-from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.made import write_model
 from tests.hf_plugin.models import HEADS, LAYERS, SIZE, SOME, build, plan_for, shape_of
 
 

@@ -12,7 +12,7 @@ from headprune.cli import app
 from headprune.errors import HeadpruneError
 from headprune.scores import HeadScores
 from headprune.scores.names import scores_by_default
-from tests.hf_plugin.glue.made import SHAPE, write_model, write_task
+from tests.hf_plugin.made import SHAPE, write_model, write_task
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from headprune.scores.partial import partial_results
 from headprune.scores.registry import Scoring
 from headprune.scores.shapley import coalition_values, compute
 from hf_plugin.scores.model import HuggingFaceModel
-from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.made import write_model
 from tests.hf_plugin.models import SOME, build, plan_for, shape_of
 from tests.hf_plugin.scores.test_scores import cut_up, data
 

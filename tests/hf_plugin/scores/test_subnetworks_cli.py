@@ -16,11 +16,11 @@ from headprune.results.predictions import read_correct
 from headprune.results.record import Record
 from headprune.subnetworks.run import find_subnetworks
 from headprune.subnetworks.search import Rules
+from hf_plugin.finetuning.run import run
+from hf_plugin.finetuning.settings import Labels
 from hf_plugin.folders import Folder
-from hf_plugin.glue.run import run
-from hf_plugin.glue.settings import Labels
 from hf_plugin.scores.classifier import Classifier
-from tests.hf_plugin.glue.made import SHAPE, settings, write_model, write_task
+from tests.hf_plugin.made import SHAPE, settings, write_model, write_task
 
 
 def headprune(*arguments: object) -> Result:
@@ -57,7 +57,7 @@ def test_a_model_of_another_architecture_to_restart_from(
 @pytest.mark.slow
 def test_sub_networks_of_heads_and_mlps(tmp_path: Path) -> None:
     glue = write_task(tmp_path / "glue", "sst2")
-    encoder = write_model(tmp_path / "encoder")
+    encoder = write_model(tmp_path / "encoder", num_labels=5)  # no classifier for SST-2
     models = []
     for seed in (1, 2):
         given = settings("sst2", encoder, glue, seed=seed, epochs=1.0, hold_out=50.0)

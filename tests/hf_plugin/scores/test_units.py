@@ -157,6 +157,27 @@ def test_fisher_information_is_that_of_each_example(family):
             assert scores[component][layer] == pytest.approx(block.diagonal().tolist(), rel=1e-3)
 
 
+def test_a_score_has_numbers_for_the_units_that_it_scores_alone():
+    scores = compute_scores(
+        HuggingFaceModel(model_of("bert")),
+        ["gradient", "gradient-raw", "shapley", "entropy"],
+        batches=lambda purpose: cut_up(data("bert"), 3),
+        origin=Origin(model="bert", fingerprint="f"),
+        metric="loss",
+        seed=1,
+        components=["ES", "EF", "EL"],
+        permutations=2,
+    )
+    components = {name: [*each.values] for name, each in scores.items()}
+    # `gradient` is divided by the norm of a layer, which is its number if it is one unit.
+    assert components == {
+        "gradient": ["ES", "EF"],
+        "gradient-raw": ["ES", "EF", "EL"],
+        "shapley": ["ES"],
+        "entropy": ["ES"],
+    }
+
+
 def test_scores_of_all_kinds_of_units_choose_plans():
     model = model_of("bert")
     scored = HuggingFaceModel(model)

@@ -11,7 +11,7 @@ from typing import Any
 
 import datasets
 
-from tests.hf_plugin.glue.made import sentence
+from tests.hf_plugin.made import sentence
 
 LABELS = ("sports", "music", "food")
 

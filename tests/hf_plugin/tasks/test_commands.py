@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,14 @@ from headprune.cli.iterate import app as iterate_app
 from headprune.cli.measure import app as measure_app
 from headprune.cli.prune import app as prune_app
 from headprune.cli.scores import app as scores_app
-from headprune.errors import HeadpruneError
+from headprune.errors import HeadpruneError, UsageError
+from headprune.report.make import report_of
 from headprune.results.record import Record
 from headprune.scores import HeadScores
 from headprune.select import at_random
 from hf_plugin.cli.finetune import app as finetune_app
 from hf_plugin.scores.losses import correct_predictions, example_losses
-from tests.hf_plugin.glue.made import SHAPE, write_model
+from tests.hf_plugin.made import SHAPE, write_model
 
 from .files import LABELS, examples, write_csv
 
@@ -99,6 +102,22 @@ def test_measure_gives_what_finetune_measured(trained, files, tmp_path):
     assert half.parameters < measured.parameters
 
 
+def test_each_draw_has_a_record_and_outputs_of_its_own(trained, files, tmp_path):
+    given = (trained / "model", *files[2:], *CATEGORY)
+    for seed in (3, 4):
+        plan = at_random(SHAPE, percent=50, seed=seed)
+        plan.save(tmp_path / f"{seed}.json")
+        measure(*given, "--plan", tmp_path / f"{seed}.json", "-o", tmp_path / f"half.{seed}")
+        record = Record.load(tmp_path / f"half.{seed}")
+        assert f"|seed:{seed}|" in record.signature
+        assert record.files["predictions"] == f"half.{seed}.predictions.tsv"
+        assert (tmp_path / record.files["predictions"]).is_file()
+    data = Path(files[3]).with_name("taken.predictions.tsv")
+    data.write_bytes(Path(files[3]).read_bytes())
+    with pytest.raises(UsageError, match="this file is read too"):
+        measure(trained / "model", "--dev", data, *CATEGORY, "-o", data.with_name("taken.json"))
+
+
 def test_the_length_of_the_training_is_the_default_afterwards(trained, files, tmp_path):
     columns = CATEGORY[:4]
     assert CATEGORY[-2:] == ("--max-length", 24)
@@ -146,10 +165,10 @@ def test_the_record_of_a_refitted_model_says_so(trained, files, tmp_path):
         "-o",
         tmp_path / "half",
     )
-    given = ("--recovery", "refit[60]", "-o", tmp_path / "measured.json")
-    out = measure(tmp_path / "half", *dev, *given).stdout
+    out = measure(tmp_path / "half", *dev, "-o", tmp_path / "measured.json").stdout
     record = Record.load(tmp_path / "measured.json")
-    assert record.kind == "refitted" and "|finetune:none|recovery:refit[60]|" in out
+    assert record.kind == "refitted" and "|select:random|" in out
+    assert re.search(r"\|finetune:none\|recovery:refit\[\d+\]\|", out)
     given = ("--recovery", "refit[60]", "--finetune", "1ep", "-o", tmp_path / "tuned.json")
     assert "|finetune:1ep|recovery:refit[60]|" in measure(tmp_path / "half", *dev, *given).stdout
     assert Record.load(tmp_path / "tuned.json").kind == "pruned"
@@ -159,6 +178,35 @@ def test_the_record_of_a_refitted_model_says_so(trained, files, tmp_path):
     ):
         with pytest.raises(HeadpruneError, match=message):
             measure(model, *dev, *options)
+
+
+def test_a_pruned_folder_knows_its_plan_until_its_weights_change(trained, files, tmp_path):
+    plan = at_random(SHAPE, percent=50, seed=7)
+    plan.save(tmp_path / "plan.json")
+    model, dev = trained / "model", (*files[2:], *CATEGORY)
+    run(prune_app, model, "--plan", tmp_path / "plan.json", "-o", tmp_path / "half")
+    measure(model, *dev, "--plan", tmp_path / "plan.json", "-o", tmp_path / "plan-measured.json")
+    measure(tmp_path / "half", *dev, "-o", tmp_path / "half-measured.json")
+    with_plan, of_folder = (
+        Record.load(tmp_path / f"{name}-measured.json") for name in ("plan", "half")
+    )
+    assert (of_folder.kind, of_folder.row) == (with_plan.kind, with_plan.row)
+    assert of_folder.signature == with_plan.signature and of_folder.metrics == with_plan.metrics
+    # A fine-tuning keeps the units, but is not known.
+    options = ("--epochs", 1, *QUICK, "-o", tmp_path / "tuned")
+    finetune(tmp_path / "half", *files, *CATEGORY, *options)
+    assert not (tmp_path / "tuned" / "model" / "headprune.json").exists()
+    tuned = tmp_path / "tuned" / "model"
+    (tuned / "headprune.json").write_bytes((tmp_path / "half" / "headprune.json").read_bytes())
+    assert "|select:given|" in (out := measure(tuned, *dev).stdout) and "|finetune:unknown|" in out
+    # Pruning again writes a file of its own.
+    at_random(SHAPE, percent=75, seed=7).save(tmp_path / "less.json")
+    run(prune_app, tmp_path / "half", "--plan", tmp_path / "less.json", "-o", tmp_path / "less")
+    measure(tmp_path / "less", *dev, "-o", tmp_path / "less-measured.json")
+    assert Record.load(tmp_path / "less-measured.json").row == "75%"
+    (tmp_path / "less" / "headprune.json").write_text('{"format": "else"}')
+    with pytest.raises(HeadpruneError, match=r"less/headprune\.json: not written by headprune"):
+        measure(tmp_path / "less", *dev)
 
 
 def test_a_model_with_uniform_heads_is_measured(trained, files, tmp_path):
@@ -384,6 +432,15 @@ def test_compare_and_iterate_on_files(trained, files, tmp_path):
     run(compare_app, trained / "model", *options, *compared, "--metric", "macro-f1")
     found = json.loads((tmp_path / "compared" / "compare.json").read_text())
     assert found["metric"] == "macro-f1" and found["data_name"].startswith("train.csv@")
+    # The command that the report prints makes the same comparison.
+    page = report_of([tmp_path / "compared"]).markdown
+    (line,) = (line for line in page.splitlines() if line.startswith("headprune compare"))
+    places = {"MODEL": trained / "model", "OUT": tmp_path / "again"}
+    places |= {"--train=TRAIN": f"--train={files[1]}", "--dev=DEV": f"--dev={files[3]}"}
+    run(compare_app, *(places.get(word, word) for word in shlex.split(line)[2:]))
+    again = json.loads((tmp_path / "again" / "compare.json").read_text())
+    assert [row["before"] for row in again["rows"]] == [row["before"] for row in found["rows"]]
+    assert again["metric"] == "macro-f1"
     done = run(
         iterate_app,
         *(trained / "model", *options, "--steps", 1, "--score", "magnitude"),

@@ -12,6 +12,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForImageClassification,
     BitImageProcessor,
     DeiTForImageClassificationWithTeacher,
@@ -32,8 +33,8 @@ from headprune.scores.reuse import masked_outcomes
 from hf_plugin.image_processors import ImageCollator
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tasks.images import is_image_folder
-from tests.hf_plugin.glue.made import write_model
-from tests.hf_plugin.glue.test_run import killed_after_a_checkpoint
+from tests.hf_plugin.finetuning.test_run import killed_after_a_checkpoint
+from tests.hf_plugin.made import write_model
 from tests.hf_plugin.small_models import inputs_of, small
 
 from .test_commands import QUICK, finetune, measure, run
@@ -80,6 +81,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
 def trained(files: tuple[object, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     model = write_vit(folder / "model")
+    small("vit", AutoModel).save_pretrained(model)  # an encoder alone, as published
     finetune(model, *files, *QUICK, "--epochs", 2, "--hold-out", 25, "-o", folder / "out")
     return folder / "out"
 

@@ -28,12 +28,12 @@ from headprune.scores import HeadScores
 from headprune.scores.ablation import cases_of
 from headprune.scores.attention_statistics import attention_statistics
 from headprune.scores.reuse import masked_outcomes
-from hf_plugin.glue.training import encode
+from hf_plugin.finetuning.training import encode
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.run import batches_of
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import IGNORED
-from tests.hf_plugin.glue.made import WORDS, sentence, write_model
+from tests.hf_plugin.made import WORDS, sentence, write_model
 from tests.hf_plugin.small_models import inputs_of, small
 
 from .test_commands import finetune, measure, run

@@ -9,11 +9,11 @@ import pytest
 from transformers import AutoModelForSequenceClassification
 
 from headprune.errors import HeadpruneError, UsageError
-from hf_plugin.glue.models import load_classifier
+from hf_plugin.finetuning.models import load_classifier
 from hf_plugin.tasks.own import Description, OwnData, own_data
 from hf_plugin.tasks.tables import Columns
 from hf_plugin.tasks.task import TaskType
-from tests.hf_plugin.glue.made import write_model
+from tests.hf_plugin.made import write_model
 from tests.hf_plugin.small_models import small
 
 from .files import LABELS, examples, write_csv

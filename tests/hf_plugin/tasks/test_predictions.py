@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
+import pytest
+
+from headprune.errors import DataError
 from headprune.results.predictions import read_predictions
 from hf_plugin.tasks.predictions import table
 from hf_plugin.tasks.task import Task
@@ -18,3 +22,17 @@ def test_labels_with_tabs_and_line_ends_stay_in_their_cells(tmp_path: Path) -> N
         ("not  so good", 'so "so'),
         ('so "so', 'so "so'),
     ]
+
+
+def test_a_cell_that_is_too_long_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.tsv"
+    path.write_text(f"index\tprediction\tlabel\n0\t{'a' * 200_000}\tb\n")
+    before = csv.field_size_limit(131_072)  # Python's default, which reading tables has raised
+    try:
+        with pytest.raises(
+            DataError, match=f"{path}: not a file of predictions .field larger"
+        ) as caught:
+            read_predictions(path)
+    finally:
+        csv.field_size_limit(before)
+    assert "\n" not in str(caught.value)

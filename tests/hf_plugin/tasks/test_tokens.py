@@ -25,8 +25,8 @@ from headprune.errors import DataError, HeadpruneError
 from headprune.results.predictions import read_predictions
 from headprune.results.record import Record
 from headprune.scores import HeadScores
-from hf_plugin.glue.metrics import measure_task
-from hf_plugin.glue.training import encode, labels_of
+from hf_plugin.finetuning.metrics import measure_task
+from hf_plugin.finetuning.training import encode, labels_of
 from hf_plugin.scores.losses import correct_predictions
 from hf_plugin.tasks.entities import entities, entity_f1, name_entities
 from hf_plugin.tasks.examples import Examples
@@ -34,7 +34,7 @@ from hf_plugin.tasks.predictions import predicted
 from hf_plugin.tasks.tables import Columns, read_table
 from hf_plugin.tasks.task import Task, TaskType
 from hf_plugin.tokenizers import load_tokenizer
-from tests.hf_plugin.glue.made import SHAPE, write_model
+from tests.hf_plugin.made import SHAPE, write_model
 
 from .test_commands import QUICK, finetune, measure, run
 

@@ -1,0 +1,1 @@
+"""Fine-tuning of pruned models on a task, and their measurement."""

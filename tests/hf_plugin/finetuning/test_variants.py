@@ -1,0 +1,134 @@
+"""Fine-tunings with learned gates, with LayerDrop and from random weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+from typer.testing import CliRunner
+
+import hf_plugin
+from headprune import Budget, UsageError
+from headprune.cli.compare import app as compare_app
+from headprune.recovery.variant import GateTarget, Variant
+from headprune.results.record import Record
+from headprune.select import at_random
+from hf_plugin.cli.finetune import app
+from hf_plugin.finetuning.run import run
+from hf_plugin.finetuning.settings import Labels
+from tests.hf_plugin.made import SHAPE, settings, write_model
+
+from .test_run import killed_after_a_checkpoint, weights
+
+HALF = Variant(gates=GateTarget(components=("ES",), budget=Budget(50)))
+
+
+def loaded(folder: Path) -> torch.nn.Module:
+    return AutoModelForSequenceClassification.from_pretrained(folder)
+
+
+def test_gates_are_trained_and_closed_and_a_killed_training_gives_the_same(
+    model, glue, tmp_path, monkeypatch
+):
+    wanted = settings("rte", model, glue, variant=HALF, epochs=2)
+    record = run(wanted, Labels(), tmp_path / "whole")
+    assert record.plan.percent_pruned == 50
+    assert record.form == "remove" and "|form:remove|" in record.signature
+    assert "|select:l0-gates|" in record.signature
+    assert hf_plugin.plan(loaded(tmp_path / "whole" / "model")) == record.plan
+    with killed_after_a_checkpoint(monkeypatch):
+        run(wanted, Labels(), tmp_path / "killed")
+    with pytest.raises(UsageError, match=r"other settings \(.*gates, l0_target"):
+        run(settings("rte", model, glue, epochs=2), Labels(), tmp_path / "killed")
+    resumed = run(wanted, Labels(), tmp_path / "killed")
+    assert resumed.training["resumed"] is True and resumed.plan == record.plan
+    first, second = (weights(tmp_path / name / "model") for name in ("whole", "killed"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_random_weights_and_layerdrop(model, glue, tmp_path):
+    plain = run(settings("rte", model, glue), Labels(), tmp_path / "plain")
+    scratch = settings("rte", model, glue, variant=Variant(from_scratch=True))
+    drop = settings("rte", model, glue, variant=Variant(layerdrop=0.5))
+    records = {
+        "scratch": run(scratch, Labels(), tmp_path / "scratch"),
+        "drop": run(drop, Labels(), tmp_path / "drop"),
+    }
+    start = loaded(model).state_dict()
+    name = next(key for key in start if "attention" in key and key.endswith("query.weight"))
+
+    def distance(folder: str) -> float:
+        return float((loaded(tmp_path / folder / "model").state_dict()[name] - start[name]).norm())
+
+    # One epoch hardly moves trained weights; random ones are far from them.
+    assert distance("scratch") > 3 * distance("plain") > 0 and distance("drop") > 0
+    assert distance("drop") != distance("plain")
+    # LayerDrop is a matter of the training: the saved model has all layers, in evaluation too.
+    assert records["drop"].plan == plain.plan
+    assert records["scratch"].training["settings"]["from_scratch"] is True
+    assert "from_scratch" not in plain.training["settings"]
+    assert "|finetune:2ep,layerdrop=0.5|" in records["drop"].signature
+    assert "|finetune:2ep,from-scratch|" in records["scratch"].signature
+
+
+@pytest.mark.parametrize("protocol", ["prune-finetune", "finetune-prune-finetune"])
+def test_layerdrop_is_refused_before_training_where_it_would_do_nothing(protocol, glue, tmp_path):
+    albert = write_model(tmp_path / "albert", family="albert", embedding_size=8)
+    drop = Variant(layerdrop=0.2)
+    wanted = settings("rte", albert, glue, variant=drop, protocol=protocol, epochs=1)
+    with pytest.raises(UsageError, match="LayerDrop: the albert model has no layers that can be"):
+        run(wanted, Labels(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def command(app, *arguments: object) -> None:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+
+
+def test_the_command(model, glue, tmp_path):
+    common = (model, "--task", "rte", "--data-dir", glue, "--max-length", 24, "--epochs", 1)
+    out = tmp_path / "out"
+    command(app, *common, "--gates", "ES,EF", "--l0-target", "50% of parameters", "-o", out)
+    record = Record.load(out / "result.json")
+    assert {"ES", "EF"} <= set(record.plan.units) and record.plan.percent_pruned > 0
+    for options, message in (
+        (("--gates", "ES"), "--gates and --l0-target go together"),
+        (("--l0-target", "50%"), "--gates and --l0-target go together"),
+        (("--gates", "QQ", "--l0-target", "50%"), "--gates 'QQ': 'QQ' is not one of"),
+        (("--gates", "ED", "--l0-target", "50%"), "'ED' is not one of"),
+        (("--gates", "ES", "--l0-target", "50%", "--form", "mask"), "give --form remove"),
+        (("--gates", "ES", "--l0-target", "50%", "--epochs", 0), "give one epoch or more"),
+        (("--layerdrop", 1), "--layerdrop 1: give a probability"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            command(app, *common, *options, "-o", tmp_path / "refused")
+    plan = tmp_path / "plan.json"
+    at_random(SHAPE, percent=50, seed=1).save(plan)
+    with pytest.raises(UsageError, match="target of 20% cannot be met: 50.0% are pruned already"):
+        options = ("--gates", "ES", "--l0-target", "20%", "--plan", plan)
+        command(app, *common, *options, "-o", tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+
+
+@pytest.mark.slow
+def test_methods_that_train_in_a_comparison(model, glue, tmp_path):
+    start = tmp_path / "start"
+    run(settings("rte", model, glue), Labels(), start)
+    common = (start / "model", "--task", "rte", "--data-dir", glue, "--max-length", 24)
+    more = ("--percent", 50, "--seeds", 1, "--rounds", 0)
+    command(compare_app, *common, *more, "--score", "l0-gates", "-o", tmp_path / "gates")
+    layers = ("--components", "EL", "--score", "layerdrop", "--score", "layers-top")
+    command(compare_app, *common, *more, *layers, "--recovery", "scratch", "-o", tmp_path / "drop")
+    for folder, method in (("gates", "l0-gates"), ("drop", "layerdrop")):
+        found = json.loads((tmp_path / folder / "compare.json").read_text())
+        (row,) = (row for row in found["rows"] if row["score"] == method)
+        assert row["after"] is not None
+        assert found["costs"][method] > 0
+        (record,) = (tmp_path / folder / "records").glob(f"before-finetune/{method}/*/*.json")
+        assert f"|select:{method}|" in Record.load(record).signature
