@@ -22,6 +22,7 @@ from fairseq_plugin import (  # noqa: E402
 
 safe_globals.allow()
 distributed.allow_torchrun_without_gpu()
+distributed.leave_process_group()
 errors.print_as_one_line()
 divergence.end_with_an_error()
 arguments.check_early()
