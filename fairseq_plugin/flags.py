@@ -5,7 +5,7 @@
 reads a JSON list of questions and writes a JSON list of answers. A question is an object with
 `flags` and with `check`: `train` or `generate` for the program that the flags are for, `shape` for
 the model's options of fairseq-train alone. An answer has `mistake`, a message or null where the
-flags are good, and for `shape` the heads of each layer by component. Importing fairseq takes
+flags are good, and for `shape` the units of each layer by component. Importing fairseq takes
 seconds, a process of its own keeps it out of programs that have no other use for it.
 """
 
@@ -23,20 +23,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headprune.components import HEADS
 from headprune.errors import UsageError
 
 
 def architecture_shape(flags: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The heads of each layer of the unpruned model that fairseq-train's flags describe.
+    """The units of each layer of the unpruned model that fairseq-train's flags describe.
 
     Raises:
         UsageError: fairseq would refuse a flag.
     """
     from fairseq_plugin.shape import model_shape
 
-    shape = model_shape(check_flags("train", flags))
-    return {component: shape[component] for component in HEADS if component in shape}
+    return model_shape(check_flags("train", flags))
 
 
 def check_flags(program: str, flags: Sequence[str]) -> Namespace:

@@ -3,7 +3,7 @@
     python -m hf_plugin.shapes < models.json
 
 reads a JSON list of folders and names on the hub, and writes a JSON list of objects: `mistake`, a
-message or null, and `shape`, the heads of each layer by component. No weights are read.
+message or null, and `shape`, the units of each layer by component. No weights are read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import sys
 from typing import Any
 
-from headprune.components import HEADS
 from headprune.errors import HeadpruneError
 from hf_plugin.folders import outline_of
 from hf_plugin.loading import read_config
@@ -23,7 +22,7 @@ from hf_plugin.quiet import quieten
 
 
 def model_shape(name: str) -> dict[str, tuple[int, ...]]:
-    """The heads of each layer of the unpruned model.
+    """The units of each layer of the unpruned model.
 
     Args:
         name: a folder or a name on the hub.
@@ -34,8 +33,8 @@ def model_shape(name: str) -> dict[str, tuple[int, ...]]:
     """
     with reporting(f"{name}: cannot read the model"):
         config, _ = read_config(place(name))
-        shape = full_plan(outline_of(config, where=name)).units
-    return {component: tuple(shape[component]) for component in HEADS if component in shape}
+        units = full_plan(outline_of(config, where=name)).units
+    return {component: tuple(layers) for component, layers in units.items()}
 
 
 def _answer(name: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def require_good_flags(study: Study, path: Path) -> None:
 
 
 def architecture_shape(arch: str, model_flags: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The heads of each layer of an unpruned model.
+    """The units of each layer of an unpruned model, by component.
 
     Args:
         arch: an architecture of the plugin.

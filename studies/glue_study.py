@@ -17,7 +17,16 @@ from headprune.cli.group import command_named
 from headprune.form import Form
 from headprune.report.paper import paper_glue_table
 from studies.extending import read_study
-from studies.plans import CONTROL, Row, Rows, parse_rows, parse_shape, read_forms, shape_text
+from studies.plans import (
+    CONTROL,
+    Row,
+    Rows,
+    heads_of,
+    parse_rows,
+    parse_shape,
+    read_forms,
+    shape_text,
+)
 from studies.questions import ask
 from studies.sections import Resources, read_resources
 from studies.tables import Table, read_tables, rows_of
@@ -196,12 +205,13 @@ def _study(raw: object) -> GlueStudy:
     values = fill_in(raw, required=REQUIRED, defaults=DEFAULTS)
     model = as_text(values["model"], "model")
     model = MINILM if model == "minilm" else model
-    shape = _shape(values["shape"], model)
+    units = _units(values["shape"], model)
+    shape = heads_of(units)
     seeds = as_seeds(values["seeds"])
     by_default = read_forms(values["forms"], FORMS, "forms")
 
     def read_rows(raw: object, where: str) -> tuple[Row, ...]:
-        rows = parse_rows(raw, shape=shape, seeds=seeds, where=where, forms=FORMS)
+        rows = parse_rows(raw, units=units, seeds=seeds, where=where, forms=FORMS)
         for row in rows:
             if row.score is not None or row.from_scratch:
                 raise DataError(
@@ -244,8 +254,8 @@ def _study(raw: object) -> GlueStudy:
     )
 
 
-def _shape(raw: object, model: str) -> dict[str, tuple[int, ...]]:
-    """The heads of each layer; where the file gives them, they must be the model's.
+def _units(raw: object, model: str) -> dict[str, tuple[int, ...]]:
+    """The units of each layer; where the file gives the heads, they must be the model's.
 
     A name on the hub is looked up only where the file does not give them.
     """
@@ -262,13 +272,14 @@ def _shape(raw: object, model: str) -> dict[str, tuple[int, ...]]:
         if given is not None:  # the job that needs the model reports the mistake
             return given
         raise DataError(f"model: {answer['mistake']}")
-    shape = {component: tuple(layers) for component, layers in answer["shape"].items()}
+    units = {component: tuple(layers) for component, layers in answer["shape"].items()}
+    shape = heads_of(units)
     if given not in (None, shape):
         raise DataError(
             f"shape: {shape_text(given or {})}, but {model} has {shape_text(shape)}; leave `shape` "
             "out"
         )
-    return shape
+    return units
 
 
 def _tasks(raw: object) -> dict[str, tuple[str, ...]]:

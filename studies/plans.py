@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headprune import DataError, HeadPlan, UsageError
@@ -13,11 +14,13 @@ from headprune.components import HEADS
 from headprune.methods.method import Request
 from headprune.methods.registry import method_named, registered
 from headprune.origin import Origin
+from headprune.results.labels import method_of
 from headprune.scores.names import all_scores, keep_of
 from headprune.scores.registry import registered as registered_scores
 from headprune.select import at_random, by_location
 from studies.yaml_checks import (
     as_choice,
+    as_file,
     as_list,
     as_mapping,
     as_percent,
@@ -30,7 +33,7 @@ from studies.yaml_checks import (
 if TYPE_CHECKING:  # it imports NumPy, and most plans need no scores
     from headprune.scores import HeadScores
 
-PLAN_KINDS = ("percent", "keep", "each_layer", "prune")
+PLAN_KINDS = ("percent", "keep", "each_layer", "prune", "plan")
 OF_PERCENT = ("method", "order", "draw", "at_least")
 """Keys of `percent` alone."""
 PLAN_KEYS = (*PLAN_KINDS, *OF_PERCENT, "components", "recovery", "label", "paper_percent")
@@ -43,16 +46,19 @@ RECOVERIES = ("finetune", "scratch")
 class Row:
     """One row of the study's table: a way to prune, sampled once a seed.
 
-    Exactly one of `percent`, `keep`, `each_layer` and `prune` is given.
+    Exactly one of `percent`, `keep`, `each_layer`, `prune` and `plan_file` is given.
 
     Attributes:
         key: the label as it stands in file names.
-        method: for `percent`, the name of the method or score that chooses the heads.
+        method: for `percent`, the name of the method or score that chooses the heads; for
+            `plan_file`, the method that the plan comes from.
         order: for scores, the heads that are pruned first: ``unimportant-first``, as the score was
             proposed, or ``important-first``.
         draw: for `percent` at random, ``model``: heads of all components compete;
             ``component``: each component loses the same share of its heads.
         each_layer: the number of heads that every layer of every component keeps.
+        plan_file: a plan made before, which may prune neurons and layers too. It is the same for
+            all seeds.
         components: for `percent` and `prune`, those whose heads are pruned; None for all.
         recovery: ``finetune``: the pruned baseline is fine-tuned; ``scratch``: a model of the
             pruned shape is trained from random weights in the way of the baseline.
@@ -70,6 +76,7 @@ class Row:
     keep: Mapping[str, int | str] | None = None
     each_layer: int | None = None
     prune: str | None = None
+    plan_file: Path | None = None
     components: tuple[str, ...] | None = None
     at_least: int = 0
     recovery: str = RECOVERIES[0]
@@ -89,7 +96,9 @@ class Row:
     @property
     def score(self) -> str | None:
         """The score of the baseline's heads that the plan is made by; None if it needs none."""
-        return self.method if self.method in all_scores() and self.method != "random" else None
+        if self.percent is None or self.method == "random":
+            return None
+        return self.method if self.method in all_scores() else None
 
     @property
     def select(self) -> str:
@@ -123,6 +132,8 @@ class Row:
         Raises:
             UsageError: the row is not possible with this `shape`, or scores are missing.
         """
+        if self.plan_file is not None:
+            return HeadPlan.load(self.plan_file).completed(shape)
         if self.prune is not None:
             return by_location(shape, prune=self.prune, components=self.components)
         if self.keep is not None:
@@ -207,6 +218,11 @@ def parse_shape(raw: object) -> dict[str, tuple[int, ...]]:
     return shape
 
 
+def heads_of(units: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The part of a model's units that are heads."""
+    return {name: units[name] for name in HEADS if name in units}
+
+
 def shape_text(shape: Mapping[str, tuple[int, ...]]) -> str:
     """The text of a shape in messages: `ES=8x6 ED=8x6 DS=8x6`."""
     return " ".join(f"{name}={max(layers)}x{len(layers)}" for name, layers in shape.items())
@@ -215,16 +231,16 @@ def shape_text(shape: Mapping[str, tuple[int, ...]]) -> str:
 def parse_rows(
     raw: object,
     *,
-    shape: Mapping[str, tuple[int, ...]],
+    units: Mapping[str, tuple[int, ...]],
     seeds: tuple[int, ...],
     where: str = "plans",
     forms: Sequence[str] = (),
 ) -> tuple[Row, ...]:
-    """Read a list of rows, and check that each is possible with `shape` and all seeds.
+    """Read a list of rows, and check that each is possible with the model and all seeds.
 
     Args:
         raw: the list.
-        shape: the heads of each layer of the unpruned model.
+        units: the units of each layer of the unpruned model, by component.
         seeds: the study's seeds.
         where: the list's key, for messages.
         forms: the forms of pruning that rows may name; none in studies of translation.
@@ -235,6 +251,7 @@ def parse_rows(
     entries = as_list(raw, where)
     if not entries:
         raise DataError(f"{where}: at least one way to prune is needed, such as {{percent: 50}}")
+    shape = heads_of(units)
     rows: list[Row] = []
     for number, entry in enumerate(entries, start=1):
         entry_key = f"{where}[{number}]"
@@ -249,7 +266,9 @@ def parse_rows(
         _require_scores_of_all(row, shape, where=entry_key)
         for seed in () if row.score else seeds:
             try:
-                row.plan(shape, seed=seed)
+                plan = row.plan(shape, seed=seed)
+                if row.plan_file is not None:
+                    plan.require_shape(units, of="the study's model")
             except UsageError as problem:
                 raise DataError(f"{entry_key}: {problem}") from None
         rows.append(row)
@@ -265,8 +284,8 @@ def _row(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> Row:
             f"{where}: exactly one of {', '.join(PLAN_KINDS)} is needed, got {given_kinds}"
         )
     kind = kinds[0]
-    if "components" in entry and kind in ("keep", "each_layer"):
-        reason = "names them itself" if kind == "keep" else "is for all components"
+    if "components" in entry and kind in ("keep", "each_layer", "plan"):
+        reason = "is for all components" if kind == "each_layer" else "names them itself"
         raise DataError(f"{where}.components: `{kind}` {reason}")
     for key in OF_PERCENT:
         if key in entry and kind != "percent":
@@ -278,6 +297,7 @@ def _row(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> Row:
     if kind == "each_layer":
         each_layer = as_whole(entry["each_layer"], f"{where}.each_layer", least=0)
     prune = as_text(entry["prune"], f"{where}.prune") if kind == "prune" else None
+    plan_file = as_file(entry["plan"], f"{where}.plan") if kind == "plan" else None
     components: tuple[str, ...] | None = None
     if "components" in entry:
         named = as_list(entry["components"], f"{where}.components")
@@ -286,12 +306,13 @@ def _row(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> Row:
         key="",
         label="",
         percent=percent,
-        method=_method(entry, where=where),
+        method=_method(entry, where=where) if plan_file is None else _method_of_file(plan_file),
         order=as_choice(entry.get("order", ORDERS[0]), ORDERS, f"{where}.order"),
         draw=as_choice(entry.get("draw", DRAWS[0]), DRAWS, f"{where}.draw"),
         keep=keep,
         each_layer=each_layer,
         prune=prune,
+        plan_file=plan_file,
         components=components,
         at_least=as_whole(entry.get("at_least", 0), f"{where}.at_least", least=0),
         recovery=as_choice(entry.get("recovery", RECOVERIES[0]), RECOVERIES, f"{where}.recovery"),
@@ -310,6 +331,11 @@ def _method(entry: Mapping[str, Any], *, where: str) -> str:
     methods = (name for name, known in registered().items() if not known.needs_model)
     choices = tuple(dict.fromkeys((*methods, *all_scores())))
     return as_choice(entry.get("method", "random"), choices, f"{where}.method")
+
+
+def _method_of_file(path: Path) -> str:
+    """The method that a plan comes from, as signatures name it; `given` where it does not say."""
+    return method_of(HeadPlan.load(path), default="given")
 
 
 def _require_compatible(row: Row, *, where: str) -> None:
@@ -345,6 +371,8 @@ def _label(row: Row) -> str:
         parts = [f"{name}={counts}" for name, counts in row.keep.items()]
     elif row.each_layer is not None:
         parts = [f"{row.each_layer} in each layer"]
+    elif row.plan_file is not None:
+        parts = [row.plan_file.stem]
     else:
         parts = [row.prune or "", *(row.components or ())]
     return " ".join([*parts, *(["from scratch"] if row.from_scratch else [])])

@@ -17,13 +17,14 @@ from headprune.scores.names import FINE_TUNED
 from studies.extending import find_other_study, read_study
 from studies.fairseq_flags import architecture_shape
 from studies.models import BASELINE, Model
-from studies.plans import CONTROL, Row, Rows, parse_rows, parse_shape, shape_text
-from studies.plugin import ROOT, running
+from studies.plans import CONTROL, Row, Rows, heads_of, parse_rows, parse_shape, shape_text
+from studies.plugin import running
 from studies.sections import RESERVED_FLAGS, Data, Resources, Training, read_resources
 from studies.settings import require_plain_path
 from studies.tables import Table, as_paper_of, read_tables, rows_of
 from studies.yaml_checks import (
     as_choice,
+    as_file,
     as_flag,
     as_flags,
     as_mapping,
@@ -165,14 +166,18 @@ def _load(path: Path, *, sharers: tuple[Path, ...]) -> Study:
 def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
     values = fill_in(raw, required=REQUIRED, defaults=DEFAULTS)
     data = Data.read(values["data"])
-    baseline_model = _baseline_model(values["baseline_model"])
+    baseline_model = None
+    if values["baseline_model"] is not None:
+        baseline_model = as_file(values["baseline_model"], "baseline_model")
+        _require_plain(baseline_model, "baseline_model")
     train = None if values["train"] is None else Training.read(values["train"], "train")
     finetune = Training.read(values["finetune"], "finetune")
     arch = _arch(values["arch"])
     model_flags = as_flags(values["model"], "model", reserved=RESERVED_FLAGS)
     given_shape = None if values["shape"] is None else parse_shape(values["shape"])
     seeds = as_seeds(values["seeds"])
-    shape = architecture_shape(arch, model_flags)
+    units = architecture_shape(arch, model_flags)
+    shape = heads_of(units)
     if given_shape not in (None, shape):
         raise DataError(
             f"shape: {shape_text(given_shape or {})}, but the architecture {arch} with the flags "
@@ -180,7 +185,7 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
         )
 
     def read_rows(raw: object, where: str) -> tuple[Row, ...]:
-        rows = parse_rows(raw, shape=shape, seeds=seeds, where=where)
+        rows = parse_rows(raw, units=units, seeds=seeds, where=where)
         for row in rows:
             if row.score in FINE_TUNED:
                 raise DataError(
@@ -276,27 +281,16 @@ def _with_gpus(resources: Mapping[str, Resources], gpus: object) -> dict[str, Re
     return result
 
 
-def _baseline_model(value: object) -> Path | None:
-    """The checkpoint that the study names: a path from here, or from the checkout.
+def _require_plain(path: Path, key: str) -> None:
+    """Check that snakemake reads a path as one.
 
     Raises:
-        DataError: there is no such file, or snakemake would not read its path as one.
+        DataError: it would not.
     """
-    if value is None:
-        return None
-    name = as_text(value, "baseline_model")
-    for path in (Path(name), ROOT / name):
-        if path.is_file():
-            return _plain(path.resolve())
-    raise DataError(f"baseline_model: there is no file {name}")
-
-
-def _plain(path: Path) -> Path:
     try:
-        require_plain_path(str(path), "baseline_model")
+        require_plain_path(str(path), key)
     except UsageError as problem:
         raise DataError(str(problem)) from None
-    return path
 
 
 def _require_training(

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from headprune import DataError, UsageError
+from studies.plugin import ROOT
 
 _MAX_BYTES = 256 * 1024
 _MAX_DEPTH = 50
@@ -184,6 +185,15 @@ def as_text(raw: object, where: str) -> str:
 def as_title(raw: object, where: str) -> str:
     """Text that may stand on several lines of the file."""
     return as_text(" ".join(raw.split()) if isinstance(raw, str) else raw, where)
+
+
+def as_file(value: Any, where: str) -> Path:
+    """A file that exists, named from the working folder or from the checkout; its absolute path."""
+    name = as_text(value, where)
+    for path in (Path(name), ROOT / name):
+        if path.is_file():
+            return path.resolve()
+    raise DataError(f"{where}: there is no file {name}")
 
 
 def as_flag(raw: object, where: str) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from headprune import DataError, UsageError
+from headprune import DataError, HeadPlan, UsageError
+from headprune.origin import Origin
 from headprune.select import at_random, by_location
 from studies.find import load_any
 from studies.glue_study import GlueStudy, load_glue_study
@@ -195,6 +196,70 @@ def test_a_mistake_in_a_row_is_named(tmp_path: Path, entry: dict[str, Any], mess
     with pytest.raises(DataError) as caught:
         load(tmp_path, plans=[entry])
     assert message in str(caught.value)
+
+
+def of_layers(origin: Origin | None = None, **units: int) -> HeadPlan:
+    """A plan that keeps the first half of some components' units; six layers."""
+    return HeadPlan(
+        kept={name: [range(number // 2)] * 6 for name, number in units.items()},
+        units={name: [number] * 6 for name, number in units.items()},
+        origin=origin,
+    )
+
+
+def small(tmp_path: Path, **changes: Any) -> Study:
+    return load(tmp_path, arch="transformer_headpruned_small", **changes)
+
+
+def minilm(tmp_path: Path, **changes: Any) -> GlueStudy:
+    path = tmp_path / "study.yaml"
+    values = {"name": "x", "runner": "glue", "model": "minilm", "tasks": {"sst2": {}}, **changes}
+    path.write_text(yaml.safe_dump(values))
+    return load_glue_study(path)
+
+
+@pytest.mark.parametrize(("read", "heads", "neurons"), [(small, 8, 256), (minilm, 12, 1536)])
+def test_a_plan_made_before_is_a_row(tmp_path: Path, read: Any, heads: int, neurons: int) -> None:
+    """The units of the file are pruned, neurons and layers too; heads it does not name are kept."""
+    file = tmp_path / "half of it.json"
+    plan = of_layers(Origin(method="fisher", budget="2x speed"), EF=neurons)
+    plan.save(file)
+    study = read(tmp_path, plans=[{"plan": str(file)}, {"plan": str(file), "label": "b"}])
+    row, other = study.whole
+    assert (row.label, other.label, row.key) == ("half of it", "b", "half-of-it")
+    assert (row.select, row.score, row.requested_percent) == ("fisher", None, None)
+    made = study.plan(row.key, seed=1)
+    assert made == study.plan(row.key, seed=2)
+    assert made.origin == plan.origin
+    assert made.counts["EF"] == (neurons // 2,) * 6 and made.counts["ES"] == (heads,) * 6
+    # Another plan in the same file is another training.
+    before = row.description(study.shape, seed=1)
+    of_layers(ES=heads).save(file)
+    assert row.description(study.shape, seed=1) != before
+    (row,) = read(tmp_path, plans=[{"plan": str(file)}]).whole
+    assert row.select == "given"
+
+
+@pytest.mark.parametrize(
+    ("units", "more", "message"),
+    [
+        ({"EF": 100}, {}, "EF: layer 0: the plan is for 100 neurons, the study's model has 256"),
+        ({"ES": 12}, {}, "ES: layer 0: the plan is for 12 heads, the study's model has 8"),
+        ({"ES": 8}, {"components": ["ES"]}, "components: `plan` names them itself"),
+        ({"ES": 8}, {"method": "random"}, "method: only `percent` takes it"),
+        (None, {}, "plans[1].plan: there is no file"),
+    ],
+)
+def test_a_plan_file_that_does_not_fit_is_named(
+    tmp_path: Path, units: dict[str, int] | None, more: dict[str, Any], message: str
+) -> None:
+    file = tmp_path / "plan.json"
+    if units is not None:
+        of_layers(**units).save(file)
+    with pytest.raises(DataError) as caught:
+        small(tmp_path, plans=[{"plan": str(file), **more}])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_tables_are_chosen_by_name() -> None:
