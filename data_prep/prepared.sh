@@ -54,7 +54,9 @@ fi
 # An interrupted copy has no prep.json, and snakemake removes it before it makes another one.
 if ! [ -f prep.json ] && ! [ -f .copied ]; then
     for part in "${parts[@]}"; do
-        ! [ -e "$part" ] || data_error "$out: $part/ is there without a prep.json; move it away"
+        # A copy of an earlier version has no .copied.
+        ! [ -e "$part" ] || diff -rq -- "$from_dir/$part" "$part" >/dev/null 2>&1 ||
+            data_error "$out: $part/ is there without a prep.json; move it away"
     done
 fi
 : >.copied

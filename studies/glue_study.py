@@ -218,6 +218,13 @@ def _study(raw: object) -> GlueStudy:
                     f"{where}: {row.label}: a study of GLUE has no baseline that could be scored "
                     "or trained from scratch"
                 )
+            is_uniform = str(Form.uniform) in (row.forms or by_default)
+            plan = row.plan(shape, seed=seeds[0]) if row.plan_file and is_uniform else None
+            if plan is not None and not plan.prunes_heads_alone:
+                raise DataError(
+                    f"{where}: {row.label}: form uniform is for heads alone; give the row "
+                    "`forms: [remove]`"
+                )
         return rows
 
     def check_paper(raw: object) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from headprune.methods.method import Request
 from headprune.methods.registry import method_named, registered
 from headprune.origin import Origin
 from headprune.results.labels import method_of
+from headprune.results.signature import require_field
 from headprune.scores.names import all_scores, keep_of
 from headprune.scores.registry import registered as registered_scores
 from headprune.select import at_random, by_location
@@ -334,8 +335,19 @@ def _method(entry: Mapping[str, Any], *, where: str) -> str:
 
 
 def _method_of_file(path: Path) -> str:
-    """The method that a plan comes from, as signatures name it; `given` where it does not say."""
-    return method_of(HeadPlan.load(path), default="given")
+    """The method that a plan comes from, as signatures name it; `given` where it does not say.
+
+    A plan that was drawn at random is `given` too: its rows repeat one draw for all seeds.
+
+    Raises:
+        DataError: no plan, or the name of its method cannot stand in a signature.
+    """
+    method = method_of(HeadPlan.load(path), default="given")
+    try:
+        require_field(method, name=f"{path}: origin.method")
+    except UsageError as problem:
+        raise DataError(str(problem)) from None
+    return "given" if method.split("-")[0] == "random" else method
 
 
 def _require_compatible(row: Row, *, where: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from headprune import DataError
 from headprune.errors import UsageError
+from headprune.results.signature import may_be_data
 from studies.plugin import running, schedule
 from studies.yaml_checks import (
     as_flags,
@@ -109,8 +110,11 @@ class Data:
                 f"data.args.pair: {shown(prepared)}, but data.pair is {pair[0]}; the references "
                 "would be of another language than the translations"
             )
+        name = as_text(values["name"], "data.name")
+        if not may_be_data(name):
+            raise DataError(f"data.name: {shown(name)}: signatures name it; leave out : and |")
         return cls(
-            name=as_text(values["name"], "data.name"),
+            name=name,
             pair=(pair[1], pair[2]),
             script=as_text(values["script"], "data.script"),
             args=as_flags(values.get("args", {}), "data.args", reserved=_RESERVED_ARGS),

@@ -121,7 +121,7 @@ def bleu(
     """
     from headprune.errors import UsageError
     from headprune.results import translation
-    from headprune.results.signature import require_field
+    from headprune.results.signature import may_be_data, require_field
 
     if reference is None:
         raise UsageError("give --ref, the raw reference")
@@ -133,10 +133,15 @@ def bleu(
         return
     if generation is None:
         raise UsageError("give --hyp, or the output of fairseq-generate")
-    named = {"--finetune": finetune, "--recovery": recovery, "--select": select, "--data": data}
-    for option, value in named.items():
+    for option, value in {
+        "--finetune": finetune,
+        "--recovery": recovery,
+        "--select": select,
+    }.items():
         if value is not None:
             require_field(value, name=option)
+    if data is not None and not may_be_data(data):
+        raise UsageError(f"--data {data!r}: leave out : and |")
     if form is not None and form not in (forms := [*map(str, Form), "none"]):
         raise UsageError(f"--form {form}: not one of {', '.join(forms)}")
     if plan is None or output is None or data is None:

@@ -16,7 +16,7 @@ from headprune.errors import UsageError
 from headprune.files import require_separate
 from headprune.form import Form
 from headprune.plan import PruningPlan
-from headprune.provenance import Provenance
+from headprune.provenance import Provenance, path_beside
 from headprune.recovery.kinds import Recovery, refit_name
 
 app = typer.Typer(add_completion=False)
@@ -109,6 +109,9 @@ def prune(
     require_separate({"--output": output}, inputs=(model, plan))
     opened = open_model(model)
     wanted = PruningPlan.load(plan)
+    # Of a model that was pruned before, a fine-tuning or a re-fit since then would be forgotten.
+    earlier = None if opened.plan.is_full else Provenance.of(opened)
+    is_just_pruned = opened.plan.is_full or (earlier is not None and earlier.recovery is None)
     done = None
     if target is not None:
         backend = backend_of(model)
@@ -138,11 +141,14 @@ def prune(
         pruned = opened.prune(wanted, form=form.value)
     pruned.save(output)
     kept = pruned.plan
-    Provenance(
-        plan=kept.with_origin(wanted.origin),
-        recovery=done,
-        fingerprint=pruned.fingerprint,
-    ).save(output)
+    if is_just_pruned:
+        Provenance(
+            plan=kept.with_origin(wanted.origin),
+            recovery=done,
+            fingerprint=pruned.fingerprint,
+        ).save(output)
+    else:
+        path_beside(output).unlink(missing_ok=True)
     print(
         f"{output}: {kept} ({kept.percent_pruned:.1f}% of {unit_names(kept.units)} pruned, "
         f"{opened.parameters:,} -> {pruned.parameters:,} parameters)"

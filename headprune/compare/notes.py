@@ -8,6 +8,8 @@ from headprune.budget import SPEED
 from headprune.compare.against_random import LEVEL
 from headprune.compare.comparison import Comparison
 from headprune.compare.records import Outcomes
+from headprune.components import NEURONS
+from headprune.methods.subnetwork import Subnetwork
 from headprune.recovery.kinds import BEFORE, Recovery
 from headprune.recovery.variant import L0_GATES
 from headprune.results.marks import CONSTANT_MARK
@@ -48,6 +50,13 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
     elif components is not None:
         notes.append(
             f"Percentages are of the {pruned}, and so are correlations; all other {others} stay."
+        )
+    names = {*(components or ())}
+    whole_mlps = any(row.score == Subnetwork.name for row in rows) and names & {*NEURONS}
+    if whole_mlps and comparison.measure != SPEED:
+        notes.append(
+            f"{Subnetwork.name} prunes whole MLPs, the last one too where a part of it would do: "
+            "it can prune more than asked for."
         )
     if comparison.constant or any(row.constant or row.constant_before for row in rows):
         notes.append(

@@ -11,7 +11,13 @@ from headprune.budget import Budget, Goal, Speedup
 from headprune.components import LAYERS, kinds_of_units
 from headprune.errors import UsageError
 from headprune.folders import scratch_folder
-from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
+from headprune.methods.method import (
+    AnyRequest,
+    Outcome,
+    Request,
+    SpeedRequest,
+    heads_and_neurons,
+)
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
 from headprune.scores.names import keep_of
@@ -26,6 +32,8 @@ if TYPE_CHECKING:  # it imports torch
 
 Step = Callable[["HeadScores", PruningPlan], PruningPlan]
 """From the scores and the units before a step to the units after it."""
+
+_LAYERS_ALONE = "iterate prunes heads and neurons to a speed, not layers alone"
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,12 @@ class InSteps:
         Raises:
             UsageError: it cannot; the message names the highest that can.
         """
-        _to_speed(request, request.speedup, lambda unit: unit, _without_layers(request.plan))
+        _to_speed(
+            request,
+            request.speedup,
+            lambda unit: unit,
+            heads_and_neurons(request.plan, message=_LAYERS_ALONE),
+        )
 
     def at_speed(self, request: SpeedRequest) -> Outcome:
         """Score and prune heads and neurons in equal steps of time; layers are not dropped.
@@ -87,7 +100,12 @@ class InSteps:
 
         speeds = [Speedup(1 / (1 - saved * step / self.steps)) for step in range(1, self.steps)]
         steps = [to(speedup) for speedup in (*speeds, request.speedup)]
-        return self._pruned(request, _without_layers(request.plan), steps, goal=request.speedup)
+        return self._pruned(
+            request,
+            heads_and_neurons(request.plan, message=_LAYERS_ALONE),
+            steps,
+            goal=request.speedup,
+        )
 
     def _pruned(
         self, request: AnyRequest, plan: PruningPlan, steps: Sequence[Step], *, goal: Goal
@@ -122,18 +140,6 @@ def _score_of(components: Sequence[str]) -> str:
     """The score of the units of these components."""
     several = len(kinds_of_units(components)) > 1
     return "fisher" if several or {*components} & {*LAYERS} else "gradient"
-
-
-def _without_layers(plan: PruningPlan) -> PruningPlan:
-    """The heads and neurons of a plan.
-
-    Raises:
-        UsageError: there are none.
-    """
-    part = plan.part([name for name in plan.units if name not in LAYERS])
-    if part is None:
-        raise UsageError("iterate prunes heads and neurons to a speed, not layers alone")
-    return part
 
 
 def _by_time(scores: HeadScores, latency: Latency) -> Order:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from headprune.budget import Budget, Speedup
+from headprune.components import LAYERS
+from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from headprune.select.ranking import Cost
 
@@ -15,6 +17,18 @@ if TYPE_CHECKING:  # it imports torch, and plans are made without it
     from headprune.scores.head_scores import HeadScores
     from headprune.speed.latency import Latency
     from headprune.task_model import TaskModel
+
+
+def heads_and_neurons(plan: PruningPlan, *, message: str) -> PruningPlan:
+    """The heads and neurons among the units of a plan.
+
+    Raises:
+        UsageError: there are none, with this message.
+    """
+    part = plan.part([name for name in plan.units if name not in LAYERS])
+    if part is None:
+        raise UsageError(message)
+    return part
 
 
 @dataclass(frozen=True, kw_only=True)

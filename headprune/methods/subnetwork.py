@@ -10,10 +10,18 @@ from itertools import count, product
 from headprune.budget import Goal
 from headprune.components import HEADS, LAYERS, NEURONS
 from headprune.errors import UsageError
-from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
+from headprune.methods.method import (
+    AnyRequest,
+    Outcome,
+    Request,
+    SpeedRequest,
+    heads_and_neurons,
+)
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
 from headprune.select.in_order import require_reachable
+
+_LAYERS_ALONE = "subnetwork chooses heads and MLPs, not only layers"
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ class Subnetwork:
         Raises:
             UsageError: it cannot; the message names the highest that can.
         """
-        pool, latency = _elements_pool(request.plan), request.latency
+        pool, latency = heads_and_neurons(request.plan, message=_LAYERS_ALONE), request.latency
         latency.require_components([*pool.units])
         require_reachable(
             _smallest(pool, request.kept_at_least),
@@ -97,7 +105,7 @@ class Subnetwork:
         def is_fast_enough(plan: PruningPlan) -> bool:
             return request.speedup.is_reached(latency.speedup_of(plan))
 
-        pool = _elements_pool(request.plan)
+        pool = heads_and_neurons(request.plan, message=_LAYERS_ALONE)
         return self._chosen(
             replace(request, at_least=request.kept_at_least),
             pool,
@@ -179,18 +187,6 @@ def _together(elements: PruningPlan, parts: Sequence[PruningPlan]) -> PruningPla
     for part in parts:
         elements = elements.replaced_by(part)
     return replace(elements, origin=None)
-
-
-def _elements_pool(plan: PruningPlan) -> PruningPlan:
-    """The heads and neurons among the units of a plan.
-
-    Raises:
-        UsageError: there are none.
-    """
-    pool = plan.part([name for name in plan.units if name not in LAYERS])
-    if pool is None:
-        raise UsageError("subnetwork chooses heads and MLPs, not only layers")
-    return pool
 
 
 def _smallest(pool: PruningPlan, at_least: int) -> PruningPlan:

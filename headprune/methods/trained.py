@@ -107,7 +107,7 @@ class TrainGates:
             distances[str(target)] = abs(speed / times - 1)
             if request.speedup.is_near(speed) or speed == 1:
                 break
-            percent *= wanted / (1 - 1 / speed)
+            percent = target.percent * wanted / (1 - 1 / speed)
         nearest = outcomes[min(distances, key=lambda name: distances[name])]
         reached = latency.speedup_of(nearest.plan)
         if not request.speedup.is_near(reached):

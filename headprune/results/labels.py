@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headprune.budget import Budget, Speedup
+from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 
 UNTRAINED = {"before-finetune": ", not fine-tuned", "refitted": ", re-fitted"}
@@ -36,12 +37,14 @@ def row_of(plan: PruningPlan, *, default: str) -> str:
 def requested_percent_of(plan: PruningPlan) -> float | None:
     """The requested percentage of units; None if it is not known, or a speed was requested.
 
-    Raises:
-        UsageError: the plan's budget cannot be read.
+    A method from outside may write its budget in its own words.
     """
     if plan.origin is None or plan.origin.budget is None:
         return None
-    if Speedup.parse(plan.origin.budget):
+    try:
+        if Speedup.parse(plan.origin.budget):
+            return None
+        budget = Budget.parse(plan.origin.budget)
+    except UsageError:
         return None
-    budget = Budget.parse(plan.origin.budget)
     return budget.percent if budget.of == "units" else None

@@ -50,6 +50,11 @@ def require_field(value: str, *, name: str) -> None:
         raise UsageError(f"{name} {value!r}: give one word without : and |")
 
 
+def may_be_data(name: str) -> bool:
+    """True if a signature can name data so: several words may, as in studies of older versions."""
+    return bool(name) and not set("|:") & set(name)
+
+
 def with_method(line: str, select: str) -> str:
     """A signature with another name of the method; all else is as it was measured.
 

@@ -39,6 +39,17 @@ def test_a_copy_is_replaced_by_another_one(script: Script, python: str, tmp_path
     assert {path.name for path in out.iterdir()} == {*PARTS, "prep.json", ".lock", ".copied"}
 
 
+def test_a_copy_of_an_earlier_version_is_made_again(
+    script: Script, python: str, tmp_path: Path
+) -> None:
+    """It has no .copied, and snakemake has removed its prep.json."""
+    prepared(tmp_path / "from")
+    prepared(tmp_path / "out")
+    (tmp_path / "out" / "prep.json").unlink()
+    done = script("prepared.sh", "--out", "out", "--from-dir", "from", "--python", python)
+    assert done.returncode == 0 and (tmp_path / "out" / "prep.json").exists()
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_a_users_folders_are_left_alone(
     part: str, script: Script, python: str, tmp_path: Path

@@ -18,6 +18,7 @@ from headprune.budget import Speedup
 from headprune.cost import Sizes
 from headprune.methods.at_random import Random
 from headprune.methods.method import SpeedRequest
+from headprune.origin import Origin
 from headprune.results.environment import device_name
 from headprune.results.labels import requested_percent_of, row_of
 from headprune.scores import HeadScores
@@ -137,6 +138,11 @@ def test_all_kinds_of_units_at_once() -> None:
     assert str(plan) == "ES=20 EF=20 EL=10" and plan.kept["EF"][0] == (2, 3)
     assert plan.origin is not None and plan.origin.budget == "2x speed"
     assert requested_percent_of(plan) is None and row_of(plan, default="") == "2x speed"
+
+
+def test_a_budget_in_words_of_its_own_has_no_percentage() -> None:
+    plan = PruningPlan.full({"ES": (4,)}).with_origin(Origin(method="mine", budget="3 heads"))
+    assert requested_percent_of(plan) is None
 
 
 def test_one_layer_of_each_side_is_kept() -> None:

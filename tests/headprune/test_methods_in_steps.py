@@ -342,6 +342,23 @@ def test_gates_are_trained_to_corrected_targets_until_the_speed_is_near(
         gated(1.0, 11.0)
 
 
+def test_gates_that_close_too_much_at_the_highest_target_are_trained_to_a_lower_one() -> None:
+    class Late(Gated):
+        """The first training closes little, the others nearly as much as the target asks for."""
+
+        def finetuned(self, *arguments: Any, **options: Any) -> Gated:
+            self.share = 0.9 if self.targets else 0.1
+            return super().finetuned(*arguments, **options)
+
+    full = PruningPlan.full(SHAPE_OF_GATES)
+    model = Late(full)
+    with request(plan=full, model=model) as options:
+        wanted = SpeedRequest(**options, speedup=Speedup(1.5), latency=OF_GATES)
+        outcome = TrainGates().at_speed(wanted)
+    assert model.targets[:2] == [37.0, 99.0] and len(model.targets) == 3
+    assert OF_GATES.speedup_of(outcome.plan) == pytest.approx(1.5, rel=0.02)
+
+
 def test_the_nearest_of_three_trainings_counts(capsys: pytest.CaptureFixture[str]) -> None:
     class Jumping(Gated):
         """Each training closes more than the target asks for, the second the most."""

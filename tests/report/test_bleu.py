@@ -206,7 +206,11 @@ def test_the_bleu_command_takes_plain_text(tmp_path: Path) -> None:
         (given[2:], "give --hyp, or the output of fairseq-generate"),
         (given[:2], "give --ref, the raw reference"),
         ([str(tmp_path / "g"), *given[2:]], "a record needs --plan, --data and --output"),
-        ([str(tmp_path / "g"), *given[2:], "--data", "a|b"], "--data 'a|b': give one word"),
+        ([str(tmp_path / "g"), *given[2:], "--data", "a|b"], "--data 'a|b': leave out : and |"),
+        (
+            [str(tmp_path / "g"), *given[2:], "--data", "my corpus"],
+            "a record needs --plan, --data and --output",
+        ),
         ([str(tmp_path / "g"), *given[2:], "--select", "a:b"], "--select 'a:b': give one word"),
         ([str(tmp_path / "g"), *given[2:], "--form", "remov"], "--form remov: not one of remove,"),
     ):

@@ -219,6 +219,7 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
             "arch: transformer_iwslt_de_en is none of the plugin's",
         ),
         ({"data": {"name": "d", "script": "s"}}, "missing key: data.pair"),
+        ({"data": {**MINIMAL["data"], "name": "a:b"}}, "data.name: 'a:b': signatures name it"),
         ({"data": {**MINIMAL["data"], "extra": 1}}, "unknown key: data.extra"),
         ({"data": {**MINIMAL["data"], "pair": "english"}}, "data.pair: 'english'"),
         (

@@ -236,8 +236,11 @@ def test_a_plan_made_before_is_a_row(tmp_path: Path, read: Any, heads: int, neur
     before = row.description(study.shape, seed=1)
     of_layers(ES=heads).save(file)
     assert row.description(study.shape, seed=1) != before
-    (row,) = read(tmp_path, plans=[{"plan": str(file)}]).whole
-    assert row.select == "given"
+    # A plan that was drawn is one draw for all seeds, no sample of draws.
+    for origin in (None, Origin(method="random", seed=1, budget="50%")):
+        of_layers(origin, ES=heads).save(file)
+        (row,) = read(tmp_path, plans=[{"plan": str(file)}]).whole
+        assert row.select == "given"
 
 
 @pytest.mark.parametrize(
@@ -260,6 +263,22 @@ def test_a_plan_file_that_does_not_fit_is_named(
         small(tmp_path, plans=[{"plan": str(file), **more}])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_plan_file_of_neurons_is_in_no_form_uniform(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    of_layers(EF=1536).save(file)
+    forms = ["remove", "uniform"]
+    with pytest.raises(DataError, match="plan: form uniform is for heads alone; give the row"):
+        minilm(tmp_path, plans=[{"plan": str(file)}], forms=forms)
+    minilm(tmp_path, plans=[{"plan": str(file), "forms": ["remove"]}], forms=forms)
+
+
+def test_a_method_of_a_plan_file_that_no_signature_can_name(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    of_layers(Origin(method="a|b c"), ES=8).save(file)
+    with pytest.raises(DataError, match=r"plan.json: origin.method 'a\|b c': give one word"):
+        small(tmp_path, plans=[{"plan": str(file)}])
 
 
 def test_tables_are_chosen_by_name() -> None:

@@ -136,6 +136,7 @@ def test_neurons_of_a_model_with_a_dropped_layer_are_compared(classifier, glue, 
     headprune("compare", tmp_path / "two", *options, *scores, *more, *recovery)
     found = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert {row["score"] for row in found["rows"]} == {*names, "random"}
+    assert "subnetwork prunes whole MLPs" in (tmp_path / "out" / "compare.md").read_text()
     for row in found["rows"]:
         kept = PruningPlan.from_json(json.dumps(row["plan"]), source="row").kept["EF"]
         assert kept[1] == ()

@@ -172,6 +172,10 @@ def test_the_record_of_a_refitted_model_says_so(trained, files, tmp_path):
     given = ("--recovery", "refit[60]", "--finetune", "1ep", "-o", tmp_path / "tuned.json")
     assert "|finetune:1ep|recovery:refit[60]|" in measure(tmp_path / "half", *dev, *given).stdout
     assert Record.load(tmp_path / "tuned.json").kind == "pruned"
+    # A further pruning without re-fitting does not hide that one.
+    at_random(SHAPE, percent=75, seed=1).save(tmp_path / "less.json")
+    run(prune_app, tmp_path / "half", "--plan", tmp_path / "less.json", "-o", tmp_path / "less")
+    assert "|finetune:unknown|" in measure(tmp_path / "less", *dev).stdout
     for options, message in (
         (("--recovery", "a|b"), "--recovery"),
         (("--recovery", "refit", *plan), "right after pruning"),
@@ -204,6 +208,10 @@ def test_a_pruned_folder_knows_its_plan_until_its_weights_change(trained, files,
     run(prune_app, tmp_path / "half", "--plan", tmp_path / "less.json", "-o", tmp_path / "less")
     measure(tmp_path / "less", *dev, "-o", tmp_path / "less-measured.json")
     assert Record.load(tmp_path / "less-measured.json").row == "75%"
+    # Not after a fine-tuning, which it would hide; nor does an older file stay.
+    run(prune_app, tuned, "--plan", tmp_path / "less.json", "-o", tmp_path / "tuned-less")
+    assert not (tmp_path / "tuned-less" / "headprune.json").exists()
+    assert "|finetune:unknown|" in measure(tmp_path / "tuned-less", *dev).stdout
     (tmp_path / "less" / "headprune.json").write_text('{"format": "else"}')
     with pytest.raises(HeadpruneError, match=r"less/headprune\.json: not written by headprune"):
         measure(tmp_path / "less", *dev)
