@@ -14,7 +14,7 @@ from headprune.components import HEADS
 from headprune.methods.method import Request
 from headprune.methods.registry import method_named, registered
 from headprune.origin import Origin
-from headprune.results.labels import method_of
+from headprune.results.labels import is_draw, method_of
 from headprune.results.signature import require_field
 from headprune.scores.names import all_scores, keep_of
 from headprune.scores.registry import registered as registered_scores
@@ -347,7 +347,7 @@ def _method_of_file(path: Path) -> str:
         require_field(method, name=f"{path}: origin.method")
     except UsageError as problem:
         raise DataError(str(problem)) from None
-    return "given" if method.split("-")[0] == "random" else method
+    return "given" if is_draw(method) else method
 
 
 def _require_compatible(row: Row, *, where: str) -> None:

@@ -67,7 +67,7 @@ def _by_percent(study: TranslationStudy) -> Figure:
     figure.suptitle(study.title)
     # Below the axes, where it covers no point whatever the outcome is.
     figure.legend(frameon=False, loc="outside lower center", fontsize=11)
-    lowest.set_xlabel("attention heads pruned (%)")
+    lowest.set_xlabel(study.table.share_label)
     lowest.set_xlim(-3, 103)
     return figure
 

@@ -110,7 +110,7 @@ def _by_percent(axes: Axes, study: GlueStudy, rows: Sequence[Row], *, task: str)
             fillstyle="none",
             label=_PAPER_LABEL,
         )
-    axes.set_xlabel("attention heads pruned (%)")
+    axes.set_xlabel(study.table.share_label)
     axes.set_ylabel(_metric(study, task))
     axes.set_xlim(-3, 103)
 

@@ -152,6 +152,12 @@ class ResultTable:
     layers: int
 
     @property
+    def share_label(self) -> str:
+        """The label of an axis with the share of units pruned."""
+        units = "attention heads" if self.unit_names == "heads" else self.unit_names
+        return f"{units} pruned (%)"
+
+    @property
     def compared_with(self) -> Row | None:
         """The reference row for differences: the control, or else the baseline."""
         return self.control or self.baseline

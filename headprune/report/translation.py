@@ -23,7 +23,9 @@ from headprune.report.shown import (
     whole,
 )
 from headprune.report.table import Cell, ResultTable, Row, name_of
+from headprune.results.labels import is_draw
 from headprune.results.marks import constant_note
+from headprune.results.signature import fields_of
 from headprune.results.stats import Spread
 from headprune.results.tasks import TRANSLATION
 
@@ -207,9 +209,12 @@ def _versus(study: TranslationStudy) -> str:
 def _notes(study: TranslationStudy, paper: Sequence[PaperTable]) -> list[str]:
     task = study.table.tasks[TRANSLATION]
     sentences = f", {task.examples['test']:,} sentences" if "test" in task.examples else ""
+    selects = [fields_of(line.row.signature).get("select", "random") for line in study.lines]
+    # Plans by scores, or of a file, are the same for all seeds.
+    heads = "" if selects and not any(map(is_draw, selects)) else "the heads and "
     notes = [
         f"BLEU and chrF: cased, detokenised{sentences}; mean ± sample standard deviation over n "
-        "seeds. A seed draws the heads and the order of the fine-tuning data; all models are "
+        f"seeds. A seed draws {heads}the order of the fine-tuning data; all models are "
         "pruned from one baseline.",
     ]
     if study.control:

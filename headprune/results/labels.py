@@ -28,6 +28,11 @@ def method_of(plan: PruningPlan, *, default: str) -> str:
     return default if plan.origin is None else plan.origin.method
 
 
+def is_draw(method: str) -> bool:
+    """True if a method draws units at random, such as ``random-by-component``."""
+    return method.split("-")[0] == "random"
+
+
 def row_of(plan: PruningPlan, *, default: str) -> str:
     """The label of the table's row: the requested budget, if any."""
     asked = None if plan.is_full or plan.origin is None else plan.origin.budget

@@ -267,9 +267,13 @@ def test_neurons_have_rows_beside_heads(glue: MakeGlue) -> None:
     neurons = glue(row="neurons", percent=25, plan=plan)
     alone = summary([neurons])
     assert "| model   |   form | neurons kept |" in to_markdown(alone)
+    assert alone.table.share_label == "neurons pruned (%)"
     table = summary([glue("control"), glue(), neurons])
     text = to_markdown(table)
-    assert "| units kept |" in text
+    assert "| units kept |" in text and table.table.share_label == "units pruned (%)"
+    figure = glue_figure.draw(summary([glue(seed=2)]))
+    assert figure.axes[0].get_xlabel() == "attention heads pruned (%)"
+    pyplot.close(figure)
     assert (
         "| neurons | remove |   24 of 32 |" in text and "| 50%     | remove |    8 of 16 |" in text
     )

@@ -52,6 +52,18 @@ def to_markdown(study: TranslationStudy, **options: Any) -> str:
     return markdown.render(report(study, **options))
 
 
+@pytest.mark.parametrize(
+    ("select", "drawn"), [("random", "the heads and "), ("fisher", ""), ("given", "")]
+)
+def test_the_notes_say_what_a_seed_draws(make: Make, select: str, drawn: str) -> None:
+    results = [make("control", row="control", percent=0, seed=1)]
+    path, record = make("pruned", row="50%", percent=50, seed=1)
+    signature = record.signature.replace("select:random", f"select:{select}")
+    results.append((path, replace(record, signature=signature)))
+    text = to_markdown(summary(results, test=False))
+    assert f"A seed draws {drawn}the order of the fine-tuning data" in text
+
+
 def to_csv(study: TranslationStudy) -> str:
     return spreadsheet.render(report(study))
 
