@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from headprune.errors import UsageError, exit_status
 from headprune.files import write_text_atomically
@@ -92,14 +93,21 @@ PAGES: Mapping[str, Page] = {
 }
 
 
+def unpack(path: Path, folder: Path) -> None:
+    """Unpack an archive of records into a folder."""
+    # Python before 3.11.4 has no filters; these archives are the repository's own.
+    options: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    with tarfile.open(path) as archive:
+        archive.extractall(folder, **options)
+
+
 def report(page: Page, *, scratch: Path) -> Report:
     """The report of a page; archives of records are unpacked into ``scratch``."""
     paths = []
     for source in page.sources:
         path = RESULTS / source
         if path.name.endswith(".tar.gz"):
-            with tarfile.open(path) as archive:
-                archive.extractall(scratch, filter="data")
+            unpack(path, scratch)
             path = scratch
         paths.append(path)
     return report_of(paths, title=page.title, paper=page.paper)

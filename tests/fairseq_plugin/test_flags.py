@@ -64,4 +64,7 @@ def test_a_process_of_its_own_answers_for_several_programs() -> None:
     )
     first, second, third = json.loads(answer.stdout)
     assert first == {"mistake": None} and "--bema" in second["mistake"]
-    assert third["shape"] == {"ES": [4, 4, 4], "ED": [4, 4], "DS": [4, 4]}
+    assert third["shape"] == {
+        **{"ES": [4, 4, 4], "ED": [4, 4], "DS": [4, 4]},
+        **{"EF": [64, 64, 64], "DF": [64, 64], "EL": [1, 1, 1], "DL": [1, 1]},
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from headprune.report.make import make_report
 from headprune.report.render import html, json_values, markdown, spreadsheet
 from headprune.results.record import Record
 from headprune.results.record_files import files_of_records
-from studies.published import PAGES
+from studies.published import PAGES, unpack
 from studies.published import main as make_pages
 from studies.published import report as published_report
 
@@ -44,8 +43,7 @@ def test_the_table_of_a_translation_study() -> None:
 
 def test_the_table_on_glue(tmp_path: Path) -> None:
     folder = PUBLISHED / "glue"
-    with tarfile.open(folder / "runs.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(folder / "runs.tar.gz", tmp_path)
     expected = json.loads(text(folder / "table.json"))
     rows = [("control", "none"), *((row["label"], row["form"]) for row in expected["rows"])]
     order = {name: number for number, name in enumerate(rows)}
@@ -64,8 +62,7 @@ def test_the_table_on_glue(tmp_path: Path) -> None:
 
 def test_the_claims_on_glue(tmp_path: Path) -> None:
     folder = PUBLISHED / "glue"
-    with tarfile.open(folder / "runs.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(folder / "runs.tar.gz", tmp_path)
     expected = json.loads(text(folder / "claims.json"))
     document = claims_document(
         [(path, Record.load(path)) for path in sorted(tmp_path.glob("models/*/*/*/*/result.json"))],
@@ -101,8 +98,7 @@ def test_the_claims_on_all_studies(tmp_path: Path) -> None:
     results = []
     for word in command[1].replace("--study ", "").split():
         name, is_named, _ = word.partition("=")
-        with tarfile.open(PUBLISHED / name / "runs.tar.gz") as archive:
-            archive.extractall(tmp_path / name, filter="data")
+        unpack(PUBLISHED / name / "runs.tar.gz", tmp_path / name)
         for path in files_of_records([tmp_path / name]):
             record = Record.load(path)
             results.append((path, replace(record, study=name) if is_named else record))
