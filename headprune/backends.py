@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from headprune import plugins
 from headprune.errors import DataError, UsageError
@@ -182,6 +182,13 @@ class Backend(Protocol):
         """
 
 
+class HubBackend(Backend, Protocol):
+    """A backend that also knows models by their names, and downloads them."""
+
+    def download_command(self, name: str) -> str:
+        """A shell command with which a user gets the folder of a model."""
+
+
 def backends(kind: str) -> list[Backend]:
     """The installed backends whose models are of one kind: ``file``, ``folder`` or ``hub``."""
     return [
@@ -189,6 +196,12 @@ def backends(kind: str) -> list[Backend]:
         for name, backend in plugins.load_known(GROUP).items()
         if name.rpartition(".")[2] == kind
     ]
+
+
+def hub_backend(name: str) -> HubBackend | None:
+    """The backend that can download a model of this name; None where none can."""
+    backend = next((each for each in backends("hub") if each.recognises(name)), None)
+    return cast("HubBackend | None", backend)
 
 
 def all_backends() -> list[Backend]:
@@ -203,8 +216,10 @@ def find_backend(path: Path) -> Backend | None:
         DataError: there is no such path, or it cannot be read.
     """
     if not path.exists():
-        is_name = any(each.recognises(str(path)) for each in backends("hub"))
-        advice = "; a model on a hub has to be saved in a folder first" if is_name else ""
+        advice = ""
+        if hub := hub_backend(str(path)):
+            command = hub.download_command(str(path))
+            advice = f"; a model on a hub has to be saved in a folder first: {command}"
         raise DataError(f"{path}: no such file or folder{advice}")
     try:
         candidates = backends("folder" if path.is_dir() else "file")
@@ -233,7 +248,7 @@ def backend_of_name(model: str) -> Backend:
     """
     if Path(model).exists():
         return backend_of(Path(model))
-    backend = next((each for each in backends("hub") if each.recognises(model)), None)
+    backend = hub_backend(model)
     if backend is None:
         raise DataError(f"{model}: no such file or folder")
     return backend

@@ -74,6 +74,15 @@ class HuggingFaceBackend:
         is_name = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", model) is not None
         return is_name and not model.endswith(".pt")  # which is a missing checkpoint
 
+    def download_command(self, name: str) -> str:
+        """A shell command with which a user gets the folder of a model."""
+        from hf_plugin.places import DEFAULT_MODEL
+
+        if name == DEFAULT_MODEL:  # it comes with a Python package
+            package = name.replace("-", "_")
+            return f'python -c "from {package} import get_model_path; print(get_model_path())"'
+        return f"hf download {name} --local-dir FOLDER"
+
     def open(self, path: Path) -> Folder:
         """Read and check a folder's config."""
         with needing(f"{path}: reading Hugging Face folders needs transformers"):

@@ -364,7 +364,7 @@ def test_what_is_missing_is_named(trained, files, tmp_path):
     for name in ("runs/reviews/modle", "./modle", str(tmp_path / "modle")):
         with pytest.raises(HeadpruneError, match=f"^{name}: no such folder$"):
             finetune(name, *files, *CATEGORY, "-o", tmp_path / "out")
-    with pytest.raises(HeadpruneError, match="a model on a hub has to be saved in a folder first"):
+    with pytest.raises(HeadpruneError, match="in a folder first: hf download bert-base-uncased"):
         measure("bert-base-uncased", *files[2:], *CATEGORY)
     inside = trained / "model" / "scores"
     with pytest.raises(HeadpruneError, match="lies in the folder of the model"):
