@@ -149,7 +149,7 @@ def _check_plan(
             return PruningPlan.full(shape)
         plan = PruningPlan.from_json(text, source=f"{path}: its option head_plan")
         plan.require_shape(shape)
-        return plan.completed(shape).without_units_of_dropped_layers()
+        return plan.units_left(shape)
     except UsageError as error:
         raise DataError(f"{path}: its option head_plan does not fit its weights: {error}") from None
 

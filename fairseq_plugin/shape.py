@@ -35,7 +35,7 @@ def model_shape(args: Any) -> dict[str, tuple[int, ...]]:
 
 def complete_plan(plan: PruningPlan, args: Any) -> PruningPlan:
     """A model's plan with all components of the model; dropped layers keep no unit."""
-    return plan.completed(model_shape(args)).without_units_of_dropped_layers()
+    return plan.units_left(model_shape(args))
 
 
 def unit_sizes(args: Any) -> dict[str, int]:

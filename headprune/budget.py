@@ -108,8 +108,8 @@ class Speedup:
     Raises:
         UsageError: less than 1, or no finite number.
 
-    >>> str(Speedup(1.5)), Speedup.parse("2x speed").times
-    ('1.5x speed', 2.0)
+    >>> str(Speedup(1.5)), str(Speedup(1.2345678)), Speedup.parse("2x speed").times
+    ('1.5x speed', '1.2345678x speed', 2.0)
     """
 
     times: float
@@ -136,7 +136,8 @@ class Speedup:
         return cls(float(match[1])) if match else None
 
     def __str__(self) -> str:
-        return f"{self.times:g}x speed"
+        # All digits and no exponent, so that `parse` reads the same number.
+        return f"{Decimal(percent_text(self.times)):f}x speed"
 
 
 Goal = Budget | Speedup

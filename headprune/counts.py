@@ -1,4 +1,4 @@
-"""Heads kept per layer, as text: ``888444``, or ``16,16,12,8,4,4`` where one has ten or more."""
+"""Units kept in each layer, as text: ``888444``, or ``16,16,12,8,4,4`` where one has ten or more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headprune.errors import UsageError
 
 
 def parse_counts(text: str, *, component: str = "counts") -> tuple[int, ...]:
-    """Read counts of heads per layer. ``component`` begins the error message.
+    """Read the numbers of units in each layer. ``component`` begins the error message.
 
     >>> parse_counts("888444"), parse_counts("16,4"), parse_counts("12,")
     ((8, 8, 8, 4, 4, 4), (16, 4), (12,))
@@ -17,7 +17,7 @@ def parse_counts(text: str, *, component: str = "counts") -> tuple[int, ...]:
     parts = text.strip().removesuffix(",").split(",") if "," in text else list(text.strip())
     if not parts or not all(re.fullmatch("[0-9]{1,9}", part.strip()) for part in parts):
         raise UsageError(
-            f"{component}: {text!r} is no list of head counts; "
+            f"{component}: {text!r} is no list of counts; "
             "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
         )
     return tuple(int(part) for part in parts)

@@ -68,7 +68,7 @@ class PruningPlan:
             raise UsageError("give the units of the model, as in units={'ES': (12, 12)}")
         shape = validate_shape(units if heads is None else heads)  # type: ignore[arg-type]
         if not isinstance(kept, Mapping):
-            raise UsageError(f"give the kept heads by component, not {kept!r}")
+            raise UsageError(f"give the kept units by component, not {kept!r}")
         unknown = [name for name in kept if name not in shape]
         missing = [name for name in shape if name not in kept]
         if unknown or missing:
@@ -165,6 +165,13 @@ class PruningPlan:
             units={**self.units, **whole.units},
             origin=self.origin,
         )
+
+    def units_left(self, shape: Shape) -> PruningPlan:
+        """The units that this plan leaves a model of ``shape``, for all its components.
+
+        Dropped layers keep no heads and no neurons, though the plan may not name these.
+        """
+        return self.completed(shape).without_units_of_dropped_layers()
 
     def normalised(self, shape: Shape) -> PruningPlan:
         """The equivalent plan with the components that a model of ``shape`` reports.

@@ -126,7 +126,7 @@ def _gated_plan(model: PreTrainedModel, components: list[str]) -> PruningPlan:
     for name in names:
         if name not in shape:
             raise UsageError(f"gates: {name!r} is not one of {', '.join(shape)}")
-    plan = plan_of_model(model).completed(shape).without_units_of_dropped_layers().part(names)
+    plan = plan_of_model(model).units_left(shape).part(names)
     assert plan is not None
     for name, layers in plan.kept.items():
         if not any(layers):

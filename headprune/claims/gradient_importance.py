@@ -171,7 +171,7 @@ def _at_test_time(
                 runs, name, GRADIENT, kind="before-finetune"
             ).items()
             if requested == percent
-            and (difference := contrast([row], [_for_all_seeds(runs, name, row)])) is not None
+            and (difference := contrast([row], [_baselines(runs, name, row)])) is not None
         ]
         if not strata:
             return None
@@ -195,10 +195,12 @@ def _at_test_time(
     )
 
 
-def _for_all_seeds(runs: Runs, task: str, row: Row) -> Row:
-    """The baseline for each seed of a row; empty without one."""
-    baseline = runs.row(task, lambda record: True, kind="baseline")
-    return {seed: next(iter(baseline.values())) for seed in row} if baseline else {}
+def _baselines(runs: Runs, task: str, row: Row) -> Row:
+    """The baseline of each seed of a row; a single baseline is that of all seeds."""
+    baselines = runs.row(task, lambda record: True, kind="baseline")
+    if len(baselines) != 1:
+        return baselines
+    return dict.fromkeys(row, next(iter(baselines.values())))
 
 
 def _least_or_most(runs: Runs) -> Measurement | None:

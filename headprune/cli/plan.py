@@ -360,7 +360,7 @@ def _plan_by_scores(
             have = ", ".join(ranked.units)
             raise UsageError(f"--components {missing[0]}: {scores} has scores of {have}")
         ranked = ranked.of_components(names)
-    within = opened.plan.completed(opened.shape).part(ranked.units) if opened else None
+    within = opened.plan.units_left(opened.shape).part(ranked.units) if opened else None
     lacking = [name for name in ranked.units if opened and name not in opened.shape]
     if lacking:
         raise UsageError(f"{scores}: scores of {lacking[0]}, which {model} does not have")
@@ -420,7 +420,7 @@ def _plan_without_scores(
     if components is not None:
         names = parse_components(components)
         if opened is not None:
-            within = opened.plan.completed(opened.shape)
+            within = opened.plan.units_left(opened.shape)
         whole = within or PruningPlan.full(shape_given)
         missing = [name for name in names if name not in whole.units]
         if missing:

@@ -55,8 +55,7 @@ class Competition:
                 "a layer costs more than a head or a neuron; give a budget of flops or of "
                 "parameters, or a speed"
             )
-        full = model.plan.completed({name: model.shape[name] for name in names})
-        full = full.without_units_of_dropped_layers()
+        full = model.plan.units_left({name: model.shape[name] for name in names})
         pool = full.part(names)
         assert pool is not None
         cost = None

@@ -11,7 +11,7 @@ from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.recovery.kinds import words_for
 from headprune.report.table import Cell
-from headprune.results.metrics import gain, is_low_good
+from headprune.results.metrics import gain, range_of
 from headprune.results.stats import Spread
 from headprune.wording import listed
 
@@ -129,8 +129,8 @@ def against_random(
 
 def _reach(test: CellTest, metric: str) -> str:
     """The smallest difference that is significant, or that none can be."""
-    mean = test.random.mean
-    if not is_low_good(metric) and test.smallest > max(mean, 100 - mean):
+    low, high = range_of(metric)
+    if test.smallest > max(test.random.mean - low, high - test.random.mean):
         return "no possible difference would have been significant"
     return f"the smallest significant difference is {test.smallest:.2f}"
 

@@ -112,8 +112,9 @@ def measure_and_save(
     if output is None:
         return record
     places = output_files(output)
+    record = replace(record, files={name: places[name].name for name in measurement.outputs})
+    record.require_valid(source=f"{output}: not written")  # the outputs stay as they were
     for name, content in measurement.outputs.items():
         write_text_atomically(places[name], content)
-    record = replace(record, files={name: places[name].name for name in measurement.outputs})
     record.save(output)
     return record

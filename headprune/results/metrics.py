@@ -1,6 +1,8 @@
-"""The direction of metrics: of most, high values are good; of some, low ones."""
+"""The range and the direction of metrics: of most, high values are good; of some, low ones."""
 
 from __future__ import annotations
+
+import math
 
 OF_LANGUAGE_MODELS = frozenset({"perplexity", "loss"})
 """Metrics of language models, whose files of predictions have a loss for each text."""
@@ -10,6 +12,21 @@ LOW_IS_GOOD = OF_LANGUAGE_MODELS | {"mse"}
 
 RATIOS = frozenset({"perplexity"})
 """Metrics that figures draw on a logarithmic scale, as models differ by factors."""
+
+
+_SHARES = frozenset({"accuracy", "f1", "bleu", "chrf"})
+"""Metrics that are not negative; correlations, and metrics of users, may be."""
+
+
+def range_of(metric: str) -> tuple[float, float]:
+    """The lowest and the highest value of a metric, times 100 for shares and correlations.
+
+    >>> range_of("bleu"), range_of("matthews"), range_of("loss")
+    ((0.0, 100.0), (-100.0, 100.0), (0.0, inf))
+    """
+    if metric in LOW_IS_GOOD:
+        return 0.0, math.inf
+    return (0.0 if metric in _SHARES else -100.0), 100.0
 
 
 def is_low_good(metric: str) -> bool:

@@ -13,7 +13,7 @@ from headprune.errors import DataError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan, is_whole
-from headprune.results.metrics import LOW_IS_GOOD
+from headprune.results.metrics import range_of
 from headprune.results.old_formats import CONVERTERS
 
 FORMAT = "headprune.record"
@@ -27,12 +27,6 @@ random weights."""
 
 _ROUNDING = 1e-6
 """sacreBLEU gives 100.00000000000004 for a perfect translation."""
-
-_RANGES = {
-    **dict.fromkeys(("bleu", "chrf"), (0.0, 100 + _ROUNDING)),
-    **dict.fromkeys(LOW_IS_GOOD, (0.0, math.inf)),
-}
-"""The lowest and highest value of metrics that are not between -100 and 100."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,8 +180,8 @@ def _problem(record: Record) -> str | None:
     if parameters is not None and (not is_whole(parameters) or parameters < 0):
         return f"training: parameters is {parameters!r}, not a number of weights"
     for name, value in record.metrics.items():
-        low, high = _RANGES.get(name, (-100.0, 100.0))
-        if not low <= value <= high:
+        low, high = range_of(name)
+        if not low <= value <= high + _ROUNDING:
             return f"{name} is {value!r}, not between {low:g} and {high:g}"
     asked = record.requested_percent
     if asked is not None and not 0 <= asked <= 100:

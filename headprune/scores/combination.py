@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from headprune.budget import percent_text
+from headprune.components import unit_names
 from headprune.errors import DataError, UsageError
-from headprune.scores.head_scores import HeadScores
+from headprune.scores.head_scores import SIGNED, HeadScores
 from headprune.scores.names import COMBINATION
 
 ATTENTION_GUIDED: Mapping[str, float] = {"entropy": -1.0, "sparsity": 1.0, "distribution": 1.0}
@@ -16,8 +19,8 @@ ATTENTION_GUIDED: Mapping[str, float] = {"entropy": -1.0, "sparsity": 1.0, "dist
 
 def combined(scores: Mapping[str, HeadScores], weights: Mapping[str, float]) -> HeadScores:
     """The weighted sum of scores, each first brought to mean 0 and standard deviation 1 over all
-    heads, so that weights compare scores of any unit. A score that is the same for all heads adds
-    nothing.
+    units, so that weights compare scores of any scale. A score that is the same for all units adds
+    nothing. The signature has the weights, and the settings that no two scores contradict.
 
     Args:
         scores: scores of one model, by name.
@@ -36,13 +39,14 @@ def combined(scores: Mapping[str, HeadScores], weights: Mapping[str, float]) -> 
         raise UsageError("give at least one score a weight other than 0")
     parts = [scores[name] for name in weights]
     first = parts[0]
+    kinds = unit_names(first.units)
     for part in parts[1:]:
         if part.fingerprint != first.fingerprint:
             raise DataError(f"{first.name} and {part.name} are scores of different models")
-        if part.heads != first.heads:
+        if part.units != first.units:
             raise DataError(f"{first.name} and {part.name} are not scores of the same components")
         if part.scored != first.scored:
-            raise DataError(f"{first.name} and {part.name} are not of the same heads")
+            raise DataError(f"{first.name} and {part.name} are not of the same {kinds}")
     standard = [(_standardised(scores[name]), weight) for name, weight in weights.items()]
     values = {
         component: [
@@ -61,13 +65,26 @@ def combined(scores: Mapping[str, HeadScores], weights: Mapping[str, float]) -> 
         name=COMBINATION,
         values=values,
         data=", ".join(dict.fromkeys(part.data for part in parts if part.data)),
-        settings={"weights": dict(weights)},
+        settings={
+            "combines": ",".join(f"{name}={percent_text(weights[name])}" for name in weights),
+            **_common_settings(parts),
+        },
         p_values={},
     )
 
 
+def _common_settings(parts: Sequence[HeadScores]) -> dict[str, Any]:
+    """The settings for signatures that have one value in all the scores that name them."""
+    settings = {}
+    for name in SIGNED:
+        values = [part.settings[name] for part in parts if name in part.settings]
+        if values and all(value == values[0] for value in values):
+            settings[name] = values[0]
+    return settings
+
+
 def flat(scores: HeadScores) -> dict[tuple[str, int, int], float]:
-    """The number of each head that has one, by component, layer and head."""
+    """The value of each unit that has one, by component, layer and unit."""
     return {
         (component, layer, head): value
         for component, rows in scores.values.items()
@@ -80,7 +97,7 @@ def flat(scores: HeadScores) -> dict[tuple[str, int, int], float]:
 def _standardised(scores: HeadScores) -> dict[tuple[str, int, int], float]:
     numbers = flat(scores)
     if not numbers:
-        raise DataError("the model has no head left to score")
+        raise DataError(f"the model has no {unit_names(scores.units)} to score")
     mean, deviation = statistics.fmean(numbers.values()), statistics.pstdev(numbers.values())
     return {
         place: (number - mean) / deviation if deviation else 0.0

@@ -23,10 +23,11 @@ _VERSION = 2
 """In version 1 the score that is now `gradient-raw` was called `gradient`."""
 NORMALISED = "l2 per layer"
 """The setting of scores whose layers are divided by their l2 norms."""
-_SIGNED = (
-    *("metric", "labels", "seed", "orders", "normalised", "part", "trained-on"),
+SIGNED = (
+    *("combines", "metric", "labels", "seed", "orders", "normalised", "part", "trained-on"),
     *("finetune", "batch_size", "learning_rate"),  # of movement
 )
+"""The settings that signatures name."""
 
 Values = Mapping[str, Sequence[Sequence[float | None]]]
 """For each component, for each layer from the bottom, a number for each head; None for pruned."""
@@ -111,7 +112,7 @@ class HeadScores:
         """The signature: one line that identifies the numbers."""
         fields = {
             "score": self.name,
-            **{name: value for name, value in self.settings.items() if name in _SIGNED},
+            **{name: value for name, value in self.settings.items() if name in SIGNED},
             "data": self.data or "none",
             "weights": self.fingerprint[:12] or "unknown",
             "headprune": __version__,

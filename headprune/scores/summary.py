@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headprune.components import unit_names
 from headprune.plan import PruningPlan
 from headprune.scores.head_scores import HeadScores
 
@@ -23,7 +24,7 @@ def significance(scores: HeadScores, level: float = 0.05) -> str:
     metric = scores.settings.get("metric")
     unclear = [drop for drop, p, _ in tested if p >= level]
     return (
-        f"{sum(p < level for _, p, _ in tested)} of {len(tested)} heads differ at p < {level:g}, "
+        f"{sum(p < level for _, p, _ in tested)} of {len(tested)} {unit_names(scores.units)} differ at p < {level:g}, "
         f"{sum(adjusted < level for *_, adjusted in tested)} after Holm's correction "
         f"({metric} {scores.settings.get('base'):.2f} without masks"
         + (f"; the largest drop that is not significant is {max(unclear):.2g})" if unclear else ")")
@@ -85,6 +86,7 @@ def intervals(scores: HeadScores) -> str:
     widest = f"; the widest interval is +-{max(half for _, half in pairs):.2g}" if pairs else ""
     return (
         f"{settings['orders']} random orders, {settings['evaluations']} evaluations; with "
-        f"{settings['confidence']:.0%} confidence {above} heads are above 0, {below} below"
+        f"{settings['confidence']:.0%} confidence {above} {unit_names(scores.units)} are above 0, "
+        f"{below} below"
         f"{widest}"
     )

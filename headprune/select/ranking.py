@@ -69,7 +69,9 @@ def keep_first(
     if budget is not None and (percent is not None or keep is not None):
         raise UsageError("give one of a percentage, a budget and the units to keep")
     if budget is None and (percent is None) == (keep is None):
-        raise UsageError("give either a percentage or the heads to keep, one of the two")
+        raise UsageError(
+            f"give either a percentage or the {unit_names(shape)} to keep, one of the two"
+        )
     if at_least is not None and (not is_whole(at_least) or at_least < 0):
         raise UsageError(f"at_least is {at_least!r}, it has to be a whole number from 0")
     least_alone = at_least or 0  # where layers do not compete
@@ -92,7 +94,7 @@ def keep_first(
         chosen = _choose(pool, tuple(shape), number, order=order, at_least=at_least)
     else:
         if not isinstance(keep, Mapping):
-            raise UsageError(f"give the heads to keep by component, not {keep!r}")
+            raise UsageError(f"give the {unit_names(shape)} to keep by component, not {keep!r}")
         require_components(keep, shape)
         chosen = set()
         for name in shape:
@@ -107,7 +109,7 @@ def keep_first(
 
 def _part(within: PruningPlan, shape: Shape) -> PruningPlan:
     """Restrict a plan to the components of ``shape``; units of dropped layers are left out."""
-    return within.completed(shape).without_units_of_dropped_layers().part(shape) or within
+    return within.units_left(shape).part(shape) or within
 
 
 def plan_of(shape: Shape, chosen: Iterable[Unit]) -> PruningPlan:

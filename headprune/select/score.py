@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headprune.budget import Budget
-from headprune.components import kinds_of_units
+from headprune.components import kinds_of_units, unit_names
 from headprune.errors import UsageError
 from headprune.origin import Origin
 from headprune.plan import PruningPlan, is_whole
@@ -101,7 +101,10 @@ def by_score(
     pool = scores.scored if within is None else within
     pool.require_shape(scores.units, of=f"the score {scores.name}")
     if not pool.is_within(scores.scored):
-        raise UsageError(f"the score {scores.name} has no number for some of the heads to rank")
+        raise UsageError(
+            f"the score {scores.name} has no number for some of the {unit_names(scores.units)} to "
+            "rank"
+        )
     sign = -1.0 if keep == "high" else 1.0
     components = list(scores.units)
     costs = dict.fromkeys(components, 1)

@@ -241,6 +241,18 @@ def test_one_plan_has_no_interval(translations: Make) -> None:
     assert assessed.weakest is not None and assessed.weakest.effect == pytest.approx(-0.5)
 
 
+def test_each_seed_is_compared_with_its_own_baseline(translations: Make) -> None:
+    """Three trainings of one architecture, each with a baseline and a pruned model."""
+    results = [
+        *translations(30.0, 40.0, 35.0, kind="baseline"),
+        *translations(29.5, 39.3, 34.4, percent=20, method="gradient", kind="before-finetune"),
+    ]
+    assessed = outcome(results, "removed-at-test-time-translation")
+    assert assessed.weakest is not None and assessed.weakest.estimate is not None
+    assert assessed.weakest.effect == pytest.approx(-0.6)
+    assert assessed.weakest.estimate.n == 3
+
+
 def test_scaled_rows_of_tables_2_and_3_are_found(translations: Make) -> None:
     """Rows of a model of other size, as the demo has them."""
     results = [

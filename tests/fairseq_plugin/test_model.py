@@ -358,7 +358,7 @@ def test_plan_file_is_stored_as_the_plan(tmp_path):
     [
         ({"es_heads": "444"}, "ES: head counts for 3 layers, the model has 2"),
         ({"ds_heads": "45"}, "DS: layer 1 asks for 5 heads, the model has 4"),
-        ({"ed_heads": "4x"}, "ED: '4x' is no list of head counts"),
+        ({"ed_heads": "4x"}, "ED: '4x' is no list of counts"),
         (
             {"head_plan": HeadPlan.full(dict.fromkeys(SHAPE, (4, 4, 4))).to_json()},
             "ES: the plan is for 3 layers, the model has 2",

@@ -126,7 +126,7 @@ def test_alignment_without_heads_to_align_by_is_refused():
         ("dropout", "much", "dropout: 'much' is not a number"),
         ("head_plan", 3, "head_plan: 3 is not a file's path"),
         ("head_form", "gone", "head_form: 'gone'; give mask or remove"),
-        ("es_heads", [2, 1], "ES: .* is no list of head counts"),
+        ("es_heads", [2, 1], "ES: .* is no list of counts"),
     ],
 )
 def test_options_of_the_wrong_type(name: str, value: Any, message: str):

@@ -207,8 +207,8 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
             "ES: 145 heads asked for, the model has 144",
         ),
         (["--keep", f"ES={'1' * 5000}"], "ES: head counts for 5000 layers, the model has 6"),
-        (["--keep", "ES=lots"], f"ES: 'lots' is no list of head counts; {COUNTS}"),
-        (["--keep", "ES=-1"], f"ES: '-1' is no list of head counts; {COUNTS}"),
+        (["--keep", "ES=lots"], f"ES: 'lots' is no list of counts; {COUNTS}"),
+        (["--keep", "ES=-1"], f"ES: '-1' is no list of counts; {COUNTS}"),
         # assignments
         (["--keep", "888444"], "--keep '888444': write a component and a value, as in ES=8"),
         (["--keep", "ES="], "--keep 'ES=': write a component and a value, as in ES=8"),
@@ -228,7 +228,7 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
         # shapes
         (["--percent", 5, "--shape", "ES=8x0"], "ES: has no layer"),
         (["--percent", 5, "--shape", "ES=0x6"], "ES: layer 0: 0 is no number of heads"),
-        (["--percent", 5, "--shape", "ES=8x"], f"ES: '8x' is no list of head counts; {COUNTS}"),
+        (["--percent", 5, "--shape", "ES=8x"], f"ES: '8x' is no list of counts; {COUNTS}"),
         (
             ["--percent", 5, "--shape", "ES=8x99999999999999999999"],
             "--shape ES=8x99999999999999999999: more than 10,000,000 heads",
@@ -362,6 +362,31 @@ def test_plan_for_a_checkpoint_takes_its_shape_and_the_heads_left() -> None:
     with with_checkpoint(HeadPlan.full(BERT)):
         outcome = headprune("plan", "--model", "model.pt", "--prune", "odd")
     assert HeadPlan.from_json(outcome.out) == select.by_location(BERT, prune="odd")
+
+
+def test_dropped_layers_keep_no_neurons_to_choose_from(tmp_path: Path) -> None:
+    """Half of the neurons of four layers is all of the two layers that a model has left."""
+    shape = {"ES": (2,) * 4, "EF": (10,) * 4, "EL": (1,) * 4}
+    plan = HeadPlan(kept={"EL": [(0,), (), (0,), ()]}, units={"EL": shape["EL"]})
+    whole = HeadPlan.full(shape).replaced_by(plan).without_units_of_dropped_layers()
+    values = [[float(unit) for unit in range(10)] if layer else [None] * 10 for layer in (1, 0, 1, 0)]
+    HeadScores(name="magnitude", values={"EF": values}).save(tmp_path / "scores.json")
+
+    @dataclass
+    class Model(FakeCheckpoint):
+        shape: Any
+        fingerprint: str
+
+    model = Model(plan.normalised(shape), shape, "0" * 64)
+    by_score = ("--scores", tmp_path / "scores.json")
+    with mock.patch.object(plan_command, "open_model", lambda path: model):
+        for options in (("--components", "EF"), by_score):
+            half = headprune("plan", "--model", "model.pt", "--percent", 50, *options)
+            more = headprune("plan", "--model", "model.pt", "--percent", 75, *options)
+            assert HeadPlan.from_json(half.out) == whole.part(["EF"]), half
+            assert HeadPlan.from_json(more.out).total_kept == 10, more
+        above = headprune("plan", "--model", "model.pt", *by_score, "--below", 4)
+        assert HeadPlan.from_json(above.out).counts == {"EF": (6, 0, 6, 0)}, above
 
 
 NO_MODEL = "not the folder of a model; give a Hugging Face folder (with config.json)"

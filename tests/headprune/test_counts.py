@@ -73,7 +73,7 @@ def test_what_is_no_list_of_counts(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_counts(text, component="ED")
     assert str(caught.value) == (
-        f"ED: {text!r} is no list of head counts; "
+        f"ED: {text!r} is no list of counts; "
         "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
     )
 

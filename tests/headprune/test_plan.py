@@ -121,7 +121,7 @@ def test_a_plan_travels_to_other_processes(plan: HeadPlan) -> None:
         ({"ES": [{0, 1}]}, {"ES": (8,)}, "ES: layer 0: {0, 1} is no list of heads"),
         ({"ES": [()]}, {"ES": (8,), "DS": (8,)}, "DS: no kept heads are given for this component"),
         ({"ES": [()], "DS": [()]}, {"ES": (8,)}, "DS: no heads are given for this component"),
-        ([[0]], {"ES": (8,)}, "give the kept heads by component, not [[0]]"),
+        ([[0]], {"ES": (8,)}, "give the kept units by component, not [[0]]"),
         ({}, {}, f"no component given; a model has one or more of {ALL}"),
         ({}, [8], f"no component given; a model has one or more of {ALL}"),
         (

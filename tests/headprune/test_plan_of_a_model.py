@@ -33,6 +33,11 @@ def test_the_plan_of_a_model(plan: PruningPlan, text: str) -> None:
     assert stated.normalised(SHAPE) == stated
 
 
+def test_dropped_layers_leave_no_units_of_other_components() -> None:
+    left = plan_of(EL=[(), (0,)]).units_left(SHAPE)
+    assert left.counts == {"EL": (0, 1), "ES": (0, 2), "DS": (2,), "EF": (0, 6), "DL": (1,)}
+
+
 def test_components_of_another_plan_come_in_place_of_its_own() -> None:
     plan = plan_of(DS=[(1,)], EF=[(1, 2), (3,)]).replaced_by(plan_of(EF=[(2,), ()], EL=[(0,), ()]))
     assert plan == plan_of(DS=[(1,)], EF=[(2,), ()], EL=[(0,), ()])

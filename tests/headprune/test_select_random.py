@@ -333,7 +333,7 @@ POOL = HeadPlan(kept={"ES": [(0,), (0, 2)], "DS": [(1, 2, 3)]}, heads=TWO)
         (
             BASE,
             {"keep": {"ES": "8x6"}},
-            "ES: '8x6' is no list of head counts; "
+            "ES: '8x6' is no list of counts; "
             "write one digit a layer (888444), or commas (16,16,12,8,4,4)",
         ),
         (BASE, {"keep": {"ES": 3.5}}, "ES: 3.5 is no number of heads, and not one a layer"),

@@ -75,8 +75,21 @@ def test_combination_is_the_weighted_sum_of_standardised_scores():
     made = combined(parts, {"entropy": -1, "sparsity": 5, "hoyer": 2})
     sd = (8 / 3) ** 0.5  # of 1, 3, 5
     assert list(flat(made).values()) == pytest.approx([2 / sd, -4 / sd, (-2 + 4) / sd])
-    assert made.settings == {"weights": {"entropy": -1, "sparsity": 5, "hoyer": 2}}
+    assert made.settings == {"combines": "entropy=-1,sparsity=5,hoyer=2"}
     assert made.values["ES"][1][0] is None
+
+
+def test_the_signature_of_a_combination_has_its_weights_and_common_settings():
+    own = {"labels": "own", "metric": "loss"}
+    parts = {
+        "taylor": scores("taylor", [[1.0, 2.0]], settings={**own, "part": "scoring"}),
+        "fisher": scores("fisher", [[1.0, 2.0]], settings={**own, "part": "ablation"}),
+        "entropy": scores("entropy", [[1.0, 2.0]], settings={"half_widths": {}}),
+    }
+    made = combined(parts, {"taylor": 0.125, "fisher": 1.0, "entropy": -2.0})
+    start = "score:combination|combines:taylor=0.125,fisher=1,entropy=-2|metric:loss|labels:own|"
+    assert made.signature.startswith(f"{start}data:")
+    assert combined(parts, {"taylor": 1.0}).signature != combined(parts, {"fisher": 1.0}).signature
 
 
 def test_what_cannot_be_combined():
@@ -91,7 +104,7 @@ def test_what_cannot_be_combined():
     with pytest.raises(DataError, match="not scores of the same components"):
         combined({"entropy": one, "next": other}, {"entropy": 1.0, "next": 1.0})
     none = scores("entropy", [[None, None]])
-    with pytest.raises(DataError, match="no head left"):
+    with pytest.raises(DataError, match="no heads to score"):
         combined({"entropy": none}, {"entropy": 1.0})
     with pytest.raises(DataError, match="of different models"):
         combined({"entropy": one, "hoyer": two}, {"entropy": 1.0, "hoyer": 1.0})
