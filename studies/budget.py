@@ -53,7 +53,7 @@ def cut_to_budget(
         if kept_seeds == kept_sizes == 1:
             raise UsageError(
                 f"budget: {budget:g} hours, but one seed of one row with its control and baseline "
-                f"takes {needed:.2f}"
+                f"takes {needed:.3g}"
             )
         fewer_seeds = kept_seeds / len(seeds) > kept_sizes / len(all_sizes)
         if kept_sizes == 1 or (fewer_seeds and kept_seeds > 1):

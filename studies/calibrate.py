@@ -1,4 +1,4 @@
-"""Measure how long an update of a study's trainings takes; the Snakefile's `calibrate` rule."""
+"""Measure how long trainings and translations of a study take; the Snakefile's `calibrate` rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from data_prep.lib.prepared import PreparedCorpus
@@ -33,7 +35,10 @@ _LABELS = "label_smoothed_cross_entropy"
 def calibrate_translation(
     study: Study, *, data: Path, folder: Path, threads: int, processes: int = 1
 ) -> Calibration:
-    """Train the unpruned model for some updates, without a teacher: there is no baseline yet.
+    """Train the unpruned model for some updates, and translate the test set with it.
+
+    It has no teacher, as there is no baseline yet. It has not learned where sentences end, so its
+    translations are given the mean length of the references.
 
     Args:
         study: the study.
@@ -59,15 +64,38 @@ def calibrate_translation(
     )
     plugin = ["--user-dir", str(ROOT / "fairseq_plugin")]
     running.train(
-        job, [*plugin, *flags], data=corpus.binarised, languages=corpus.languages, model=model
+        job,
+        [*plugin, *flags],
+        data=corpus.binarised,
+        languages=corpus.languages,
+        model=model,
+        keep_checkpoints=True,
     )
     seconds, updates = read_log(log)
+    started = time.monotonic()
+    length = [] if corpus.test_length is None else _of_length(round(corpus.test_length))
+    running.generate(
+        replace(job, log=folder / "generate.log", processes=1),
+        [*plugin, *study.generate_flags, *length],
+        corpus=corpus,
+        model=model,
+        output=folder / "generation.txt",
+    )
     return Calibration(
         seconds_per_update={"translation": seconds},
         updates_per_epoch={"translation": updates},
         model_bytes=model.stat().st_size,
         flags=measured_flags(study),
+        seconds_per_translation=time.monotonic() - started,
+        checkpoint_bytes=sum(
+            path.stat().st_size for path in (folder / "training").glob("checkpoint*.pt")
+        ),
     )
+
+
+def _of_length(tokens: int) -> list[str]:
+    """The flags of fairseq-generate for translations of one length."""
+    return ["--min-len", str(tokens), "--max-len-a", "0", "--max-len-b", str(tokens)]
 
 
 def read_log(log: Path) -> tuple[float, int]:

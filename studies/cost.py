@@ -1,7 +1,8 @@
 """The cost of a study: the number of trainings, the hours expected, the disk that is needed.
 
-A calibration, a training of some updates on the study's data, says how long an update takes and
-how large a model is; see `calibrate.py`. It is kept in the run folder, as calibration.json.
+A calibration, a training of some updates on the study's data and a translation of its test set,
+says how long they take and how large the files are; see `calibrate.py`. It is kept in the run
+folder, as calibration.json.
 """
 
 from __future__ import annotations
@@ -30,12 +31,18 @@ class Calibration:
         model_bytes: the size of a model's file.
         flags: the flags of the trainings, for each task, as ``jobs.measured_flags`` gives them;
             None in files of older versions.
+        seconds_per_translation: seconds to translate the test set; None for GLUE, whose
+            fine-tunings end with their evaluation, and in files of older versions.
+        checkpoint_bytes: the size of the checkpoints of a training while it runs; 0 where it was
+            not measured.
     """
 
     seconds_per_update: Mapping[str, float]
     updates_per_epoch: Mapping[str, int]
     model_bytes: int
     flags: Mapping[str, Sequence[str]] | None = None
+    seconds_per_translation: float | None = None
+    checkpoint_bytes: int = 0
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -91,26 +98,36 @@ class Calibration:
         return updates * self.seconds_per_update[task] / 3600
 
 
+    def hours_of(self, job: Job) -> float:
+        """The hours of a job; translations that were not measured count as none."""
+        hours = job.translations * (self.seconds_per_translation or 0.0) / 3600
+        if job.trainings:
+            hours += job.trainings * self.hours(job.length, task=job.task)
+        return hours
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One or more trainings of a study that a rule runs one after another.
+    """Trainings of a study that a rule runs one after another, or a translation of the test set.
 
     Attributes:
         file: the file that the rule writes; the job is done once it exists.
-        length: the length of each training, such as ``10ep``.
+        length: the length of each training, such as ``10ep``; empty for a translation.
         task: the task of GLUE, or ``translation``.
         threads: the CPU threads that it takes.
         gpus: the GPUs that it takes.
         trainings: the number of trainings; a grid search has several.
+        translations: the number of translations of the test set.
         keeps_model: True if its model stays on the disk.
     """
 
     file: Path
-    length: str
+    length: str = ""
     task: str = "translation"
     threads: int = 1
     gpus: int = 0
     trainings: int = 1
+    translations: int = 0
     keeps_model: bool = True
 
 
@@ -146,35 +163,46 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The cost of some trainings.
+    """The cost of some trainings and translations.
 
     Attributes:
-        trainings: their number.
+        trainings, translations: their numbers.
         hours: their hours, with as many at a time as the machine allows.
         disk: the bytes of the models that stay.
+        checkpoints: the bytes of the checkpoints of each training while it runs; 0 if not known.
+        has_all: True if the hours are those of all jobs; False if translations were not measured.
     """
 
     trainings: int
     hours: float
     disk: int
+    translations: int = 0
+    checkpoints: int = 0
+    has_all: bool = True
 
     def __str__(self) -> str:
-        number = f"{self.trainings} training" + "s" * (self.trainings != 1)
-        return f"{number}, about {self.hours:.1f} hours, {self.disk / 1e9:.1f} GB of models"
+        text = f"{self.trainings} training" + "s" * (self.trainings != 1)
+        if self.translations:
+            text += f" and {self.translations} translation" + "s" * (self.translations != 1)
+        text += f", about {self.hours:.1f} hours" + " of training" * (not self.has_all)
+        text += f", {self.disk / 1e9:.1f} GB of models"
+        if self.trainings and self.checkpoints:
+            text += f" and {self.checkpoints / 1e9:.1f} GB of checkpoints for each training"
+        return text
 
 
 def cost_of(jobs: Iterable[Job], calibration: Calibration, *, machine: Machine) -> Cost:
     """The cost of jobs, with as many at a time as the machine allows."""
     jobs = list(jobs)
-    hours = [
-        job.trainings * calibration.hours(job.length, task=job.task) * machine.share(job)
-        for job in jobs
-    ]
     kept = sum(job.keeps_model for job in jobs)
+    translations = sum(job.translations for job in jobs)
     return Cost(
         trainings=sum(job.trainings for job in jobs),
-        hours=sum(hours),
+        translations=translations,
+        hours=sum(calibration.hours_of(job) * machine.share(job) for job in jobs),
         disk=kept * calibration.model_bytes,
+        checkpoints=calibration.checkpoint_bytes,
+        has_all=not translations or calibration.seconds_per_translation is not None,
     )
 
 
@@ -188,7 +216,7 @@ def estimate(
     """Lines for a dry run: finished trainings, remaining trainings and their cost.
 
     Args:
-        jobs: the trainings.
+        jobs: the trainings and translations.
         calibration: the file, which need not exist.
         machine: the limits on the jobs that run at the same time.
         flags: the flags of the trainings; where the calibration was measured with others, a line
@@ -203,7 +231,7 @@ def estimate(
     if not calibration.is_file():
         return [
             counted,
-            f"hours and disk: not known before a calibration, which takes a minute or two: run "
+            f"hours and disk: not known before a calibration, which takes some minutes: run "
             f"the same command without -n and with `-- {calibration}` at the end (with make: "
             f"FLAGS={calibration})",
         ]

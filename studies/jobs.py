@@ -1,4 +1,4 @@
-"""The trainings of a study, for estimates and budgets, and a study cut to a budget."""
+"""The jobs of a study, for estimates and budgets, and a study cut to a budget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnyStudy = Study | GlueStudy
 
 
 def jobs_of(study: AnyStudy, tables: Sequence[str], *, out: Path, base: Path) -> list[Job]:
-    """The trainings that some tables of a study need, with the baseline and the control.
+    """The trainings and translations of some tables of a study, with the baseline and the control.
 
     Args:
         study: the study.
@@ -33,6 +33,17 @@ def jobs_of(study: AnyStudy, tables: Sequence[str], *, out: Path, base: Path) ->
     jobs = []
     for model in study.models(chosen_rows(study, tables)):
         is_baseline = model.kind == BASELINE
+        folder = (base if is_baseline else out) / model.folder
+        jobs.append(
+            Job(
+                file=folder / "generation.txt",
+                trainings=0,
+                translations=1,
+                threads=study.resources["generate"].threads,
+                gpus=study.resources["generate"].gpu,
+                keeps_model=False,
+            )
+        )
         if not model.is_trained or (is_baseline and study.baseline_model is not None):
             continue
         # A model that is trained from scratch takes as long, and as many GPUs, as the baseline.
@@ -40,7 +51,7 @@ def jobs_of(study: AnyStudy, tables: Sequence[str], *, out: Path, base: Path) ->
         training = study.train if is_long and study.train is not None else study.finetune
         jobs.append(
             Job(
-                file=(base if is_baseline else out) / model.folder / "model.pt",
+                file=folder / "model.pt",
                 length=training.length,
                 threads=study.resources["baseline" if is_baseline else "finetune"].threads,
                 gpus=study.resources["baseline" if is_long else "finetune"].gpu,

@@ -65,12 +65,23 @@ class PreparedCorpus:
     @property
     def training_tokens(self) -> int | None:
         """The number of sub-words of the target sides for training; None if it is not known."""
+        size = self._target_size("train")
+        return None if size is None else size[1]
+
+    @property
+    def test_length(self) -> float | None:
+        """The mean number of sub-words of a test reference, without its end; None if not known."""
+        size = self._target_size("test")
+        return None if size is None or not size[0] else size[1] / size[0] - 1
+
+    def _target_size(self, split: str) -> tuple[int, int] | None:
+        """The sentences and sub-words, with ends of sentences, of the target side of a split."""
         log = self.binarised / "preprocess.log"
         if not log.is_file():
             return None
-        line = re.compile(rf"\[{self.languages[1]}\] .*train\.\S+: \d+ sents, (\d+) tokens")
+        line = re.compile(rf"\[{self.languages[1]}\] .*{split}\.\S+: (\d+) sents, (\d+) tokens")
         match = line.search(log.read_text(encoding="utf-8", errors="replace"))
-        return int(match[1]) if match else None
+        return (int(match[1]), int(match[2])) if match else None
 
     @property
     def name(self) -> str | None:

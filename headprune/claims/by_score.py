@@ -9,10 +9,8 @@ from headprune.claims.contrasts import Contrast, contrast
 from headprune.claims.estimate import balanced, one_more_draw
 from headprune.claims.rows import is_share_of_all_heads, random_percent
 from headprune.claims.runs import Row, Runs, method_in
+from headprune.methods.adversarial import IMPORTANT_FIRST
 from headprune.results.record import Record
-
-IMPORTANT_FIRST = "-important-first"
-"""The end of the method's name where the most important heads were pruned."""
 
 
 def rows_by_score(runs: Runs, task: str, method: str, *, kind: str) -> dict[float, Row]:

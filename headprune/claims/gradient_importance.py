@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headprune.claims.by_score import (
-    IMPORTANT_FIRST,
-    against_important_first,
-    against_random,
-    rows_by_score,
-)
+from headprune.claims.by_score import against_important_first, against_random, rows_by_score
 from headprune.claims.claim import Claim, Measurement, Source, not_in_records
 from headprune.claims.classification import ONE_POINT
 from headprune.claims.contrasts import Contrast, contrast, part
@@ -28,6 +23,7 @@ from headprune.claims.sub_networks import (
     sub_networks_of_heads,
 )
 from headprune.components import HEADS
+from headprune.methods.adversarial import IMPORTANT_FIRST
 from headprune.report.paper import ACCURACY, SOURCE
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headprune.errors import DataError
+from headprune.methods.adversarial import IMPORTANT_FIRST
 from headprune.report.changes import Changes
 from headprune.results.comparable import require_one_measure
 from headprune.results.constant import is_constant_model
@@ -147,4 +148,4 @@ def method_in(record: Record) -> str:
     Comparisons call ``adversarial`` what studies call ``gradient-important-first``.
     """
     method = fields_of(record.signature).get("select") or method_of(record.plan, default="")
-    return "gradient-important-first" if method == "adversarial" else method
+    return f"gradient{IMPORTANT_FIRST}" if method == "adversarial" else method

@@ -26,6 +26,7 @@ from headprune.cli.progress import progress
 from headprune.components import HEADS
 from headprune.errors import UsageError, needing
 from headprune.locks import locked_folder
+from headprune.methods.adversarial import IMPORTANT_FIRST
 from headprune.methods.method import is_training
 from headprune.methods.registry import method_named
 from headprune.methods.registry import registered as registered_methods
@@ -63,7 +64,8 @@ def compare(
         list[str] | None,
         typer.Option(
             help="A score, or another method, to compare with random choice, repeatable: "
-            f"{', '.join(all_scores())}; {', '.join(_methods())}.",
+            f"{', '.join(all_scores())}; {', '.join(_methods())}; and SCORE{IMPORTANT_FIRST}, "
+            "which prunes the highest of a score.",
             show_default=", ".join(name for name in scores_by_default() if name != "random")
             + f"; {_SCORE_FOR_SPEEDS} with --speedup",
             rich_help_panel=_CHOICE,

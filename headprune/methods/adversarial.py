@@ -1,26 +1,46 @@
-"""The method ``adversarial``: prune the units that a score holds most important."""
+"""Methods that prune the units that a score holds most important."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headprune.errors import UsageError
 from headprune.methods.by_score import ByScore
-from headprune.methods.method import Outcome, Request, SpeedRequest
+from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
+from headprune.select.score import require_one_scale
+
+IMPORTANT_FIRST = "-important-first"
+"""The end of the method's name for each score, as in ``taylor-important-first``."""
+
+_COMPARABLE = "gradient-raw"
 
 
 @dataclass(frozen=True)
 class Adversarial:
-    """Prune the highest of a score, where others prune the lowest.
+    """Prune the units with the highest values of a score, where others prune the lowest.
 
-    If random choice is as good as a score, but this is worse, importance exists and random choice
-    misses little of it; if this is as good too, units of any importance can go.
+    Compare three models: pruned by the score, at random, and by this method. If only this method is
+    worse, importance matters, and random choice rarely prunes the important units. If all three are
+    equally good, importance does not matter.
+
+    Attributes:
+        score: the score.
     """
 
     name: str = "adversarial"
-    meaning: str = "prune the highest gradient: the control of whether importance matters"
+    score: str = "gradient"
     needs_model: bool = True
     draws: bool = False
-    score: str = "gradient"
+
+    @classmethod
+    def of(cls, score: str) -> Adversarial:
+        """The method of a score under the score's own name."""
+        return cls(name=score + IMPORTANT_FIRST, score=score)
+
+    @property
+    def meaning(self) -> str:
+        """One line for help texts."""
+        return f"prune the highest {self.score}: the control of whether importance matters"
 
     @property
     def needs_scores(self) -> tuple[str, ...]:
@@ -29,15 +49,29 @@ class Adversarial:
 
     def run(self, request: Request) -> Outcome:
         """Rank the units, from the other end."""
+        self._require_one_scale(request)
         return self._named(self._by_score.run(request))
 
     def at_speed(self, request: SpeedRequest) -> Outcome:
         """Choose the units of the highest scores."""
+        self._require_one_scale(request)
         return self._named(self._by_score.at_speed(request))
 
     @property
     def _by_score(self) -> ByScore:
         return ByScore(self.score, opposite=True)
+
+    def _require_one_scale(self, request: AnyRequest) -> None:
+        if self.score not in request.scores:
+            return  # the choice itself says so
+        try:
+            require_one_scale(request.scores[self.score], request.plan.units)
+        except UsageError:
+            raise UsageError(
+                f"{self.name}: the score {self.score} is divided by the norm of each layer, so "
+                "heads, neurons and layers are not on one scale; take "
+                f"{_COMPARABLE}{IMPORTANT_FIRST}"
+            ) from None
 
     def _named(self, outcome: Outcome) -> Outcome:
         """The plan with this method as its origin."""

@@ -34,7 +34,10 @@ def registered() -> Mapping[str, Method]:
 
 
 def method_named(name: str) -> Method:
-    """Look up a method by its name; a score's name gives the method that ranks units by it.
+    """Look up a method by its name.
+
+    The name of a score gives the method that keeps the highest (``taylor``), and with
+    ``-important-first`` the one that prunes them.
 
     Raises:
         UsageError: there is no such method or score.
@@ -46,5 +49,13 @@ def method_named(name: str) -> Method:
         from headprune.methods.by_score import ByScore
 
         return ByScore(name)
+    from headprune.methods.adversarial import IMPORTANT_FIRST, Adversarial
+
+    score = name.removesuffix(IMPORTANT_FIRST)
+    if score in all_scores():
+        return Adversarial.of(score)
     names = dict.fromkeys((*all_scores(), *known))
-    raise UsageError(f"there is no score or method {name!r}; there are {', '.join(names)}")
+    raise UsageError(
+        f"there is no score or method {name!r}; there are {', '.join(names)}, and SCORE"
+        f"{IMPORTANT_FIRST}, which prunes the highest of a score"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from headprune.cli import app
 from headprune.methods import registry
 from headprune.methods.method import Method, Outcome, Request
 from headprune.methods.registry import method_named, register, registered
+from headprune.scores import HeadScores
 
 from .strategies import BASE, BERT
 
@@ -118,6 +119,36 @@ def test_a_method_from_outside(first_units: Method, tmp_path: Path) -> None:
     plan = PruningPlan.load(path)
     assert plan.units == BASE
     assert all(kept == (0, 1, 2, 3) for layers in plan.kept.values() for kept in layers)
+
+
+def test_the_highest_of_any_score_can_be_pruned() -> None:
+    shape = {"ES": (2, 2), "EF": (4, 4)}
+    values = {"ES": [[8.0, 1.0], [2.0, 3.0]], "EF": [[0.0, 9.0, 1.0, 1.0], [7.0, 0.0, 2.0, 2.0]]}
+    request = Request(
+        plan=PruningPlan.full(shape),
+        budget=Budget(25),
+        at_least=0,
+        scores={"taylor": HeadScores(name="taylor", values=values)},
+    )
+    plan = method_named("taylor-important-first").run(request).plan
+    assert plan.kept == {"ES": ((1,), (0, 1)), "EF": ((0, 2, 3), (1, 2, 3))}
+    assert plan.origin is not None and plan.origin.method == "taylor-important-first"
+
+
+@pytest.mark.parametrize("name", ["adversarial", "gradient-important-first"])
+def test_the_highest_gradients_of_heads_and_neurons_are_on_several_scales(name: str) -> None:
+    shape = {"ES": (2,), "EF": (2,)}
+    values = {component: [[1.0, 0.0]] for component in shape}
+    scores = HeadScores(name="gradient", values=values).normalised()
+    request = Request(
+        plan=PruningPlan.full(shape), budget=Budget(50), scores={"gradient": scores}, at_least=0
+    )
+    with pytest.raises(UsageError, match=f"{name}: .* take gradient-raw-important-first"):
+        method_named(name).run(request)
+    of_heads = {"gradient": scores.of_components(["ES"])}
+    plan = PruningPlan.full({"ES": (2,)})
+    heads = method_named(name).run(replace(request, plan=plan, scores=of_heads))
+    assert heads.plan.kept == {"ES": ((1,),)}
 
 
 def test_an_unknown_method_and_one_that_needs_data() -> None:

@@ -63,6 +63,10 @@ class MadeModel:
     sizes: Sizes = field(default_factory=Sizes)
     form: str | None = None
 
+    @property
+    def parameters(self):
+        return self.parameters_with(self.plan)
+
     def parameters_with(self, plan):
         return 1000 + plan.total_kept
 
@@ -1356,6 +1360,8 @@ def test_a_distance_that_no_score_can_have_is_not_named():
     found = outcomes({"gradient": [80.0], "random": [38.0, 50.0, 62.0]})
     said = findings(found, {}, metric="accuracy")[0]
     assert said.endswith("for 1 score; no possible difference would have been significant.")
+    said = findings(found, {}, metric="matthews")[0]  # from -100
+    assert said.endswith("for 1 score; the smallest significant difference is 59.62.")
 
 
 @pytest.mark.parametrize("draws", [3, 10])

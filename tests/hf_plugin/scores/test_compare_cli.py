@@ -109,6 +109,7 @@ def test_compare_at_a_speed(classifier, glue, tmp_path):
     speed = ("--components", "ES,EF,EL", "--speedup", 1.5, "--latency", tmp_path / "latency.json")
     few = ("--seeds", 1, "--random-seeds", 2, "--recovery", "none", "-o", tmp_path / "out")
     names = ("taylor-molchanov", "kwon", "iterate", "subnetwork", "top", "layers-top")
+    names = (*names, "gradient-raw-important-first")
     scores = [part for name in names for part in ("--score", name)]
     headprune("compare", classifier, *options, *speed, *scores, *few, "--rounds", 1)
     found = json.loads((tmp_path / "out" / "compare.json").read_text())
