@@ -1,4 +1,4 @@
-"""Units kept in each layer, as text: ``888444``, or ``16,16,12,8,4,4`` where one has ten or more."""
+"""Units kept in each layer, as text: ``888444``, or ``16,16,12,8,4,4`` if one has ten or more."""
 
 from __future__ import annotations
 

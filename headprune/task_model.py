@@ -108,10 +108,22 @@ class TaskModel(Protocol):
     def calibration(self) -> Calibration:
         """The model in memory, with examples that no model is reported on."""
 
-    def refitted(self, plan: PruningPlan, *, target: Target = "output") -> RefittedModel:
+    def refitted(
+        self,
+        plan: PruningPlan,
+        *,
+        target: Target = "output",
+        trained: TaskModel | None = None,
+    ) -> RefittedModel:
         """The model with only the units of ``plan``, re-fitted on the examples of ``calibration``.
 
         See ``headprune.recovery.refit``, for the targets too. No file is written.
+
+        Args:
+            plan: the units.
+            target: what a sub-layer reproduces.
+            trained: a model that was trained further, whose weights are taken in place of this
+                one's. The outputs to reproduce are this one's.
         """
 
     def opened(self, path: Path) -> TaskModel:

@@ -104,19 +104,6 @@ def passes_through_layers(model: PreTrainedModel) -> tuple[int, ...] | None:
     return tuple(map(group_of_layer.count, range(groups)))
 
 
-def require_own_layers(model: PreTrainedModel) -> None:
-    """Check that no layers share weights, so that each can be changed by itself.
-
-    Raises:
-        UsageError: some do: those of ALBERT.
-    """
-    if passes_through_layers(model) is not None:
-        raise UsageError(
-            f"{family_of(model)}: its layers share weights, and cannot be re-fitted one after the "
-            "other; fine-tune the pruned model"
-        )
-
-
 def attentions(model: PreTrainedModel) -> dict[str, tuple[Attention, ...]]:
     """The attentions of each component of ``model``, from the bottom layer to the top.
 

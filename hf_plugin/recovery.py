@@ -15,7 +15,6 @@ from headprune.recovery import refit as core
 from headprune.recovery.calibration import Calibration
 from headprune.scores.compute import Watch, unwatched
 from headprune.scores.registry import SCORING
-from hf_plugin.families import require_own_layers
 from hf_plugin.finetuning.held_out import TrainingPart, held_out
 from hf_plugin.finetuning.models import load_classifier, require_length
 from hf_plugin.finetuning.training import encode
@@ -103,7 +102,6 @@ def refitted(
     folder: Folder, plan: PruningPlan, calibration: Calibration, *, target: core.Target = "output"
 ) -> core.RefittedModel:
     """The folder's model pruned to a plan, re-fitted to the unpruned one of ``calibration``."""
-    require_own_layers(folder.model)
     pruned = folder.prune(plan)
     dtype = pruned.model.dtype
     pruned.model.float().to(device())  # type: ignore[arg-type]

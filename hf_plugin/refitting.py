@@ -8,7 +8,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headprune.recovery import refit as core
-from hf_plugin.families import require_own_layers
 from hf_plugin.scores.model import HuggingFaceModel
 
 
@@ -38,6 +37,5 @@ def refit(
         UsageError: a model that cannot be re-fitted.
         DataError: too few tokens, or values that are not finite.
     """
-    require_own_layers(pruned)
     models = HuggingFaceModel(pruned), HuggingFaceModel(unpruned)
     return core.refit(*models, batches, ridge=ridge, target=target)

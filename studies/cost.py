@@ -97,7 +97,6 @@ class Calibration:
         updates = float(match[1]) * (self.updates_per_epoch[task] if match[2] == "ep" else 1)
         return updates * self.seconds_per_update[task] / 3600
 
-
     def hours_of(self, job: Job) -> float:
         """The hours of a job; translations that were not measured count as none."""
         hours = job.translations * (self.seconds_per_translation or 0.0) / 3600

@@ -51,10 +51,21 @@ def outputs_of(rows):
     return [f"{OUT}/{model.folder}/{name}" for model in STUDY.models(rows) for name in RECORD_FILES]
 
 
-# The records are targets too, so that a deleted record is made again when the tables are complete.
+def trained_here(rows):
+    """The models of some rows that were trained in this run folder, and their translations.
+
+    Records that were made elsewhere have none, and need none.
+    """
+    folders = [Path(OUT, model.folder) for model in STUDY.models(rows)]
+    trained = [folder for folder in folders if Path(folder, "model.json").is_file()]
+    return [str(folder / name) for folder in trained for name in ("model.pt", "generation.txt")]
+
+
+# All outputs are targets, so that a deleted one is made again when the tables are complete.
 TARGETS = [
     *(REPORTS or page_and_report_files(OUT)),
     *outputs_of(chosen_rows(STUDY, TABLES)),
+    *trained_here(chosen_rows(STUDY, TABLES)),
 ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from studies.yaml_checks import (
     as_seeds,
     as_text,
     as_title,
+    as_whole,
     fill_in,
     require_known,
     study_name,
@@ -67,6 +68,7 @@ DEFAULTS: dict[str, Any] = {
     "resources": {},
     "plans": None,
     "tables": [],
+    "gpus": None,
 }
 RESOURCE_DEFAULTS: dict[str, Resources] = {
     "glue": Resources(threads=1, mem_mb=3000, runtime=720),
@@ -257,8 +259,27 @@ def _study(raw: object) -> GlueStudy:
         changes=_changes(values["changes"], rows=rows, tasks=tasks),
         grid=grid,
         paper=check_paper(values["paper"]),
-        resources=read_resources(values["resources"], defaults=RESOURCE_DEFAULTS),
+        resources=_with_gpu(
+            read_resources(values["resources"], defaults=RESOURCE_DEFAULTS), values["gpus"]
+        ),
     )
+
+
+def _with_gpu(resources: Mapping[str, Resources], gpus: object) -> dict[str, Resources]:
+    """The resources with the key `gpus`: the GPU of every fine-tuning.
+
+    Batches of GLUE are small, so that several GPUs train several models rather than one.
+    """
+    result = dict(resources)
+    if gpus is not None:
+        if (number := as_whole(gpus, "gpus", least=1)) > 1:
+            raise DataError(
+                f"gpus: {number}: a fine-tuning of GLUE takes one GPU; give `gpus: 1`, and "
+                f"GPUS={number} on make's command line trains {number} models at a time"
+            )
+        for rule in ("glue", "grid"):
+            result[rule] = replace(result[rule], gpu=1)
+    return result
 
 
 def _units(raw: object, model: str) -> dict[str, tuple[int, ...]]:

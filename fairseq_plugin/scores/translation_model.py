@@ -43,7 +43,7 @@ from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.parts import PARTS
 from headprune.scores.registry import ABLATION
-from headprune.task_model import Measurement
+from headprune.task_model import Measurement, TaskModel
 
 _OWN_FLAGS = (
     *("--finetune-from-model", "--plan", "--head-plan"),
@@ -208,9 +208,16 @@ class TranslationModel:
         """The model with sentence pairs of the training set."""
         return self._calibration
 
-    def refitted(self, plan: PruningPlan, *, target: Target = "output") -> RefittedModel:
+    def refitted(
+        self,
+        plan: PruningPlan,
+        *,
+        target: Target = "output",
+        trained: TaskModel | None = None,
+    ) -> RefittedModel:
         """The pruned model, re-fitted."""
-        return refitted(self.model, plan, self.data, self._calibration, target=target)
+        model = self if trained is None else self.opened(trained.model.path)
+        return refitted(model.model, plan, self.data, self._calibration, target=target)
 
     def opened(self, path: Path) -> TranslationModel:
         """The model of another checkpoint, with the same teacher."""

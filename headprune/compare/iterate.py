@@ -20,7 +20,6 @@ from headprune.compare.competition import Competition, component_settings
 from headprune.compare.interruptions import is_resumed
 from headprune.compare.measured import Measured, timed
 from headprune.compare.records import KIND_AFTER, record_of
-from headprune.compare.requirements import require_own_layers
 from headprune.cost import known_flops
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
@@ -173,8 +172,6 @@ def _require_recovery(model: TaskModel, recovery: Recovery) -> None:
             "--recovery scratch: a model that is trained from random weights after each step has "
             "no use for the steps before; give finetune, distill, refit or none"
         )
-    if recovery.refit_target is not None:
-        require_own_layers(model, recovery)
     if recovery.trains and not model.can_finetune:
         raise UsageError(f"--recovery {recovery}: give --epochs, or --finetune for a checkpoint")
     if model.can_finetune and not recovery.trains:

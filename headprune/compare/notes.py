@@ -157,13 +157,16 @@ def _recovery_note(outcomes: Outcomes) -> list[str]:
         "as long as a fine-tuning; the row of what is not pruned has the unpruned shape, "
         "trained in the same way.",
     }
-    without_training = {Recovery.REFIT, Recovery.REFIT_RESIDUAL} & {*outcomes.recoveries}
-    trained = sorted(outcomes.trained) if without_training else []
+    refits = {Recovery.REFIT, Recovery.REFIT_RESIDUAL} & {*outcomes.recoveries}
+    refitted = {each.score for each in outcomes.all if each.moment in refits}
     return [
         *(notes[each] for each in outcomes.recoveries if each in notes),
         *(
-            f"{name}: trains the model while it chooses the units, so its models are not re-fitted."
-            for name in trained
+            f"{name}: re-fitted after its own training, which the other methods do not have."
+            if name in refitted
+            else f"{name}: trains the model while it chooses the units, so its models are not "
+            "re-fitted."
+            for name in (sorted(outcomes.trained) if refits else ())
         ),
     ]
 

@@ -82,28 +82,15 @@ def require_speeds(
                 raise UsageError(f"{method.name}: {problem}") from None
 
 
-def require_own_layers(model: TaskModel, recovery: Recovery) -> None:
-    """Raise a UsageError if layers share weights, so that they cannot be re-fitted one by one."""
-    if model.model.sizes.encoder_passes is not None:
-        raise UsageError(
-            f"--recovery {recovery}: the layers of {model.model.path} share weights, and "
-            f"cannot be re-fitted one after the other; take --recovery {Recovery.FINETUNE}"
-        )
-
-
 def possible_recoveries(
     model: TaskModel, recoveries: Sequence[Recovery], *, methods: Sequence[Method]
 ) -> list[Recovery]:
     """The recoveries that can be done with ``model``, each once.
 
     Raises:
-        UsageError: settings of a fine-tuning without one, or the other way round; or re-fitting
-            of layers that share weights.
+        UsageError: settings of a fine-tuning without one, or the other way round.
     """
     asked = list(dict.fromkeys(recoveries))
-    for each in asked:
-        if each.refit_target is not None:
-            require_own_layers(model, each)
     trained = [each for each in asked if each.trains]
     if model.can_finetune and not trained and not any(map(is_training, methods)):
         names = ", ".join(asked)

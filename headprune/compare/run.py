@@ -144,7 +144,7 @@ def compare(
         recovered = [
             row.recovered(recovery, store.recovered(choice, recovery, seed))
             for recovery in possible
-            if name in tuned and (recovery.trains or not (name == CONTROL or row.trained))
+            if name in tuned and (recovery.trains or name != CONTROL)
         ]
         rows += recovered or [row]
     store.remove_models()

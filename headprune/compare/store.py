@@ -323,8 +323,12 @@ class Store:
         """The metric after re-fitting."""
 
         def measure() -> Measured:
+            model = self._model_of(choice)
+            # Learned gates leave no unpruned model of their own: the target is the given one.
+            is_pruned = model.model.plan != self.model.model.plan
+            unpruned, trained = (self.model, model) if is_pruned else (model, None)
             with scratch_folder(self.folder) as work:
-                refitted = self._model_of(choice).refitted(choice.plan, target=target)
+                refitted = unpruned.refitted(choice.plan, target=target, trained=trained)
                 refitted.model.save(work)
                 measured = Measured.of(self.model.opened(work).measure())
                 return replace(measured, calibrated_on=refitted.examples)

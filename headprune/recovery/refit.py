@@ -15,13 +15,17 @@ those below, too. The sub-layers are solved from the bottom to the top, so that 
 comes from a model that is re-fitted below. Each takes one pass over the data, in which both models
 run up to this sub-layer only; the memory does not depend on the number of batches. A sub-layer with
 companion streams has an output projection for each, which are all solved, by their own inputs.
+
+Above a dropped layer, all sub-layers of the stack are re-fitted, as their inputs have changed.
+Layers that share weights (ALBERT) are solved over all passes together. As their solution changes
+the inputs of the later passes, it is repeated.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -31,13 +35,16 @@ from headprune.components import layers_of
 from headprune.errors import DataError, UsageError
 from headprune.model import Batch, PrunableModel, PrunableSublayer, RunnableModel, streams_of
 from headprune.recovery.least_squares import LeastSquares
-from headprune.recovery.residual import Output, outputs_of
+from headprune.recovery.residual import Output, outputs_of, passes_through
 
 RIDGE = 1e-3
 """Default of the penalty lambda, as a share of the mean of sum_t x'_ti^2 over the inputs i."""
 
 ENOUGH = 5
 """The number of tokens for each unknown below which a re-fit may follow the noise of its data."""
+
+SHARED_ROUNDS = 4
+"""The number of solutions, one after another, of layers that share weights."""
 
 _ORDER = ("ES", "EF"), ("DS", "ED", "DF")
 """The sub-layers of one layer of the encoder and of the decoder, in the order of computation."""
@@ -88,7 +95,7 @@ class RefittedModel:
 
     def __str__(self) -> str:
         if not self.sublayers:
-            return "no sub-layer has lost units, so nothing was re-fitted"
+            return "no sub-layer has lost units or is above a dropped layer: nothing was re-fitted"
         before, after = (
             sum(getattr(each, moment) for each in self.sublayers) / len(self.sublayers)
             for moment in ("before", "after")
@@ -110,6 +117,8 @@ def refit(
 ) -> list[Refitted]:
     """Re-fit the output projections of all sub-layers that have lost units, in place.
 
+    Those above dropped layers are re-fitted too.
+
     Args:
         pruned: the model to re-fit, in form ``remove``. Both are evaluated without dropout.
         unpruned: the model that it was pruned from, or another one of its shape.
@@ -120,7 +129,7 @@ def refit(
         say: function that is called after each sub-layer.
 
     Returns:
-        The re-fitted sub-layers in order; empty where none has lost units.
+        The re-fitted sub-layers in order; empty where there are none.
 
     Raises:
         UsageError: models of different shapes, units that are masked or uniform, a ridge that is
@@ -134,18 +143,23 @@ def refit(
     if not places:
         return []
     _require_enough(pruned, places, batches())
-    refitted = []
+    refitted: dict[Place, Refitted] = {}
+    projections = [pruned.sublayers[component][layer].output for component, layer in places]
     with torch.no_grad(), pruned.evaluating(), unpruned.evaluating():
-        for place in places:
-            refitted.append(
-                _refit_one(pruned, unpruned, place, batches(), ridge=ridge, target=target)
+        passes = passes_through(pruned, projections, next(iter(batches())))
+        rounds = 1 if max(passes) == 1 else SHARED_ROUNDS
+        for place, number in [*zip(places, passes, strict=True)] * rounds:
+            solved = _refit_one(
+                pruned, unpruned, place, batches(), passes=number, ridge=ridge, target=target
             )
-            say(refitted[-1])
-    return refitted
+            first = refitted.get(place, solved)
+            refitted[place] = replace(solved, before=first.before)
+            say(solved)
+    return list(refitted.values())
 
 
 def _places(pruned: RunnableModel, unpruned: RunnableModel) -> list[Place]:
-    """The sub-layers that have lost units, in the order of computation."""
+    """The sub-layers to re-fit, in the order of computation."""
     places = []
     for components in _ORDER:
         present = [name for name in components if name in pruned.sublayers]
@@ -154,18 +168,28 @@ def _places(pruned: RunnableModel, unpruned: RunnableModel) -> list[Place]:
             if depths[0] != depths[1]:
                 raise UsageError(f"{name}: the models have {depths[0]} and {depths[1]} layers")
         depth = max((len(pruned.sublayers[name]) for name in present), default=0)
+        is_above_dropped = False
         for layer in range(depth):
+            if any(_is_dropped(pruned, (name, layer)) for name in present):
+                is_above_dropped |= not any(
+                    _is_dropped(unpruned, (name, layer)) for name in present
+                )
+                continue
             for name in present:
-                if _has_lost_units(pruned, unpruned, (name, layer)):
+                has_lost_units = _has_lost_units(pruned, unpruned, (name, layer))
+                if has_lost_units or (is_above_dropped and pruned.sublayers[name][layer].kept):
                     places.append((name, layer))
     return places
 
 
+def _is_dropped(model: RunnableModel, place: Place) -> bool:
+    component, layer = place
+    stack = model.layers.get(layers_of(component))
+    return stack is not None and not stack[layer].is_kept
+
+
 def _has_lost_units(pruned: RunnableModel, unpruned: RunnableModel, place: Place) -> bool:
     component, layer = place
-    stack = pruned.layers.get(layers_of(component))
-    if stack is not None and not stack[layer].is_kept:
-        return False
     part, whole = pruned.sublayers[component][layer], unpruned.sublayers[component][layer]
     where = f"{component}: layer {layer}"
     if part.units != whole.units or not set(part.kept) <= set(whole.kept):
@@ -216,6 +240,7 @@ def _refit_one(
     place: Place,
     batches: Iterable[Batch],
     *,
+    passes: int,
     ridge: float,
     target: Target,
 ) -> Refitted:
@@ -241,9 +266,11 @@ def _refit_one(
         if pruned.batch_dim == 1:
             real = real.T  # T x B
         with_sums = target == "residual"
-        wanted = outputs_of(unpruned, unpruned_projections, batch, with_sums=with_sums)
-        given = outputs_of(pruned, projections, batch, with_sums=with_sums)
-        for of_stream, whole, part in zip(sums, wanted, given, strict=True):
+        wanted = outputs_of(
+            unpruned, unpruned_projections, batch, passes=passes, with_sums=with_sums
+        )
+        given = outputs_of(pruned, projections, batch, passes=passes, with_sums=with_sums)
+        for of_stream, whole, part in zip(sums * passes, wanted, given, strict=True):
             x = part.inputs  # B x T x U'd (or T x B x U'd)
             mask = real.to(x.device)
             y, now = (_target(each, mask, target, place) for each in (whole, part))  # N x C

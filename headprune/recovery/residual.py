@@ -41,18 +41,41 @@ class Output:
     added: Tensor | None = None
 
 
+def passes_through(
+    model: RunnableModel, projections: Sequence[nn.Linear], batch: Batch
+) -> list[int]:
+    """The number of times that a forward pass runs each of some output projections."""
+    numbers = [0] * len(projections)
+
+    def count(place: int) -> None:
+        numbers[place] += 1
+
+    with ExitStack() as hooks:
+        for place, projection in enumerate(projections):
+            hook = projection.register_forward_hook(lambda *_, place=place: count(place))
+            hooks.callback(hook.remove)
+        model.run(batch)
+    return numbers
+
+
 def outputs_of(
-    model: RunnableModel, projections: Sequence[nn.Linear], batch: Batch, *, with_sums: bool = False
+    model: RunnableModel,
+    projections: Sequence[nn.Linear],
+    batch: Batch,
+    *,
+    passes: int = 1,
+    with_sums: bool = False,
 ) -> list[Output]:
-    """Run a model up to the last of some output projections.
+    """Run a model up to the last pass through some output projections.
 
     Args:
         model: the model, without dropout.
         projections: output projections in the order in which they run.
         batch: a batch of it.
+        passes: the number of times that a forward pass runs each of them.
         with_sums: run on to the additions that take up the results, for ``Output.added``.
     """
-    follower = _Follower(len(projections))
+    follower = _Follower(passes * len(projections))
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...], result: Tensor) -> None:
         follower.begin(inputs[0], result, followed=with_sums)

@@ -23,8 +23,11 @@ def significance(scores: HeadScores, level: float = 0.05) -> str:
     ]
     metric = scores.settings.get("metric")
     unclear = [drop for drop, p, _ in tested if p >= level]
+    different = (
+        f"{sum(p < level for _, p, _ in tested)} of {len(tested)} {unit_names(scores.units)}"
+    )
     return (
-        f"{sum(p < level for _, p, _ in tested)} of {len(tested)} {unit_names(scores.units)} differ at p < {level:g}, "
+        f"{different} differ at p < {level:g}, "
         f"{sum(adjusted < level for *_, adjusted in tested)} after Holm's correction "
         f"({metric} {scores.settings.get('base'):.2f} without masks"
         + (f"; the largest drop that is not significant is {max(unclear):.2g})" if unclear else ")")

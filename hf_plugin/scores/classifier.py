@@ -29,7 +29,7 @@ from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.registry import ABLATION
-from headprune.task_model import Measurement
+from headprune.task_model import Measurement, TaskModel
 from hf_plugin.finetuning.held_out import TrainingPart, held_out
 from hf_plugin.finetuning.metrics import measure_task
 from hf_plugin.finetuning.models import load_classifier, require_length
@@ -237,9 +237,16 @@ class Classifier:
         """The classifier with training examples that neither it nor its fine-tunings use."""
         return self._calibration
 
-    def refitted(self, plan: PruningPlan, *, target: Target = "output") -> RefittedModel:
+    def refitted(
+        self,
+        plan: PruningPlan,
+        *,
+        target: Target = "output",
+        trained: TaskModel | None = None,
+    ) -> RefittedModel:
         """The pruned classifier, re-fitted."""
-        return refitted(self.model, plan, self._calibration, target=target)
+        model = self if trained is None else self.opened(trained.model.path)
+        return refitted(model.model, plan, self._calibration, target=target)
 
     def opened(self, path: Path) -> Classifier:
         """The classifier of another folder."""

@@ -369,8 +369,9 @@ def test_dropped_layers_keep_no_neurons_to_choose_from(tmp_path: Path) -> None:
     shape = {"ES": (2,) * 4, "EF": (10,) * 4, "EL": (1,) * 4}
     plan = HeadPlan(kept={"EL": [(0,), (), (0,), ()]}, units={"EL": shape["EL"]})
     whole = HeadPlan.full(shape).replaced_by(plan).without_units_of_dropped_layers()
-    values = [[float(unit) for unit in range(10)] if layer else [None] * 10 for layer in (1, 0, 1, 0)]
-    HeadScores(name="magnitude", values={"EF": values}).save(tmp_path / "scores.json")
+    kept, dropped = [float(unit) for unit in range(10)], [None] * 10
+    values = {"EF": [kept, dropped, kept, dropped]}
+    HeadScores(name="magnitude", values=values).save(tmp_path / "scores.json")
 
     @dataclass
     class Model(FakeCheckpoint):

@@ -370,13 +370,26 @@ def test_attention_of_canine_is_of_groups_of_characters(length, padding):
         close(torch.tensor(values), largest.mean(0))
 
 
-def test_shared_layers_are_not_re_fitted():
-    model = sharing_albert(AutoModelForSequenceClassification)
-    pruned = hf_plugin.prune(
-        copy.deepcopy(model), PruningPlan(kept={"ES": [(1,)]}, units={"ES": (4,)})
-    )
-    with pytest.raises(UsageError, match="albert: its layers share weights, and cannot be re-fit"):
-        hf_plugin.refit(pruned, model, lambda: [inputs_of(model)])
+@pytest.mark.parametrize("target", ["output", "residual"])
+def test_shared_layers_are_re_fitted_over_all_passes(target):
+    model = sharing_albert(AutoModel)
+    units = {"ES": (4,), "EF": model_shape(model)["EF"]}
+    plan = PruningPlan(kept={"ES": [(1, 3)], "EF": [range(units["EF"][0] // 2)]}, units=units)
+    pruned = hf_plugin.prune(copy.deepcopy(model), plan)
+    *batches, other = [random_batch(model, 16, 12, seed=seed) for seed in range(9)]
+
+    @torch.no_grad()
+    def distance() -> float:
+        outputs = [each.eval()(**other).last_hidden_state for each in (pruned, model)]
+        return (outputs[0] - outputs[1]).square().mean().item()
+
+    before = distance()
+    refitted = hf_plugin.refit(pruned, model, lambda: batches, target=target)
+    assert [each.component for each in refitted] == ["ES", "EF"]
+    tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
+    assert refitted[0].tokens == 3 * tokens  # each pass counts
+    assert all(each.after < each.before for each in refitted)
+    assert distance() < 0.7 * before
 
 
 @pytest.mark.parametrize("family", UNREAD)

@@ -287,7 +287,7 @@ def test_a_unit_that_others_can_replace_is_replaced() -> None:
         )
 
 
-def test_dropped_layers_are_left_out() -> None:
+def test_above_dropped_layers_all_sub_layers_are_re_fitted() -> None:
     unpruned = model_of("bert")
     plan = PruningPlan(
         kept={"EL": [(0,), (), (0,)], "ES": [(0, 1), (), (2,)]},
@@ -295,8 +295,26 @@ def test_dropped_layers_are_left_out() -> None:
     )
     pruned = hf_plugin.prune(copy.deepcopy(unpruned), plan)
     batches = batches_of("bert")
-    refitted = refit(HuggingFaceModel(pruned), HuggingFaceModel(unpruned), lambda: batches)
-    assert [(each.component, each.layer) for each in refitted] == [("ES", 0), ("ES", 2)]
+    expected = copy.deepcopy(pruned)
+    refitted = refit(
+        HuggingFaceModel(pruned), HuggingFaceModel(unpruned), lambda: batches, ridge=RIDGE
+    )
+    places = [(each.component, each.layer) for each in refitted]
+    assert places == [("ES", 0), ("ES", 2), ("EF", 2)]
+    for component, layer in places:
+        output = HuggingFaceModel(expected).sublayers[component][layer].output
+        target = HuggingFaceModel(unpruned).sublayers[component][layer].output
+        x, given = recorded(expected, output, "bert", batches)
+        _, wanted = recorded(unpruned, target, "bert", batches)
+        naive_stream(output, x, wanted - given)
+    for name, weight in expected.state_dict().items():
+        torch.testing.assert_close(pruned.state_dict()[name], weight, atol=2e-3, rtol=2e-3)
+    # A model whose layers were dropped before is the one to imitate: nothing is missing.
+    once = hf_plugin.prune(
+        copy.deepcopy(unpruned), PruningPlan(kept={"EL": plan.kept["EL"]}, units={"EL": (1, 1, 1)})
+    )
+    same = HuggingFaceModel(copy.deepcopy(once))
+    assert not refit(same, HuggingFaceModel(once), lambda: batches)
 
 
 def test_few_tokens_for_each_unknown_are_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

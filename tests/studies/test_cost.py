@@ -137,7 +137,8 @@ def test_a_budget_asks_for_a_calibration(tmp_path: Path) -> None:
 def test_a_dry_run_says_what_is_left_to_do(tmp_path: Path) -> None:
     study = load_any(STUDIES / "multi30k.yaml")
     jobs = jobs_of(study, ["table3"], out=tmp_path, base=tmp_path)
-    assert len(jobs) == 1 + 3 * (1 + 12)
+    assert sum(job.trainings for job in jobs) == 1 + 3 * (1 + 12)
+    assert sum(job.translations for job in jobs) == 1 + 3 * (1 + 12 + 12)  # before fine-tuning too
     (tmp_path / "baseline").mkdir()
     (tmp_path / "baseline" / "model.pt").write_text("")
     calibration = tmp_path / "calibration.json"
@@ -146,16 +147,29 @@ def test_a_dry_run_says_what_is_left_to_do(tmp_path: Path) -> None:
     assert "not known before a calibration" in lines[1] and str(calibration) in lines[1]
     HOUR.save(calibration)
     assert estimate(jobs, calibration, machine=Machine(cores=2))[1] == (
-        "still to do: 39 trainings, about 19.5 hours, 39.0 GB of models, on 2 cores"
+        "still to do: 39 trainings and 76 translations, about 19.5 hours of training, 39.0 GB of "
+        "models, on 2 cores"
     )
+    replace(HOUR, seconds_per_translation=360.0, checkpoint_bytes=3 * 10**9).save(calibration)
+    (tmp_path / "baseline" / "generation.txt").write_text("")
+    assert estimate(jobs, calibration, machine=Machine(cores=2))[1] == (
+        "still to do: 39 trainings and 75 translations, about 23.3 hours, 39.0 GB of models and "
+        "3.0 GB of checkpoints for each training, on 2 cores"
+    )
+
+
+def trainings_of(*arguments: Any, **options: Any) -> list[Job]:
+    """The jobs without the translations."""
+    return [job for job in jobs_of(*arguments, **options) if job.trainings]
 
 
 def test_models_from_scratch_and_a_shared_baseline_are_counted(tmp_path: Path) -> None:
     long = load_any(STUDIES / "multi30k-long.yaml")
-    jobs = jobs_of(long, [], out=tmp_path / "long", base=tmp_path / "base")
+    jobs = trainings_of(long, [], out=tmp_path / "long", base=tmp_path / "base")
     assert [job.file for job in jobs][0] == tmp_path / "base" / "baseline" / "model.pt"
     assert {job.length for job in jobs} == {"10ep"}
-    scratch = jobs_of(load_any(STUDIES / "multi30k.yaml"), ["scratch"], out=tmp_path, base=tmp_path)
+    study = load_any(STUDIES / "multi30k.yaml")
+    scratch = trainings_of(study, ["scratch"], out=tmp_path, base=tmp_path)
     assert sorted(job.length for job in scratch) == ["10ep"] * (1 + 9) + ["1ep"] * (3 + 9)
 
 
@@ -193,7 +207,7 @@ def test_seeds_and_sizes_are_cut_evenly(
 
 
 def test_a_budget_that_is_too_small_is_refused() -> None:
-    with pytest.raises(UsageError, match="budget: 0.5 hours, but one seed of one row .* takes 1.0"):
+    with pytest.raises(UsageError, match="budget: 0.5 hours, but one seed of one row .* takes 1$"):
         cut_to_budget(0.5, seeds=(1, 2), sizes=[10, 20], hours=hours_of)
 
 
@@ -274,18 +288,28 @@ def test_a_calibration_trains_on_as_many_gpus_as_the_study(
         jobs.append(job)
         job.log.write_text(LOG)
         model.write_text("")
+        (model.parent / "training").mkdir()
+        for name in ("checkpoint_last.pt", "checkpoint_best.pt"):
+            (model.parent / "training" / name).write_text("four")
+
+    def generate(job: Any, flags: list[str], *, output: Path, **options: Any) -> None:
+        assert flags[-6:] == ["--min-len", "12", "--max-len-a", "0", "--max-len-b", "12"]
+        output.write_text("")
 
     monkeypatch.setattr(running, "train", train)
+    monkeypatch.setattr(running, "generate", generate)
     monkeypatch.setattr(PreparedCorpus, "load", lambda data: SimpleNamespace(**CORPUS))
     path = tmp_path / "calibration.json"
     arguments = ["--data", "data", "--processes", "4", "--output", str(path)]
     assert calibrate([str(STUDIES / "multi30k.yaml"), *arguments]) == 0
     assert [job.processes for job in jobs] == [4]
     study = load_any(STUDIES / "multi30k.yaml")
-    assert Calibration.load(path).flags == measured_flags(study)
+    calibration = Calibration.load(path)
+    assert calibration.flags == measured_flags(study)
+    assert calibration.checkpoint_bytes == 8 and calibration.seconds_per_translation is not None
 
 
-CORPUS = {"binarised": Path("bin"), "languages": ("en", "de")}
+CORPUS = {"binarised": Path("bin"), "languages": ("en", "de"), "test_length": 12.3}
 LOG = """\
 | epoch 001:     10 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=900, ups=0.5, wpb=1800, lr=0.1
 | epoch 001:     20 / 253 loss=13.1, nll_loss=13, ppl=8400, wps=3600, ups=2.0, wpb=1800, lr=0.1
@@ -306,3 +330,14 @@ def test_the_log_of_a_calibration_is_read(tmp_path: Path) -> None:
     log.write_text("nothing")
     with pytest.raises(DataError, match="no updates to measure"):
         read_log(log)
+
+
+def test_a_fine_tuning_of_glue_takes_one_gpu(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    text = "{name: g, runner: glue, model: minilm, plans: [{percent: 50}], tasks: {sst2: {}}, "
+    study.write_text(text + "gpus: 1}")
+    resources = load_any(study).resources
+    assert {rule for rule, each in resources.items() if each.gpu} == {"glue", "grid"}
+    study.write_text(text + "gpus: 4}")
+    with pytest.raises(DataError, match="gpus: 4: a fine-tuning of GLUE takes one GPU; give"):
+        load_any(study)

@@ -133,12 +133,20 @@ def test_one_baseline_serves_two_studies_and_all_tables(bench: Bench) -> None:
         path.rename(path.with_name("aside"))
         assert jobs(bench.run("base", "--", "-n")) == expected, output
         path.with_name("aside").rename(path)
-    model = "runs/base/finetuned/50pct/seed1/model.pt"
-    (bench.work / model).unlink()
-    done = bench.run("base", "--", "-n", model)
-    assert jobs(done) == {"finetune": 1}
-    ok(bench.run("base", "--", model))
+    after = {"generate": 1, "score": 1, "report": 1}
+    folder = runs / "base" / "finetuned" / "50pct" / "seed1"
+    (folder / "generation.txt").unlink()
+    assert jobs(bench.run("base", "--", "-n")) == after
+    ok(bench.run("base"))
+    assert bench.labels() == []
+    (folder / "model.pt").unlink()
+    assert jobs(bench.run("base", "--", "-n")) == {"finetune": 1, **after}
+    ok(bench.run("base"))
     assert bench.labels() == ["50pct seed 1"]
+    # Records without models, as those of another machine, stay as they are.
+    for name in ("model.pt", "model.json", "generation.txt"):
+        (folder / name).unlink()
+    assert jobs(bench.run("base", "--", "-n")) == {}
 
 
 @pytest.mark.slow

@@ -167,8 +167,9 @@ class Made:
         (folder / "bonus").write_text(str(bonus))
         return replace(self, plan=plan, bonus=bonus, path=folder)
 
-    def refitted(self, plan, *, target="output"):
-        self.log.append("refit" if target == "output" else f"refit {target}")
+    def refitted(self, plan, *, target="output", trained=None):
+        of = "" if trained is None else " with other weights"
+        self.log.append(("refit" if target == "output" else f"refit {target}") + of)
         return RefittedModel(
             model=MadeModel(plan, self.plan.units), sublayers=(), data="made[12]", examples=12
         )
@@ -385,17 +386,6 @@ def test_both_targets_of_refitting_in_one_comparison(tmp_path, capsys):
     assert "claims are left out" not in capsys.readouterr().err
 
 
-def test_layers_that_share_weights_are_refused_before_anything_is_computed(tmp_path):
-    made = subject(sizes=Sizes(encoder_passes=(2,)))
-    with pytest.raises(UsageError, match="--recovery refit: the layers of made share weights"):
-        compared(made, tmp_path, recoveries=[Recovery.FINETUNE, Recovery.REFIT])
-    untrained = subject(sizes=Sizes(encoder_passes=(2,)), can_finetune=False)
-    with pytest.raises(UsageError, match="--recovery refit: the layers of made share weights"):
-        options = {"score": "gradient", "percent": 50, "steps": 2, "recovery": Recovery.REFIT}
-        iterate(untrained, **options, folder=tmp_path, resume=resumed([]))
-    assert not made.log and not untrained.log
-
-
 def test_several_recoveries_have_rows_and_records_of_their_own(tmp_path):
     made = subject()
     found = compared(made, tmp_path, recoveries=[Recovery.REFIT, Recovery.FINETUNE], rounds=0)
@@ -501,7 +491,8 @@ def test_trainings_of_three_kinds_stand_beside_each_other(tmp_path):
 def test_a_method_that_trains_is_measured_on_its_own_model(tmp_path):
     options = {"scores": ["l0-gates"], "percents": [50.0], "rounds": 1}
     both = [Recovery.FINETUNE, Recovery.REFIT]
-    found = compared(subject(), tmp_path, recoveries=both, **options)
+    made = subject()
+    found = compared(made, tmp_path, recoveries=both, **options)
     rows = [row for row in found.rows if row.score == "l0-gates" and row.recovery == "finetune"]
     # Its training adds 1, the fine-tuning after it another 1.
     assert [row.before for row in rows] == [16 + seed / 10 for seed in (1, 2, 3)]
@@ -511,8 +502,11 @@ def test_a_method_that_trains_is_measured_on_its_own_model(tmp_path):
     }
     assert all(row.plan["kept"] == {"ES": [[0, 1, 2, 3], []]} for row in rows)
     assert not (tmp_path / "methods").exists()
-    # There is nothing to re-fit where the trained model has been closed.
-    assert {row.recovery for row in found.rows if row.score == "l0-gates"} == {"finetune"}
+    # Its model is re-fitted to the outputs of the given one, as it has no unpruned model itself.
+    assert {row.recovery for row in found.rows if row.score == "l0-gates"} == {"finetune", "refit"}
+    assert made.log.count("refit with other weights") == 3
+    re_fits = [*(tmp_path / "records" / "refitted" / "l0-gates" / "50pct").iterdir()]
+    assert {Record.load(path).finetune for path in re_fits} == {"1ep"} and len(re_fits) == 3
     # Every seed has a model of its own, with a record that counts its trainings.
     cell = Outcomes.of(found).cell("l0-gates", 50.0, "before")
     assert cell is not None and cell.value == spread([16.1, 16.2, 16.3])
