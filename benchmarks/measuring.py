@@ -168,7 +168,7 @@ def save(content: Mapping[str, Any], *, title: str, name: str, options: argparse
 
 
 def device() -> str:
-    """Where things are computed."""
+    """The device of the computations: ``cuda`` if there is a GPU, else ``cpu``."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 

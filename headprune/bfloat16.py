@@ -8,7 +8,7 @@ from functools import cache
 import torch
 
 WITHOUT_BFLOAT16 = ("NO AVX", "AVX2")
-"""What PyTorch calls x86 processors without 512-bit instructions (``torch.backends.cpu``)."""
+"""PyTorch's names for the capability of x86 processors without 512-bit instructions."""
 
 
 @cache

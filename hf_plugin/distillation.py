@@ -21,15 +21,10 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from headprune.divergences import bernoulli_divergence, divergence
 from headprune.errors import UsageError
 from headprune.recovery.distillation import Distillation
-from headprune.recovery.distillation_loss import (
-    bernoulli_divergence,
-    divergence,
-    hidden_difference,
-    recorded,
-    require_comparable,
-)
+from headprune.recovery.distillation_loss import hidden_difference, recorded, require_comparable
 from hf_plugin.finetuning.models import load_classifier, require_length
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.scores.losses import labels_of_tokens_before

@@ -60,8 +60,11 @@ NOT_COPIED = (
 """Files and folders beside a model that do not belong to another form of it."""
 
 _SIZES = ("_size", "_dim", "_embeddings", "_positions")
+"""Endings of the names of sizes in configs."""
+
 _ACTIVATIONS = ("hidden_act", "hidden_activation", "activation", "activation_function")
-"""Endings and names in configs, of what tells architectures with the same units apart."""
+"""Names of the activation function in configs. With the sizes, they tell architectures with the
+same units apart."""
 
 _UNCOUNTED = {
     "mobilebert": "the bottlenecks of MobileBERT",

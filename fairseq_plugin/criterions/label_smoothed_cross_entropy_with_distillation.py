@@ -20,11 +20,11 @@ from torch import Tensor
 from fairseq_plugin import autocast
 from fairseq_plugin.scores.model import FairseqModel
 from fairseq_plugin.teacher import load_teacher
+from headprune.divergences import divergence
 from headprune.errors import UsageError
 from headprune.recovery.distillation import Distillation
 from headprune.recovery.distillation_loss import (
     LayerOutputs,
-    divergence,
     hidden_difference,
     recorded,
     require_comparable,

@@ -16,8 +16,9 @@ from fairseq_plugin.modules.headpruned_attention import HeadPrunedAttention
 from fairseq_plugin.shape import ATTENTIONS, complete_plan, layers_present, unit_sizes
 from headprune import model as protocols
 from headprune.components import HEADS, LAYERS, side_of
+from headprune.divergences import divergence
 from headprune.model import Outcome, See, evaluating
-from headprune.scores.own_outputs import divergence, drawn, mean_over_tokens
+from headprune.scores.own_outputs import drawn, mean_over_tokens
 
 Batch = Mapping[str, Any]
 """A sample of fairseq's LanguagePairDataset."""
@@ -192,7 +193,7 @@ class FairseqModel:
         target = batch["target"]  # B x T
         if _OWN in batch:
             counted = target.ne(self._padding)
-            return Outcome(mean_over_tokens(divergence(batch[_OWN], logits), counted))
+            return Outcome(mean_over_tokens(divergence(logits, batch[_OWN]), counted))
         losses = nn.functional.cross_entropy(
             logits.flatten(0, 1).float(),
             target.flatten(),

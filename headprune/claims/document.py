@@ -8,13 +8,14 @@ from typing import Any
 
 from headprune.claims.catalogue import all_claims
 from headprune.claims.claim import Part
-from headprune.claims.outcome import LEVEL, Assessed, Outcome, assess_runs, runs_of
+from headprune.claims.outcome import Assessed, Outcome, assess_runs, runs_of
 from headprune.claims.runs import Runs
 from headprune.claims.sentences import distance, effect, interval, sentence
 from headprune.report.changes import Changes
 from headprune.report.document import Column, Document, Notes, Table
 from headprune.report.shown import Decimals, PValue
 from headprune.results.control_tests import Located
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 
 _P_VALUE = PValue(3)
 
@@ -175,9 +176,9 @@ def _explanations(assessed: Sequence[Assessed], all_runs: Sequence[Runs]) -> lis
         ),
         "outcome: a claim says that an effect lies in a region. It holds if the hypothesis that "
         "the effect lies outside is rejected, and does not hold if the hypothesis that it lies "
-        f"inside is rejected, by one-sided tests at a level of {LEVEL:.0%} after Holm's correction "
-        f"for {tested} claims; else these runs cannot tell. A claim on several effects holds if "
-        "all of them lie inside, and does not hold if one lies outside (Bonferroni's correction).",
+        f"inside is rejected, by one-sided tests at a level of {SIGNIFICANCE_LEVEL:.0%} after "
+        f"Holm's correction for {tested} claims; else these runs cannot tell. A claim on several "
+        "effects holds if all of them lie inside, and does not hold if one lies outside (Bonferroni's correction).",
         "effect and interval: mean over pairs, triples, sets of layers or tasks, each with the "
         "same weight, and over seeds; t-interval over the seeds. It is on other draws of heads and "
         "other fine-tunings of this baseline, on this test set; where the heads are named or "
@@ -230,7 +231,7 @@ def _values(assessed: Sequence[Assessed], *, title: str) -> Mapping[str, Any]:
         "format": "headprune.claims",
         "version": 1,
         "title": title,
-        "level": LEVEL,
+        "level": SIGNIFICANCE_LEVEL,
         "claims": [
             {
                 "claim": each.claim.name,

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from headprune.claims.claim import Measurement, Part
 from headprune.results.control_tests import TESTS, Located
-from headprune.results.significance import holm
-
-LEVEL = 0.05
+from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class ExampleTests:
     @property
     def significant(self) -> int:
         """The number of pairs of models that differ."""
-        return sum(p < LEVEL for p in self.adjusted)
+        return sum(p < SIGNIFICANCE_LEVEL for p in self.adjusted)
 
     def __str__(self) -> str:
         return f"{self.significant} of {len(self.adjusted)}"

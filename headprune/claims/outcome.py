@@ -13,11 +13,10 @@ from headprune.claims.region import Region
 from headprune.claims.runs import Runs, grouped
 from headprune.report.changes import Changes
 from headprune.results.control_tests import Located
-from headprune.results.significance import holm
+from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
 
-LEVEL = 0.05
-"""The level of the tests, for all claims together: Holm's method bounds the probability of a wrong
-rejection; that of a wrong direction is checked by simulation (docs/claims.md)."""
+# For all claims together, Holm's method bounds the probability of a wrong rejection at
+# SIGNIFICANCE_LEVEL; that of a wrong direction is checked by simulation (docs/claims.md).
 
 
 class Outcome(StrEnum):
@@ -50,7 +49,7 @@ class Evidence:
 
     def outcome(self, adjusted: float) -> Outcome:
         """The outcome, given the p-value after correction."""
-        if adjusted >= LEVEL:
+        if adjusted >= SIGNIFICANCE_LEVEL:
             return Outcome.UNKNOWN
         return Outcome.HOLDS if self.against_outside < self.against_inside else Outcome.FAILS
 
@@ -148,7 +147,7 @@ def assess_runs(
             adjusted=p_value,
             tests=compare_on_examples(measurement) if test else {},
         )
-        detectable = _detectable(each, LEVEL / max(1, len(tested)))
+        detectable = _detectable(each, SIGNIFICANCE_LEVEL / max(1, len(tested)))
         assessed.setdefault(claim.name, []).append(replace(each, detectable=detectable))
     return [
         each

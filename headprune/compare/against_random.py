@@ -22,11 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as t_distribution
 
-from headprune.results.significance import holm
+from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
 from headprune.results.stats import Spread
-
-LEVEL = 0.05
-"""Probability of calling any score of a cell different from random if none is."""
 
 _SHOWN = 0.005
 """A standard deviation below this is shown as 0.00."""
@@ -48,8 +45,8 @@ class ScoreTest:
 
     @property
     def significant(self) -> bool:
-        """True if the score differs from random at ``LEVEL``."""
-        return self.adjusted < LEVEL
+        """True if the score differs from random at ``SIGNIFICANCE_LEVEL``."""
+        return self.adjusted < SIGNIFICANCE_LEVEL
 
 
 @dataclass(frozen=True)
@@ -89,5 +86,5 @@ def compare_with_random(random: Spread, values: Mapping[str, float]) -> CellTest
     return CellTest(
         random=random,
         scores={name: ScoreTest(float(gap), p, adjusted) for name, gap, p, adjusted in tests},
-        smallest=float(t_distribution.isf(LEVEL / 2 / len(values), freedom) * scale),
+        smallest=float(t_distribution.isf(SIGNIFICANCE_LEVEL / 2 / len(values), freedom) * scale),
     )

@@ -15,7 +15,8 @@ from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import keep_of
 
 SAMPLES = 2000
-LEVEL = 0.95
+CONFIDENCE = 0.95
+"""The confidence of intervals."""
 
 _AT_ONCE = 2**20
 """The number of resampled values that are ranked at once: more would fill the memory."""
@@ -26,7 +27,7 @@ class Correlation:
     """Spearman's rank correlation over units, with a bootstrap interval.
 
     Attributes:
-        value: NaN where one of the two scores is the same for all heads.
+        value: NaN where one of the two scores is the same for all units.
         low, high: the interval that holds 95% of the values of resampled units.
         heads: the number of units that both scores have.
     """
@@ -53,7 +54,7 @@ def correlation(one: HeadScores, other: HeadScores, *, seed: int = 1) -> Correla
     values = np.concatenate([_spearman(x[rows], y[rows]) for rows in parts])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of nothing but NaN, where a score is the same everywhere
-        low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        low, high = np.nanquantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Correlation(float(_spearman(x, y)), float(low), float(high), len(places))
 
 

@@ -6,14 +6,15 @@ import math
 from collections.abc import Collection, Mapping
 
 from headprune.budget import goal_of
-from headprune.compare.against_random import LEVEL, CellTest, compare_with_random
+from headprune.compare.against_random import CellTest, compare_with_random
 from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.recovery.kinds import words_for
 from headprune.report.table import Cell
 from headprune.results.metrics import gain, range_of
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.results.stats import Spread
-from headprune.wording import listed
+from headprune.wording import counted, listed
 
 _FEWEST = 5
 """Fewest units for a sentence on a correlation: of four, no order is significant at 5%."""
@@ -122,8 +123,8 @@ def against_random(
         parts.append(f"the others do not differ significantly ({differences})")
     return (
         f"{start} {'; '.join(parts)}. Random: {random} {metric}, n = {random.n} plans; "
-        f"t-test for one more draw, p < {LEVEL:g} after Holm's correction for {len(values)} "
-        f"{'scores' if len(values) > 1 else 'score'}; {_reach(test, metric)}."
+        f"t-test for one more draw, p < {SIGNIFICANCE_LEVEL:g} after Holm's correction for "
+        f"{counted(len(values), 'score')}; {_reach(test, metric)}."
     )
 
 

@@ -8,13 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from headprune.budget import percent_text
-from headprune.compare.against_random import LEVEL, CellTest
+from headprune.compare.against_random import CellTest
 from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation
 from headprune.compare.findings import all_tests
 from headprune.compare.records import Outcomes
 from headprune.compare.turns import Quartiles
 from headprune.recovery.kinds import BEFORE, Recovery
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 
 
 def values_of(
@@ -128,7 +129,7 @@ def _test_values(moment: str, percent: float, test: CellTest) -> dict[str, Any]:
         **({} if moment == BEFORE else {"recovery": moment}),
         "percent": percent,
         "random": asdict(test.random),
-        "level": LEVEL,
+        "level": SIGNIFICANCE_LEVEL,
         "smallest_difference": test.smallest,
         "scores": {
             name: {"difference": each.difference, "p_value": each.p_value, "holm": each.adjusted}

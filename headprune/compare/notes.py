@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headprune.budget import SPEED
-from headprune.compare.against_random import LEVEL
 from headprune.compare.comparison import Comparison
 from headprune.compare.records import Outcomes
 from headprune.components import NEURONS
@@ -13,6 +12,7 @@ from headprune.methods.subnetwork import Subnetwork
 from headprune.recovery.kinds import BEFORE, Recovery
 from headprune.recovery.variant import L0_GATES
 from headprune.results.marks import CONSTANT_MARK
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.wording import counted
 
 
@@ -181,8 +181,8 @@ def _tests_note(draws: int, *, methods_with_seeds: Sequence[str]) -> str:
         f"distribution of random's {draws} values: t with {counted(draws - 1, 'degree')} of "
         "freedom, scale sd x sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one "
         "percentage at one moment. If no score differed from random, any would be called different "
-        f"in at most {LEVEL:.0%} of such cells, for normally distributed values. Where a random "
-        "plan gave a model with the same output for every example, nothing is tested."
+        f"in at most {SIGNIFICANCE_LEVEL:.0%} of such cells, for normally distributed values. "
+        "Where a random plan gave a model with the same output for every example, nothing is tested."
     )
 
 

@@ -16,7 +16,8 @@ from headprune.select.random import lot
 from headprune.select.ranking import Order, Unit, keep_first
 
 DistanceFrom = Callable[[int, int], float]
-"""From the number of a layer and the number of layers to when the layer is pruned: low first."""
+"""A function of the number of a layer and the number of layers; layers with low values are pruned
+first."""
 
 
 @dataclass(frozen=True)

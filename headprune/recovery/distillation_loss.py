@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, kl_div, log_softmax
 
 from headprune.errors import UsageError
 from headprune.gates.hooks import is_skipped
@@ -24,39 +23,6 @@ Layers = Mapping[str, Sequence[PrunableLayer]]
 
 LayerOutputs = dict[tuple[str, int], Tensor]
 """Hidden states by component and number of the layer in the unpruned model."""
-
-
-def divergence(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """T^2 KL(p_teacher || p_student) of softmax distributions (Hinton et al. 2015, section 2).
-
-    Args:
-        student, teacher: logits, ... x C.
-        temperature: T.
-
-    Returns:
-        ..., in float32.
-    """
-    of_student = log_softmax(student.float() / temperature, dim=-1)
-    of_teacher = log_softmax(teacher.float() / temperature, dim=-1)
-    terms = kl_div(of_student, of_teacher, reduction="none", log_target=True)  # ... x C
-    return temperature**2 * terms.sum(-1)
-
-
-def bernoulli_divergence(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """The same for labels that are independent of one another: the mean of their divergences.
-
-    Args:
-        student, teacher: logits, ... x C; sigmoids are the probabilities of the labels.
-        temperature: T.
-
-    Returns:
-        ..., in float32.
-    """
-    student, teacher = student.float() / temperature, teacher.float() / temperature
-    targets = teacher.sigmoid()
-    terms = binary_cross_entropy_with_logits(student, targets, reduction="none")  # ... x C
-    entropy = binary_cross_entropy_with_logits(teacher, targets, reduction="none")
-    return temperature**2 * (terms - entropy).mean(-1)
 
 
 def require_comparable(student: Layers, teacher: Layers) -> None:

@@ -11,7 +11,6 @@ from headprune.report.document import Block, Column, Document, Figure, Notes, Si
 from headprune.report.glue_figure import draw
 from headprune.report.paper import BERT_LAYERS, SOURCE, PaperGlueTable
 from headprune.report.shown import (
-    SIGNIFICANCE_LEVEL,
     Decimals,
     Kept,
     Marked,
@@ -29,6 +28,7 @@ from headprune.results.labels import UNTRAINED
 from headprune.results.marks import constant_note
 from headprune.results.metrics import direction, gain, is_low_good
 from headprune.results.record import Record
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.results.stats import spread
 
 

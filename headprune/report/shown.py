@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headprune.results.marks import CONSTANT_MARK
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.results.stats import Spread
 from headprune.wording import counted
-
-SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from headprune.report.document import Block, Column, Document, Figure, Notes, Si
 from headprune.report.figure import draw
 from headprune.report.paper import SOURCE, PaperTable
 from headprune.report.shown import (
-    SIGNIFICANCE_LEVEL,
     Decimals,
     Kept,
     Marked,
@@ -26,6 +25,7 @@ from headprune.report.table import Cell, ResultTable, Row, name_of
 from headprune.results.labels import is_draw
 from headprune.results.marks import constant_note
 from headprune.results.signature import fields_of
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.results.stats import Spread
 from headprune.results.tasks import TRANSLATION
 

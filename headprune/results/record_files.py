@@ -59,10 +59,10 @@ def files_of_records(paths: Sequence[Path]) -> list[Path]:
 
 
 def json_files_in(folder: Path) -> Iterator[Path]:
-    """The JSON files in a folder and below that may be of results.
+    """The JSON files in a folder and below that may hold results.
 
-    Hidden files and folders, such as those of editors and checkpoints, are none, nor are the
-    records of a search of settings.
+    Hidden files and folders, such as those of editors and checkpoints, are left out, and so are
+    the records of a grid search.
     """
     for path in folder.rglob("*.json"):
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)

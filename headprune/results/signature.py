@@ -20,7 +20,7 @@ def signature(
     """The signature of a figure: `plan:...|select:...|seed:...|form:...|finetune:...|data:...`.
 
     Args:
-        plan: the heads that are kept.
+        plan: the units that are kept.
         select: the method that chose them (`random`, `location`, `none`, a score's name).
         seed: the seed of the choice and of the fine-tuning.
         form: `remove`, `mask` or `uniform`; `none` where nothing is pruned.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+SIGNIFICANCE_LEVEL = 0.05
+"""Differences with a smaller p-value are called significant."""
+
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values adjusted by Holm's method (1979), in the same order.

@@ -21,7 +21,6 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import kl_div, log_softmax
 
 from headprune.errors import UsageError
 from headprune.model import Batch, RunnableModel
@@ -93,22 +92,6 @@ def drawn(logits: Tensor, generator: torch.Generator) -> Tensor:
     cumulative = logits.float().softmax(-1).cumsum(-1)  # N x C
     classes = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)
     return classes.squeeze(1).clamp(max=logits.size(-1) - 1)
-
-
-def divergence(reference: Tensor, logits: Tensor) -> Tensor:
-    """KL(p || q) of two distributions over the last dimension, in nats.
-
-    Args:
-        reference: the logits of p, ... x C.
-        logits: the logits of q, ... x C.
-
-    Raises:
-        ValueError: the shapes differ.
-    """
-    if reference.shape != logits.shape:
-        raise ValueError(f"logits of shapes {tuple(reference.shape)} and {tuple(logits.shape)}")
-    p, q = (log_softmax(each.float(), dim=-1) for each in (reference, logits))
-    return kl_div(q, p, reduction="none", log_target=True).sum(-1)
 
 
 def mean_over_tokens(values: Tensor, counted: Tensor) -> Tensor:

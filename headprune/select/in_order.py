@@ -45,7 +45,7 @@ def first_at_speed(
     Times of numbers of units that were not measured are interpolated.
 
     Args:
-        pool: the units that compete: all of their components.
+        pool: the units that compete. It has all units of each of its components.
         order: no two units may be equal in it.
         speedup: the speed that is asked for.
         latency: the time that units save.

@@ -46,8 +46,8 @@ def keep_first(
     """Keep the units that come first in ``order``. Give one of ``percent``, ``keep``, ``budget``.
 
     Args:
-        shape: for each component whose units compete, the units of each layer of the unpruned
-            model.
+        shape: for each component whose units compete, the number of units of each layer of the
+            unpruned model.
         order: no two units may be equal in it.
         percent: share of all the units to prune, 0 to 100, as the nearest whole number of units
             (halves are pruned). Table 1 of the paper.

@@ -26,13 +26,14 @@ FORMAT = "headprune.latency"
 _VERSION = 1
 
 _IDENTIFYING = ("batch", "length", "threads", "device", "job", "beam")
-"""The conditions that are a part of each file's identity, those of the first version."""
+"""The conditions of the first version. They are always a part of a file's identity."""
 
 _WIDTHS = ("width", "head_dim", "key_dim", "projections", "vocabulary")
-"""Ends of the names of the sizes that say if two models of one shape take as long.
+"""Endings of the names of sizes that the run time of a model of a given shape depends on.
 
-The shape has the numbers of heads and neurons. Older versions wrote other widths of gated
-feed-forward layers, and no numbers of parameters.
+Numbers of heads and neurons are not among them, as they are in the shape. Widths of gated
+feed-forward layers and numbers of parameters are not compared either: older versions wrote other
+widths, and no numbers of parameters.
 """
 
 Savings = Mapping[str, Mapping[int, float]]

@@ -36,8 +36,9 @@ def verified(
 ) -> tuple[PruningPlan, float]:
     """Measure a plan, and choose another where its speed is not the one that was asked for.
 
-    A prediction is a sum over sub-layers that were measured one kind at a time. By what the
-    measurement is short of it, the next choice asks for more.
+    A prediction is a sum over sub-layers that were measured one kind at a time. Where the measured
+    speed is lower than the one that was asked for, the next choice asks for a higher predicted
+    speed; where it is higher, for a lower one.
 
     Args:
         plan: the first plan.

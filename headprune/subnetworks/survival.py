@@ -10,8 +10,8 @@ from typing import Any
 from headprune.plan import PruningPlan
 from headprune.report.document import Column, Figure, Table
 from headprune.report.heat_map import Panel, draw
-from headprune.report.shown import SIGNIFICANCE_LEVEL, Decimals, PValue
-from headprune.results.significance import holm
+from headprune.report.shown import Decimals, PValue
+from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
 from headprune.results.stats import Spread, spread
 from headprune.subnetworks.elements import kinds_of, of_kind, units_of
 from headprune.subnetworks.overlap import (

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from headprune.divergences import bernoulli_divergence, divergence
 from headprune.errors import UsageError
-from headprune.scores.own_outputs import MOST_CLASSES, divergence, drawn, mean_over_tokens
+from headprune.scores.own_outputs import MOST_CLASSES, drawn, mean_over_tokens
 from hf_plugin.tasks.predictions import IGNORED
 
 _MULTI_LABEL = "multi_label_classification"
@@ -85,14 +86,12 @@ def divergences(
         counted: see ``own_labels``.
     """
     if logits.dim() == 3:
-        return mean_over_tokens(divergence(reference, logits), counted)
+        return mean_over_tokens(divergence(logits, reference), counted)
     if model.config.problem_type == _MULTI_LABEL:
-        no = torch.zeros_like(logits)  # the logit of a label's absence
-        pairs = (torch.stack([each, no], dim=-1) for each in (reference, logits))
-        return divergence(*pairs).mean(1)
+        return bernoulli_divergence(logits, reference)
     if logits.size(1) == 1:
         return (reference - logits).square().squeeze(1)
-    return divergence(reference, logits)
+    return divergence(logits, reference)
 
 
 def translates(model: PreTrainedModel) -> bool:

@@ -17,10 +17,11 @@ from headprune.report.paper import (
     paper_glue_table,
     paper_table,
 )
-from headprune.report.shown import SIGNIFICANCE_LEVEL, Decimals, rejections, signed
+from headprune.report.shown import Decimals, rejections, signed
 from headprune.report.table import Cell, Row
 from headprune.results.record import Record
 from headprune.results.signature import fields_of
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.results.tasks import TRANSLATION
 
 _TRANSLATION_TABLES: Mapping[str, Sequence[str]] = {

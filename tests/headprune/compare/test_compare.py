@@ -34,7 +34,7 @@ from headprune.origin import Origin
 from headprune.recovery.kinds import Recovery
 from headprune.recovery.refit import RefittedModel
 from headprune.recovery.variant import PLAIN
-from headprune.report.make import make_report, report_of
+from headprune.report.make import report_of
 from headprune.report.render import markdown
 from headprune.report.table import summarise
 from headprune.results.environment import Environment
@@ -1206,14 +1206,14 @@ def test_every_measurement_has_a_record(tmp_path):
 
 def test_the_records_of_a_comparison_are_a_report(tmp_path):
     compared(subject(task="translation", metric="BLEU"), tmp_path, rounds=0)
-    text = make_report(sorted((tmp_path / "records").rglob("*.json")), title="T").markdown
+    text = report_of(sorted((tmp_path / "records").rglob("*.json")), title="T").markdown
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
     rows = {row[0]: row[1:] for row in cells if row and row[-1] != ""}
     header = ("heads kept", "parameters", "BLEU", "n", "Δ control", "BLEU before fine-tuning")
     assert tuple(rows["model"]) == header
     assert rows["gradient 50%"] == ["4 of 8", "1,004", "23.20 ± 0.10", "3", "-2.00", "22.00"]
     compared(subject(task="sst2", metric="accuracy"), tmp_path / "other", rounds=0)
-    text = make_report(sorted((tmp_path / "other/records").rglob("*.json")), title="T").markdown
+    text = report_of(sorted((tmp_path / "other/records").rglob("*.json")), title="T").markdown
     assert "| gradient 50%, not fine-tuned " in text and "Differences to the control:" in text
 
 

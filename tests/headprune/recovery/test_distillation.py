@@ -10,15 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from headprune.divergences import bernoulli_divergence, divergence
 from headprune.errors import UsageError
 from headprune.recovery.distillation import Distillation
-from headprune.recovery.distillation_loss import (
-    bernoulli_divergence,
-    divergence,
-    hidden_difference,
-    recorded,
-    require_comparable,
-)
+from headprune.recovery.distillation_loss import hidden_difference, recorded, require_comparable
 
 
 def logits(seed: int, *shape: int) -> torch.Tensor:

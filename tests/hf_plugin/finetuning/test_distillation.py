@@ -23,9 +23,10 @@ import hf_plugin
 from headprune import PruningPlan, UsageError
 from headprune.cli.compare import app as compare_app
 from headprune.compare.saved import load_report
+from headprune.divergences import bernoulli_divergence, divergence
 from headprune.errors import DataError
 from headprune.recovery.distillation import Distillation
-from headprune.recovery.distillation_loss import bernoulli_divergence, divergence, recorded
+from headprune.recovery.distillation_loss import recorded
 from headprune.results.record import Record
 from hf_plugin.cli.glue import app
 from hf_plugin.distillation import DistillationTrainer
