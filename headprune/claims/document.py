@@ -178,7 +178,8 @@ def _explanations(assessed: Sequence[Assessed], all_runs: Sequence[Runs]) -> lis
         "the effect lies outside is rejected, and does not hold if the hypothesis that it lies "
         f"inside is rejected, by one-sided tests at a level of {SIGNIFICANCE_LEVEL:.0%} after "
         f"Holm's correction for {tested} claims; else these runs cannot tell. A claim on several "
-        "effects holds if all of them lie inside, and does not hold if one lies outside (Bonferroni's correction).",
+        "effects holds if all of them lie inside, and does not hold if one lies outside "
+        "(Bonferroni's correction).",
         "effect and interval: mean over pairs, triples, sets of layers or tasks, each with the "
         "same weight, and over seeds; t-interval over the seeds. It is on other draws of heads and "
         "other fine-tunings of this baseline, on this test set; where the heads are named or "

@@ -182,7 +182,8 @@ def _tests_note(draws: int, *, methods_with_seeds: Sequence[str]) -> str:
         "freedom, scale sd x sqrt(1 + 1/n), two-sided. Holm's correction is for the scores of one "
         "percentage at one moment. If no score differed from random, any would be called different "
         f"in at most {SIGNIFICANCE_LEVEL:.0%} of such cells, for normally distributed values. "
-        "Where a random plan gave a model with the same output for every example, nothing is tested."
+        "Where a random plan gave a model with the same output for every example, nothing is "
+        "tested."
     )
 
 
