@@ -25,6 +25,7 @@ from fairseq_plugin.scores.run import (
     load_scored,
     score_heads,
 )
+from fairseq_plugin.translated_data import translated_training_set
 from fairseq_plugin.variants import variant_flags
 from headprune.backends import ScoreRequest
 from headprune.compare.turns import taking_turns
@@ -238,6 +239,9 @@ class TranslationModel:
             flags += teacher_flags
             # Without another teacher it is the model itself.
             other_teacher = [self.teacher] if teacher_flags and self.teacher else []
+            data = self.data
+            if variant.translations is not None:
+                data = self._translated(variant.translations)
             start = [] if variant.from_scratch else ["--finetune-from-model", str(self.path)]
             train(
                 Job(label=f"fine-tuning, seed {seed}", log=folder / "train.log"),
@@ -246,7 +250,7 @@ class TranslationModel:
                     *(*start, "--head-plan", str(plan_path)),
                     *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
                 ],
-                data=self.data,
+                data=data,
                 languages=languages_of(self.model, self.data),
                 model=model,
                 depends=[self.path, plan_path, *other_teacher],
@@ -272,6 +276,11 @@ class TranslationModel:
                 middle = batches[len(batches) // 2 :][: _TIMED_SENTENCES // _BATCH]
                 jobs.append(partial(_translate, translator, middle))
             return taking_turns(jobs, rounds=rounds)
+
+    def _translated(self, folder: Path) -> Path:
+        """The data with the teacher's translations of the training text as targets."""
+        teacher = self.model if self.teacher is None else Checkpoint.load(self.teacher)
+        return translated_training_set(teacher, self.data, folder, beam=self.beam, watch=self.watch)
 
     @property
     def _teacher_flags(self) -> list[str]:

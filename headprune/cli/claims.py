@@ -23,6 +23,7 @@ class Training(StrEnum):
 
     FINETUNE = Recovery.FINETUNE
     DISTILL = Recovery.DISTILL
+    DISTILL_SEQUENCES = Recovery.DISTILL_SEQUENCES
 
 
 @app.command()

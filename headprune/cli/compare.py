@@ -141,7 +141,8 @@ def compare(
             "refit: the remaining weights are re-fitted by least squares on training examples "
             "(2000, or --max-examples), without training; refit-residual: the same, with the "
             "residual connection in their target; distill: fine-tuned as with finetune, "
-            "and towards the outputs of MODEL; scratch: trained as with finetune, but from random "
+            "and towards the outputs of MODEL; distill-sequences: fine-tuned on MODEL's "
+            "translations of the training text; scratch: trained as with finetune, but from random "
             "weights in the pruned shape; none.",
             show_default="finetune",
             rich_help_panel=_CHOICE,
@@ -163,7 +164,8 @@ def compare(
 
     The model is pruned by every score to every percentage, and by drawing heads at random. Each
     pruned model is measured right after pruning, and again after fine-tuning with several seeds
-    (towards the unpruned model with --recovery distill), or after re-fitting (--recovery refit).
+    (towards the unpruned model with --recovery distill, on its translations with
+    --recovery distill-sequences), or after re-fitting (--recovery refit).
     Each score is also correlated with the ablation of single heads (of neurons, where --score
     ablation is given). Scores are computed on one half of the examples held out from training (of
     the validation set for checkpoints), ablation on the other half, and the metric on the

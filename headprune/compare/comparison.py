@@ -106,6 +106,10 @@ class Comparison:
         if recovery == Recovery.DISTILL:
             distillation = Distillation.of_settings(self.settings) or Distillation()
             return distillation.name(self.fingerprint)
+        if recovery == Recovery.DISTILL_SEQUENCES:
+            values = {"beam": self.settings.get("beam"), "from": (self.fingerprint or "")[:12]}
+            given = ",".join(f"{name}={value}" for name, value in values.items() if value)
+            return f"{recovery}[{given}]"
         # Rows of older versions do not know their number of examples.
         numbers = {row.calibrated_on for row in self.rows if row.recovery == recovery}
         return refit_name(recovery, numbers.pop() if len(numbers) == 1 else None)

@@ -172,6 +172,8 @@ def _require_recovery(model: TaskModel, recovery: Recovery) -> None:
             "--recovery scratch: a model that is trained from random weights after each step has "
             "no use for the steps before; give finetune, distill, refit or none"
         )
+    if recovery is Recovery.DISTILL_SEQUENCES:
+        raise UsageError(f"--recovery {recovery}: of `headprune compare` alone; take distill")
     if recovery.trains and not model.can_finetune:
         raise UsageError(f"--recovery {recovery}: give --epochs, or --finetune for a checkpoint")
     if model.can_finetune and not recovery.trains:

@@ -64,7 +64,8 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
             f"example: its figure does not say how well the {units} were chosen."
         )
     training_note = ""
-    tuned = {Recovery.FINETUNE, Recovery.DISTILL}.intersection(outcomes.recoveries)
+    trainings = (Recovery.FINETUNE, Recovery.DISTILL, Recovery.DISTILL_SEQUENCES)
+    tuned = {*trainings}.intersection(outcomes.recoveries)
     if tuned:
         moments = " and ".join(each.moment for each in Recovery if each in tuned)
         training_note = f"; {moments}, the same model, trained in the same way for as long"
@@ -147,6 +148,8 @@ def _recovery_note(outcomes: Outcomes) -> list[str]:
     notes = {
         Recovery.DISTILL: "after distillation: fine-tuned towards the outputs of the model as "
         "it was given too; so is the model that is not pruned.",
+        Recovery.DISTILL_SEQUENCES: "after sequence-level distillation: fine-tuned on translations "
+        "of the training text by the model as it was given; so is the model that is not pruned.",
         Recovery.REFIT: "after re-fitting: the output projections of pruned sub-layers are "
         "solved by least squares on calibration examples, which are training examples; nothing "
         "is trained.",

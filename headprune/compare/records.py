@@ -27,6 +27,7 @@ KIND_AFTER = {
     Recovery.REFIT: "refitted",
     Recovery.REFIT_RESIDUAL: "refitted",
     Recovery.DISTILL: "pruned",
+    Recovery.DISTILL_SEQUENCES: "pruned",
     Recovery.SCRATCH: "scratch",
 }
 """The kind of the record of a pruned model after a recovery."""

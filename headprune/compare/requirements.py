@@ -16,6 +16,7 @@ from headprune.methods.method import (
     takes_speed,
 )
 from headprune.recovery.kinds import Recovery
+from headprune.results.tasks import TRANSLATION
 from headprune.scores.head_scores import HeadScores
 from headprune.select.speed import by_speed
 from headprune.speed.latency import Latency
@@ -88,9 +89,15 @@ def possible_recoveries(
     """The recoveries that can be done with ``model``, each once.
 
     Raises:
-        UsageError: settings of a fine-tuning without one, or the other way round.
+        UsageError: settings of a fine-tuning without one, or the other way round; or translations
+            of a model that does not translate.
     """
     asked = list(dict.fromkeys(recoveries))
+    if Recovery.DISTILL_SEQUENCES in asked and model.task != TRANSLATION:
+        raise UsageError(
+            f"--recovery {Recovery.DISTILL_SEQUENCES}: {model.model.path} does not translate; take "
+            f"--recovery {Recovery.DISTILL}"
+        )
     trained = [each for each in asked if each.trains]
     if model.can_finetune and not trained and not any(map(is_training, methods)):
         names = ", ".join(asked)

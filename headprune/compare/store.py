@@ -300,7 +300,11 @@ class Store:
         name = f"{choice.name}-seed{seed}"
         folder = self.folder / FOLDERS.get(recovery, str(recovery)) / name
         variant = Variant(
-            from_scratch=recovery is Recovery.SCRATCH, distilled=recovery is Recovery.DISTILL
+            from_scratch=recovery is Recovery.SCRATCH,
+            distilled=recovery is Recovery.DISTILL,
+            translations=self.folder / "methods" / "translations"
+            if recovery is Recovery.DISTILL_SEQUENCES
+            else None,
         )
 
         def measure() -> Measured:

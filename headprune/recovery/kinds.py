@@ -20,12 +20,13 @@ class Recovery(StrEnum):
     REFIT = "refit"
     REFIT_RESIDUAL = "refit-residual"
     DISTILL = "distill"
+    DISTILL_SEQUENCES = "distill-sequences"
     SCRATCH = "scratch"
 
     @property
     def trains(self) -> bool:
         """True if it is a training."""
-        return self in (Recovery.FINETUNE, Recovery.DISTILL, Recovery.SCRATCH)
+        return self not in (Recovery.NONE, Recovery.REFIT, Recovery.REFIT_RESIDUAL)
 
     @property
     def refit_target(self) -> Target | None:
@@ -43,6 +44,7 @@ class Recovery(StrEnum):
             Recovery.REFIT: "after re-fitting",
             Recovery.REFIT_RESIDUAL: "after re-fitting with the residual connection",
             Recovery.DISTILL: "after distillation",
+            Recovery.DISTILL_SEQUENCES: "after sequence-level distillation",
             Recovery.SCRATCH: "trained from scratch in the pruned shape",
         }[self]
 

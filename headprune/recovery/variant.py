@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from headprune.budget import Budget
 from headprune.errors import UsageError
@@ -37,6 +38,8 @@ class Variant:
         layerdrop: the probability with which each layer is skipped (Fan et al. 2020).
         from_scratch: begin with random weights in place of the model's (Liu et al. 2019).
         distilled: learn from the outputs of the model as it was given too.
+        translations: the folder for the training text's translations by the model as it was given,
+            which take the place of the references: sequence-level distillation.
 
     Raises:
         UsageError: no probability, or two variants that exclude each other.
@@ -46,6 +49,7 @@ class Variant:
     layerdrop: float = 0.0
     from_scratch: bool = False
     distilled: bool = False
+    translations: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.layerdrop < 1:

@@ -16,8 +16,10 @@ from typer.testing import CliRunner, Result
 from data_prep.lib.prepared import PreparedCorpus
 from fairseq_plugin import running
 from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.loading import fairseq_silent, load_model
 from fairseq_plugin.measuring import search_flags, translate
 from fairseq_plugin.scores.translation_model import TranslationModel
+from fairseq_plugin.translated_data import translated_training_set
 from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
 from headprune.cli import app
 from headprune.results.bleu import bleu_and_chrf, read_lines, translations
@@ -178,6 +180,67 @@ def test_studies_and_comparisons_translate_alike(checkpoint, prepared, tmp_path,
     texts = translations(read_lines(tmp_path / "generation.txt"), source="generation.txt")
     assert len(texts) == 20 and texts == in_memory.texts
     assert bleu_and_chrf(texts, in_memory.references) == in_memory.score()
+
+
+@pytest.fixture
+def short_translations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An untrained model does not know where sentences end."""
+    monkeypatch.setattr("fairseq_plugin.engine.LONGEST_TRANSLATION", 8)
+
+
+@pytest.mark.usefixtures("short_translations")
+def test_a_training_set_is_translated(full, prepared, tmp_path):
+    teacher = Checkpoint.load(full)
+    folder = tmp_path / "translations"
+    binarised = translated_training_set(teacher, prepared, folder, beam=2)
+    assert {path.name for path in binarised.iterdir()} == {path.name for path in prepared.iterdir()}
+    (part,) = folder.glob("translations.*.txt")
+    lines = part.read_text().split("\n")[:-1]
+    with fairseq_silent():
+        model, task = load_model(teacher, binarised)
+        task.load_dataset("train")
+    data = task.dataset("train")
+    assert len(data) == len(lines)
+    found = [task.target_dictionary.string(data[number]["target"]) for number in range(len(data))]
+    assert found == lines and all(int(data[n]["target"][-1]) == 2 for n in range(len(data)))
+    sources = [task.source_dictionary.string(data[number]["source"]) for number in range(20)]
+    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in sources))
+    options = ("--tokens", "--data", prepared, "--beam", 2, "--input", tmp_path / "train.en")
+    headprune("translate", full, *options, "-o", tmp_path / "train.de")
+    assert (tmp_path / "train.de").read_text().splitlines() == lines[:20]
+    # An interrupted run goes on with what was translated.
+    shutil.rmtree(binarised)
+    part.write_text(part.read_text().replace(lines[0], lines[1], 1))
+    translated_training_set(teacher, prepared, folder, beam=2)
+    with fairseq_silent():
+        task.load_dataset("train")
+    assert task.target_dictionary.string(task.dataset("train")[0]["target"]) == lines[1]
+
+
+@pytest.mark.usefixtures("short_translations")
+def test_models_learn_from_the_translations_of_the_unpruned_one(full, prepared, tmp_path):
+    options = ("--data", prepared, "--score", "magnitude", "--percent", 50, "--seeds", 1)
+    more = ("--rounds", 0, "--beam", 1, "--finetune", FINETUNE, "-o", tmp_path)
+    both = ("--recovery", "finetune", "--recovery", "distill-sequences")
+    headprune("compare", full, *options, *both, *more)
+    found = json.loads((tmp_path / "compare.json").read_text())
+    (plain, taught) = (row for row in found["rows"] if row["score"] == "magnitude")
+    assert [plain["recovery"], taught["recovery"]] == ["finetune", "distill-sequences"]
+    of_plain, record = (
+        Record.load(tmp_path / "records" / kind / "magnitude" / "50pct" / "seed1.json")
+        for kind in ("pruned", "pruned-distill-sequences")
+    )
+    assert record.fingerprint != of_plain.fingerprint
+    name = f"distill-sequences[beam=1,from={Checkpoint.load(full).fingerprint[:12]}]"
+    assert f"|recovery:{name}|" in record.signature
+    assert not (tmp_path / "methods").exists()
+    assert (
+        "fine-tuned on translations of the training text" in (tmp_path / "compare.md").read_text()
+    )
+    claimed = headprune("claims", tmp_path, "--recovery", "distill-sequences", "--no-test")
+    assert claimed.exit_code == 0
+    with pytest.raises(UsageError, match="--recovery distill-sequences: of `headprune compare`"):
+        headprune("iterate", full, "--data", prepared, "--percent", 50, *both[2:], *more[-4:])
 
 
 @pytest.mark.parametrize("recovery", ["none", "refit"])

@@ -23,6 +23,9 @@ _COLUMNS = (
 """The columns in the order of the page: outcome and effect are seen first on a narrow screen."""
 _NOT_RUN = "not run here"
 
+_PREFERRED = (Recovery.FINETUNE, Recovery.DISTILL, Recovery.DISTILL_SEQUENCES)
+"""The recoveries that claims are about, where a comparison has several: the first of these."""
+
 
 def claims(material: Material, *, test: bool) -> list[Block]:
     """The table of claims, what it is based on, and the claims that these records lack rows for.
@@ -84,9 +87,7 @@ def _results(material: Material) -> list[Located]:
         ]
         trained = [each for each in comparison.report.comparison.recoveries if each.trains]
         if len(trained) > 1:
-            # Those after fine-tuning, where there are some.
-            is_tuned = Recovery.FINETUNE in trained
-            located = after_recovery(located, Recovery.FINETUNE if is_tuned else Recovery.DISTILL)
+            located = after_recovery(located, next(each for each in _PREFERRED if each in trained))
         results += located
     return results
 

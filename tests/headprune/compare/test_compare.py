@@ -483,6 +483,8 @@ def test_trainings_of_three_kinds_stand_beside_each_other(tmp_path):
     again = subject()
     assert compared(again, tmp_path, recoveries=asked, rounds=0, percents=[50.0]).rows == found.rows
     assert again.log == ["score random"]
+    with pytest.raises(UsageError, match="distill-sequences: made does not translate; take --reco"):
+        compared(subject(), tmp_path / "other", recoveries=[Recovery.DISTILL_SEQUENCES])
     with pytest.raises(UsageError, match="--recovery scratch: give --epochs, or --finetune"):
         untrained = subject(can_finetune=False)
         compared(untrained, tmp_path / "other", recoveries=[Recovery.SCRATCH])
