@@ -122,7 +122,7 @@ def target_budget(text: str, measure: str) -> Budget:
     Raises:
         UsageError: no percentage, or two measures that contradict each other.
     """
-    budget = Budget.parse(text)
+    budget = Budget.parse(text, option="--l0-target")
     if measure != "units" and budget.of not in ("units", measure):
         raise UsageError(f"--l0-target {text!r} contradicts --l0-target-of {measure}")
     return Budget(budget.percent, measure) if measure != "units" else budget

@@ -66,19 +66,26 @@ class Budget:
             raise UsageError(f"budget: {self.of!r} is not one of {', '.join(MEASURES)}")
 
     @classmethod
-    def parse(cls, text: str) -> Budget:
+    def parse(cls, text: str, *, option: str = "budget") -> Budget:
         """Read ``50%``, ``50% of parameters``, ``50%params`` or ``50% flops``.
 
+        Args:
+            option: the beginning of error messages.
+
         Raises:
-            UsageError: another text.
+            UsageError: another text, or a percentage out of range.
         """
         match = _TEXT.fullmatch(text.lower())
         measure = _SHORT_NAMES.get(match[2], match[2] or "units") if match else ""
         if not match or measure not in MEASURES:
             raise UsageError(
-                f"budget: {text!r} cannot be read; write 50%, '50% of parameters' or '50% of flops'"
+                f"{option}: {text!r} cannot be read; write 50%, '50% of parameters' or '50% of "
+                "flops'"
             )
-        return cls(float(match[1]), measure)
+        try:
+            return cls(float(match[1]), measure)
+        except UsageError as problem:
+            raise UsageError(f"{option}: {problem}") from None
 
     def kept_share(self, total: int) -> Fraction:
         """The part of ``total`` that is kept, as an exact fraction.

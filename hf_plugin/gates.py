@@ -214,7 +214,7 @@ class L0Trainer(ResumableTrainer):
             if hasattr(model.config, TARGET):  # of an earlier training; it would close gates
                 delattr(model.config, TARGET)
         else:
-            budget = Budget.parse(l0_target)
+            budget = Budget.parse(l0_target, option="l0_target")
             self.l0_penalty = TargetPenalty.of_plan(
                 learned.plan, budget, warmup=l0_warmup_updates, sizes=lambda: _sizes(model)
             )

@@ -148,6 +148,8 @@ def _nothing_of(plan: PruningPlan) -> PruningPlan:
 class TrainLayerDrop:
     """Train the model with LayerDrop, then drop every second layer (Fan et al. 2020).
 
+    For a speed, heads and neurons may compete too; they all stay.
+
     For 50% these are the layers of Fan et al. For other shares they spread the dropped layers
     evenly; here they are dropped in the order of ``layers-alternate`` (Sajjad et al. 2020). The
     training is as long as a fine-tuning after pruning, and serves all budgets.
@@ -160,10 +162,22 @@ class TrainLayerDrop:
     draws: bool = True
 
     def require_possible(self, model: TaskModel, components: Sequence[str]) -> None:
-        """Check that layers are pruned, and that there are settings for a training."""
-        if set(components) - {*LAYERS}:
-            raise UsageError(f"{self.name} drops whole layers; give --components EL, DL or EL,DL")
+        """Check that there are layers to drop, and settings for a training."""
+        if not set(components) & {*LAYERS}:
+            raise self._no_layers()
         _require_training(self.name, model)
+
+    def require_components(self, components: Sequence[str], *, measure: str) -> None:
+        """Check that layers alone compete for a share.
+
+        Raises:
+            UsageError: units of other components.
+        """
+        if set(components) - {*LAYERS}:
+            raise self._no_layers()
+
+    def _no_layers(self) -> UsageError:
+        return UsageError(f"{self.name} drops whole layers; give --components EL, DL or EL,DL")
 
     def run(self, request: Request) -> Outcome:
         """Train, then drop layers.

@@ -196,5 +196,6 @@ def _gate_target(gates: str | None, l0_target: str | None) -> GateTarget | None:
     if gates is None or l0_target is None:
         return None
     return GateTarget(
-        components=tuple(parse_components(gates, option="--gates")), budget=Budget.parse(l0_target)
+        components=tuple(parse_components(gates, option="--gates")),
+        budget=Budget.parse(l0_target, option="--l0-target"),
     )

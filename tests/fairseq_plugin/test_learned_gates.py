@@ -200,7 +200,7 @@ def test_options_of_the_criterion_are_checked() -> None:
             criterion(l0_lambda=1.0, **other)
     with pytest.raises(UsageError, match="the warm-up of the target is -1 updates"):
         criterion(l0_target="60%", l0_warmup_updates=-1)
-    with pytest.raises(UsageError, match="120.0% is not between 0 and 100"):
+    with pytest.raises(UsageError, match="--l0-target: 120.0% is not between 0 and 100"):
         criterion(l0_target="120%")
     with pytest.raises(UsageError, match="contradicts --l0-target-of flops"):
         target_budget("60% of parameters", "flops")

@@ -125,6 +125,28 @@ def test_compare_at_a_speed(classifier, glue, tmp_path):
     assert all(len(units) == 4 for units in kept["layers-top"]["ES"] if units)
 
 
+def test_methods_that_train_stand_beside_others_at_a_speed(classifier, glue, tmp_path):
+    """LayerDrop drops layers where heads compete too. Models that were trained are re-fitted."""
+    write_latency(Folder.load(classifier), tmp_path / "latency.json", job="forward")
+    options = ("--task", "sst2", "--data-dir", glue, "--max-length", 32, "--epochs", 1)
+    speed = ("--components", "ES,EL", "--speedup", 1.3, "--latency", tmp_path / "latency.json")
+    few = ("--seeds", 1, "--rounds", 0, "--recovery", "refit", "-o", tmp_path / "out")
+    scores = ("--score", "layerdrop", "--score", "l0-gates", "--score", "magnitude")
+    headprune("compare", classifier, *options, *speed, *scores, *few)
+    rows = json.loads((tmp_path / "out" / "compare.json").read_text())["rows"]
+    by_score = {row["score"]: row for row in rows}
+    assert {*by_score} == {"layerdrop", "l0-gates", "magnitude", "random"}
+    for name in ("layerdrop", "l0-gates"):
+        assert by_score[name]["recovery"] == "refit" and by_score[name]["after"] is not None
+    kept = by_score["layerdrop"]["plan"]["kept"]
+    assert all(len(heads) in (0, 4) for heads in kept["ES"]) and [] in kept["EL"]
+    notes = (tmp_path / "out" / "compare.md").read_text()
+    assert "layerdrop: re-fitted after its own training" in notes
+    with pytest.raises(UsageError, match="layerdrop drops whole layers; give --components EL"):
+        share = ("--components", "EF", "--percent", 50, "-o", tmp_path / "share")
+        headprune("compare", classifier, *options, "--score", "layerdrop", *share)
+
+
 def test_neurons_of_a_model_with_a_dropped_layer_are_compared(classifier, glue, tmp_path):
     """They went with their layer, so that no method can choose among them."""
     PruningPlan(kept={"EL": [(0,), (), (0,)]}, units={"EL": (1, 1, 1)}).save(tmp_path / "plan.json")
