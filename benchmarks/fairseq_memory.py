@@ -32,8 +32,8 @@ from benchmarks.transformer_base import (
     random_batch,
     training_step,
 )
-from headprune.compare.turns import speedup, taking_turns
 from headprune.memory import KEEP_MEMORY
+from headprune.speed.turns import speedup, taking_turns
 
 DEFAULT, KEPT = "as it is", "kept"
 

@@ -36,8 +36,8 @@ from benchmarks.transformer_base import (
     training_step,
 )
 from headprune import select
-from headprune.compare.turns import speedup
 from headprune.scores.gradients import gradient_scores
+from headprune.speed.turns import speedup
 from hf_plugin.scores.model import HuggingFaceModel
 
 if TYPE_CHECKING:

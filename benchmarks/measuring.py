@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from headprune.compare.turns import speedup, taking_turns
 from headprune.files import write_text_atomically
 from headprune.memory import KEEP_MEMORY
 from headprune.results.environment import device_name
+from headprune.speed.turns import speedup, taking_turns
 
 if TYPE_CHECKING:
     import matplotlib.figure

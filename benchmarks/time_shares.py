@@ -39,8 +39,8 @@ from benchmarks.transformer_base import (
     training_step,
 )
 from fairseq_plugin.decoding.linear import by_onednn, multiply
-from headprune.compare.turns import taking_turns
 from headprune.cost import Sizes, forward_flops
+from headprune.speed.turns import taking_turns
 
 TRAINING, SEARCH = "training step", "beam search"
 MODELS = (STOCK, FULL, "75% pruned", FULL + BFLOAT16)

@@ -76,7 +76,7 @@ PAGES: Mapping[str, Page] = {
             "attention-guided",
             *("methods-multi30k", "methods-multi30k-speed", "methods-multi30k-shipped"),
             "methods-multi30k-speed-shipped",
-            "refit/by-speed",
+            *("refit/by-speed", "refit/layers"),
         )
     },
     **{

@@ -28,7 +28,6 @@ from fairseq_plugin.scores.run import (
 from fairseq_plugin.translated_data import translated_training_set
 from fairseq_plugin.variants import variant_flags
 from headprune.backends import ScoreRequest
-from headprune.compare.turns import taking_turns
 from headprune.components import LAYERS
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
@@ -44,6 +43,7 @@ from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.parts import PARTS
 from headprune.scores.registry import ABLATION
+from headprune.speed.turns import taking_turns
 from headprune.task_model import Measurement, TaskModel
 
 _OWN_FLAGS = (

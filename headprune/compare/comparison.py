@@ -9,7 +9,6 @@ from typing import Any
 from headprune.budget import SPEED
 from headprune.compare.pairs import PairTest
 from headprune.compare.rows import Row
-from headprune.compare.turns import Quartiles
 from headprune.components import HEADS, unit_names
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import Distillation
@@ -17,6 +16,7 @@ from headprune.recovery.kinds import Recovery, refit_name
 from headprune.report.shown import percentage
 from headprune.results.environment import Environment
 from headprune.scores.head_scores import HeadScores
+from headprune.speed.turns import Quartiles
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,9 @@ from headprune.compare.comparison import Comparison
 from headprune.compare.correlations import Correlation
 from headprune.compare.findings import all_tests
 from headprune.compare.records import Outcomes
-from headprune.compare.turns import Quartiles
 from headprune.recovery.kinds import BEFORE, Recovery
 from headprune.results.significance import SIGNIFICANCE_LEVEL
+from headprune.speed.turns import Quartiles
 
 
 def values_of(

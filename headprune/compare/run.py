@@ -20,7 +20,6 @@ from headprune.compare.records import Outcomes, save_records
 from headprune.compare.requirements import possible_recoveries, require_methods, require_speeds
 from headprune.compare.rows import CONTROL, Row, mean_seconds
 from headprune.compare.store import RECORDS, Choice, Store
-from headprune.compare.turns import Quartiles, over_plans
 from headprune.components import NEURONS
 from headprune.cost import known_flops
 from headprune.errors import UsageError
@@ -28,6 +27,7 @@ from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
 from headprune.speed.latency import Latency
+from headprune.speed.turns import Quartiles, over_plans
 from headprune.task_model import TaskModel
 
 Say = Callable[[str, int, int], None]

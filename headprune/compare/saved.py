@@ -16,7 +16,6 @@ from headprune.compare.pairs import PairTest
 from headprune.compare.records import Outcomes
 from headprune.compare.report import Report
 from headprune.compare.rows import Row
-from headprune.compare.turns import Quartiles
 from headprune.errors import DataError
 from headprune.json_files import json_object, known_values, read_limited
 from headprune.plan import PruningPlan
@@ -24,6 +23,7 @@ from headprune.recovery.kinds import Recovery
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION
 from headprune.scores import HeadScores
+from headprune.speed.turns import Quartiles
 
 
 def load_report(folder: Path) -> tuple[str, Report]:

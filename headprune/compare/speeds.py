@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headprune.compare.turns import Quartiles, speedup
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object, known_values
+from headprune.speed.turns import Quartiles, speedup
 
 TOGETHER = 4
 """The number of pruned models that are in memory, and timed in turns, beside the unpruned one."""

@@ -31,7 +31,6 @@ from headprune.compare.costs import Costs
 from headprune.compare.interruptions import is_resumed
 from headprune.compare.measured import Measured, timed
 from headprune.compare.speeds import speedups
-from headprune.compare.turns import Quartiles
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.folders import scratch_folder
@@ -52,6 +51,7 @@ from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import TAKE_LONG, needs_data
 from headprune.scores.partial import partial_results
 from headprune.speed.latency import Latency
+from headprune.speed.turns import Quartiles
 from headprune.speed.verifying import seconds_of, verified
 from headprune.task_model import TaskModel
 from headprune.wording import counted

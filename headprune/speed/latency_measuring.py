@@ -11,7 +11,6 @@ from pathlib import Path
 from scipy.optimize import isotonic_regression
 
 from headprune.backends import backend_of, open_model
-from headprune.compare.turns import taking_turns
 from headprune.components import HEADS, LAYERS, side_of
 from headprune.errors import UsageError
 from headprune.model import PrunableModel
@@ -28,6 +27,7 @@ from headprune.speed.forward_pass import (
 )
 from headprune.speed.latency import Latency
 from headprune.speed.measure import prepare_processor, warm_up
+from headprune.speed.turns import taking_turns
 
 MOST_SINGLE_HEADS = 16
 """The number of heads of a layer up to which each number of heads is measured."""

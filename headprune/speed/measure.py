@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headprune.backends import backend_of
-from headprune.compare.turns import speedup, taking_turns
 from headprune.errors import HeadpruneError, UsageError
 from headprune.speed.exported import exported_forward_pass, is_exported
 from headprune.speed.forward_pass import Conditions, ForwardBackend, ForwardPass
+from headprune.speed.turns import speedup, taking_turns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headprune.budget import Speedup
-from headprune.compare.turns import speedup, taking_turns
 from headprune.errors import UsageError
 from headprune.model import PrunableModel
 from headprune.plan import PruningPlan
 from headprune.speed.forward_pass import Conditions
 from headprune.speed.latency_measuring import Watch, clock_of, ready, timing_backend
 from headprune.speed.measure import prepared_processor
+from headprune.speed.turns import speedup, taking_turns
 
 Measured = tuple[float, float, float]
 """The speed as a multiple of the unpruned model's: median and quartiles."""

@@ -17,7 +17,6 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from headprune.backends import ScoreRequest
-from headprune.compare.turns import taking_turns
 from headprune.errors import DataError
 from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
@@ -29,6 +28,7 @@ from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.registry import ABLATION
+from headprune.speed.turns import taking_turns
 from headprune.task_model import Measurement, TaskModel
 from hf_plugin.finetuning.held_out import TrainingPart, held_out
 from hf_plugin.finetuning.metrics import measure_task

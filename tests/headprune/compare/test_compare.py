@@ -27,7 +27,6 @@ from headprune.compare.rows import Row, mean_seconds
 from headprune.compare.run import compare
 from headprune.compare.saved import load_report
 from headprune.compare.speeds import speedups
-from headprune.compare.turns import over_plans
 from headprune.cost import Sizes
 from headprune.methods import registry
 from headprune.origin import Origin
@@ -45,6 +44,7 @@ from headprune.scores.partial import Parts
 from headprune.scores.random_values import random_values
 from headprune.speed.forward_pass import Conditions
 from headprune.speed.latency import Latency
+from headprune.speed.turns import over_plans
 from headprune.task_model import Measurement
 
 SHAPE = {"ES": (4, 4)}
