@@ -36,6 +36,7 @@ def translated_training_set(
 ) -> Path:
     """Write binarised data whose training targets are a model's translations.
 
+    Sentences that are too long for the model, or whose translation is empty, keep their references.
     Validation and test sets are those of the data. What an interrupted run has translated is used
     again, and a finished folder is returned as it is: it has to be of the same teacher and beam.
 
@@ -94,6 +95,8 @@ def _prefix(data: Path, source: str, target: str) -> str:
     """The beginning of the names of the training set's files, which serve both directions."""
     for pair in (f"{source}-{target}", f"{target}-{source}"):
         if (data / f"{_SPLIT}.{pair}.{source}.idx").is_file():
+            if (data / f"{_SPLIT}1.{pair}.{source}.idx").is_file():
+                raise DataError(f"{data}: the training set is in several parts; join them")
             return f"{_SPLIT}.{pair}"
     raise DataError(f"{data}: no training set of {source}-{target} to translate")
 
@@ -114,7 +117,10 @@ def _translations(engine: FairseqEngine, sources: Any, numbers: Sequence[int]) -
 def _target_rows(
     folder: Path, starts: Sequence[int], *, engine: FairseqEngine, references: Any
 ) -> Iterator[torch.Tensor]:
-    """The numbers of the words of each target, with its end; references of untranslated ones."""
+    """The numbers of the words of each target, with its end.
+
+    Of a sentence that is too long to be translated, or whose translation is empty, the reference.
+    """
     number = 0
     for start in starts:
         # Not splitlines, as sub-words may hold other ends of lines.

@@ -142,6 +142,14 @@ class TaskModel(Protocol):
         """The run time for each plan in each round, in seconds; each round times every plan."""
 
 
+def translates(model: TaskModel) -> bool:
+    """Tell if a model can be fine-tuned on its own translations (``Variant.translations``).
+
+    Backends whose models can have the property ``translates``.
+    """
+    return bool(getattr(model, "translates", False))
+
+
 def training_settings(model: TaskModel) -> Mapping[str, Any]:
     """The settings that only trainings depend on, and the choice of the examples held out for them.
 

@@ -75,7 +75,12 @@ def calibrate_translation(
     started = time.monotonic()
     length = [] if corpus.test_length is None else _of_length(round(corpus.test_length))
     running.generate(
-        replace(job, log=folder / "generate.log", processes=1),
+        replace(
+            job,
+            log=folder / "generate.log",
+            threads=study.resources["generate"].threads,
+            processes=1,
+        ),
         [*plugin, *study.generate_flags, *length],
         corpus=corpus,
         model=model,

@@ -110,7 +110,10 @@ class Job:
     """Trainings of a study that a rule runs one after another, or a translation of the test set.
 
     Attributes:
-        file: the file that the rule writes; the job is done once it exists.
+        file: the file that the rule writes.
+        model: the model that a translation is of; with another one the translation is made again.
+        record: the record of the model. Where it was made elsewhere, there is no model.json beside
+            it, and nothing is to do.
         length: the length of each training, such as ``10ep``; empty for a translation.
         task: the task of GLUE, or ``translation``.
         threads: the CPU threads that it takes.
@@ -121,6 +124,8 @@ class Job:
     """
 
     file: Path
+    model: Path | None = None
+    record: Path | None = None
     length: str = ""
     task: str = "translation"
     threads: int = 1
@@ -128,6 +133,14 @@ class Job:
     trainings: int = 1
     translations: int = 0
     keeps_model: bool = True
+
+    @property
+    def is_done(self) -> bool:
+        """True if a run of the study has nothing to do for it."""
+        record = self.record
+        if record is not None and record.exists() and not record.with_name("model.json").exists():
+            return True
+        return self.file.exists() and (self.model is None or self.model.exists())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +234,7 @@ def estimate(
         flags: the flags of the trainings; where the calibration was measured with others, a line
             says so. None leaves the line out.
     """
-    remaining = [job for job in jobs if not job.file.exists()]
+    remaining = [job for job in jobs if not job.is_done]
     total = sum(job.trainings for job in jobs)
     done = total - sum(job.trainings for job in remaining)
     counted = f"trainings: {total}, of which {done} are done"

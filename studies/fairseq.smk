@@ -289,8 +289,8 @@ rule calibrate:
     output:
         f"{OUT}/{CALIBRATION}",
     params:
-        # The flags of the training that is measured, so that it is measured again when they change.
-        flags=lambda wildcards: [*TRAINING, *STUDY.finetune.flags],
+        # The flags of what is measured, so that it is measured again when they change.
+        flags=lambda wildcards: [*TRAINING, *STUDY.finetune.flags, *STUDY.generate_flags],
         precision=STUDY.precision,
         processes=processes_of,
         gpus=gpus_of,

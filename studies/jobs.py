@@ -37,6 +37,8 @@ def jobs_of(study: AnyStudy, tables: Sequence[str], *, out: Path, base: Path) ->
         jobs.append(
             Job(
                 file=folder / "generation.txt",
+                model=folder / "model.pt" if model.is_trained else None,
+                record=folder / "result.json",
                 trainings=0,
                 translations=1,
                 threads=study.resources["generate"].threads,
@@ -52,6 +54,7 @@ def jobs_of(study: AnyStudy, tables: Sequence[str], *, out: Path, base: Path) ->
         jobs.append(
             Job(
                 file=folder / "model.pt",
+                record=folder / "result.json",
                 length=training.length,
                 threads=study.resources["baseline" if is_baseline else "finetune"].threads,
                 gpus=study.resources["baseline" if is_long else "finetune"].gpu,
@@ -119,7 +122,8 @@ def measured_flags(study: AnyStudy) -> dict[str, list[str]]:
         }
     training = [*study.model_flags, *without(study.finetune.flags, ("--max-epoch", "--max-update"))]
     machine = ["--precision", study.precision, "--gpus", str(study.resources["finetune"].gpu)]
-    return {"translation": ["--arch", study.arch, *training, *machine]}
+    search = [*study.generate_flags, "--gpus", str(study.resources["generate"].gpu)]
+    return {"translation": ["--arch", study.arch, *training, *machine, "generate", *search]}
 
 
 def without(flags: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -103,6 +103,11 @@ class TranslationModel:
         return TRANSLATION
 
     @property
+    def translates(self) -> bool:
+        """True: it can be fine-tuned on its own translations."""
+        return True
+
+    @property
     def metric(self) -> str:
         """BLEU."""
         return "BLEU"

@@ -65,7 +65,7 @@ def compare(
         typer.Option(
             help="A score, or another method, to compare with random choice, repeatable: "
             f"{', '.join(all_scores())}; {', '.join(_methods())}; and SCORE{IMPORTANT_FIRST}, "
-            "which prunes the highest of a score.",
+            "which prunes what a score holds most important.",
             show_default=", ".join(name for name in scores_by_default() if name != "random")
             + f"; {_SCORE_FOR_SPEEDS} with --speedup",
             rich_help_panel=_CHOICE,

@@ -16,11 +16,10 @@ from headprune.methods.method import (
     takes_speed,
 )
 from headprune.recovery.kinds import Recovery
-from headprune.results.tasks import TRANSLATION
 from headprune.scores.head_scores import HeadScores
 from headprune.select.speed import by_speed
 from headprune.speed.latency import Latency
-from headprune.task_model import TaskModel
+from headprune.task_model import TaskModel, translates
 
 
 def require_methods(
@@ -93,7 +92,7 @@ def possible_recoveries(
             of a model that does not translate.
     """
     asked = list(dict.fromkeys(recoveries))
-    if Recovery.DISTILL_SEQUENCES in asked and model.task != TRANSLATION:
+    if Recovery.DISTILL_SEQUENCES in asked and not translates(model):
         raise UsageError(
             f"--recovery {Recovery.DISTILL_SEQUENCES}: {model.model.path} does not translate; take "
             f"--recovery {Recovery.DISTILL}"

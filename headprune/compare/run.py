@@ -23,6 +23,7 @@ from headprune.compare.store import RECORDS, Choice, Store
 from headprune.components import NEURONS
 from headprune.cost import known_flops
 from headprune.errors import UsageError
+from headprune.methods.adversarial import IMPORTANT_FIRST
 from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
@@ -90,6 +91,8 @@ def compare(
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
     methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
+    if {"adversarial", f"gradient{IMPORTANT_FIRST}"} <= {*methods}:
+        raise UsageError(f"adversarial and gradient{IMPORTANT_FIRST} are one method; give one")
     possible = possible_recoveries(model, recoveries, methods=list(methods.values()))
     for name in tuned or ():
         if name not in (*scores, "random"):

@@ -59,6 +59,9 @@ from headprune.wording import counted
 if TYPE_CHECKING:
     from headprune.recovery.refit import Target
 
+TRANSLATIONS = "translations"
+"""The folder of the training text's translations by the model as it was given."""
+
 FOLDERS = {Recovery.FINETUNE: "after", Recovery.REFIT: "refitted"}
 """Folders of recoveries that are not named after them."""
 
@@ -202,7 +205,7 @@ class Store:
             if outcome.plan != plan:
                 raise DataError(
                     f"{self.folder}: training {label} again keeps other units than before; delete "
-                    f"plans/{label}.json, and {label}* in before/ and after/"
+                    f"plans/{label}.json, and {label}* in all other folders there"
                 )
             return self.model.opened(outcome.model)
 
@@ -302,7 +305,7 @@ class Store:
         variant = Variant(
             from_scratch=recovery is Recovery.SCRATCH,
             distilled=recovery is Recovery.DISTILL,
-            translations=self.folder / "methods" / "translations"
+            translations=self.folder / TRANSLATIONS
             if recovery is Recovery.DISTILL_SEQUENCES
             else None,
         )
@@ -320,8 +323,12 @@ class Store:
         return number
 
     def remove_models(self) -> None:
-        """Remove the models and scores of methods; their plans and numbers stay."""
-        shutil.rmtree(self.folder / "methods", ignore_errors=True)
+        """Remove the models and scores of methods; their plans and numbers stay.
+
+        Translations of the training text stay too, without the data sets that are made of them.
+        """
+        for name in ("methods", f"{TRANSLATIONS}/bin"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def _refitted(self, choice: Choice, recovery: Recovery, *, target: Target) -> Measured:
         """The metric after re-fitting."""

@@ -17,7 +17,7 @@ _COMPARABLE = "gradient-raw"
 
 @dataclass(frozen=True)
 class Adversarial:
-    """Prune the units with the highest values of a score, where others prune the lowest.
+    """Prune the units that a score holds most important, where others prune the least important.
 
     Compare three models: pruned by the score, at random, and by this method. If only this method is
     worse, importance matters, and random choice rarely prunes the important units. If all three are
@@ -40,7 +40,7 @@ class Adversarial:
     @property
     def meaning(self) -> str:
         """One line for help texts."""
-        return f"prune the highest {self.score}: the control of whether importance matters"
+        return f"prune what {self.score} holds most important: the control of importance"
 
     @property
     def needs_scores(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ class Adversarial:
         return self._named(self._by_score.run(request))
 
     def at_speed(self, request: SpeedRequest) -> Outcome:
-        """Choose the units of the highest scores."""
+        """Choose the units that lose the most."""
         self._require_one_scale(request)
         return self._named(self._by_score.at_speed(request))
 

@@ -36,8 +36,8 @@ def registered() -> Mapping[str, Method]:
 def method_named(name: str) -> Method:
     """Look up a method by its name.
 
-    The name of a score gives the method that keeps the highest (``taylor``), and with
-    ``-important-first`` the one that prunes them.
+    The name of a score gives the method that keeps the units that it holds most important
+    (``taylor``), and with ``-important-first`` the one that prunes them.
 
     Raises:
         UsageError: there is no such method or score.
@@ -52,10 +52,10 @@ def method_named(name: str) -> Method:
     from headprune.methods.adversarial import IMPORTANT_FIRST, Adversarial
 
     score = name.removesuffix(IMPORTANT_FIRST)
-    if score in all_scores():
+    if score in all_scores() and score != "random":
         return Adversarial.of(score)
     names = dict.fromkeys((*all_scores(), *known))
     raise UsageError(
         f"there is no score or method {name!r}; there are {', '.join(names)}, and SCORE"
-        f"{IMPORTANT_FIRST}, which prunes the highest of a score"
+        f"{IMPORTANT_FIRST}, which prunes what a score holds most important"
     )

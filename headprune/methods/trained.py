@@ -176,6 +176,14 @@ class TrainLayerDrop:
         if set(components) - {*LAYERS}:
             raise self._no_layers()
 
+    def require_speed(self, request: SpeedRequest) -> None:
+        """Check before anything is trained that dropping layers reaches the speed.
+
+        Raises:
+            UsageError: it does not.
+        """
+        _alternate().at_speed(request)
+
     def _no_layers(self) -> UsageError:
         return UsageError(f"{self.name} drops whole layers; give --components EL, DL or EL,DL")
 

@@ -24,7 +24,7 @@ the inputs of the later passes, it is repeated.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -117,7 +117,7 @@ def refit(
 ) -> list[Refitted]:
     """Re-fit the output projections of all sub-layers that have lost units, in place.
 
-    Those above dropped layers are re-fitted too.
+    Those above dropped layers are re-fitted too, if there are tokens enough.
 
     Args:
         pruned: the model to re-fit, in form ``remove``. Both are evaluated without dropout.
@@ -139,10 +139,13 @@ def refit(
     """
     if not ridge > 0:
         raise UsageError(f"ridge is {ridge}, it has to be above 0")
-    places = _places(pruned, unpruned)
+    places, unpruned_places = _places(pruned, unpruned)
     if not places:
         return []
-    _require_enough(pruned, places, batches())
+    tokens, examples = _counted(pruned, places, batches())
+    places = _with_enough(pruned, places, tokens, examples=examples, optional=unpruned_places)
+    if not places:
+        return []
     refitted: dict[Place, Refitted] = {}
     projections = [pruned.sublayers[component][layer].output for component, layer in places]
     with torch.no_grad(), pruned.evaluating(), unpruned.evaluating():
@@ -158,9 +161,10 @@ def refit(
     return list(refitted.values())
 
 
-def _places(pruned: RunnableModel, unpruned: RunnableModel) -> list[Place]:
-    """The sub-layers to re-fit, in the order of computation."""
+def _places(pruned: RunnableModel, unpruned: RunnableModel) -> tuple[list[Place], frozenset[Place]]:
+    """The sub-layers to re-fit, in the order of computation, and those that have all units."""
     places = []
+    whole = set()
     for components in _ORDER:
         present = [name for name in components if name in pruned.sublayers]
         for name in present:
@@ -176,10 +180,12 @@ def _places(pruned: RunnableModel, unpruned: RunnableModel) -> list[Place]:
                 )
                 continue
             for name in present:
-                has_lost_units = _has_lost_units(pruned, unpruned, (name, layer))
-                if has_lost_units or (is_above_dropped and pruned.sublayers[name][layer].kept):
+                if _has_lost_units(pruned, unpruned, (name, layer)):
                     places.append((name, layer))
-    return places
+                elif is_above_dropped and pruned.sublayers[name][layer].kept:
+                    places.append((name, layer))
+                    whole.add((name, layer))
+    return places, frozenset(whole)
 
 
 def _is_dropped(model: RunnableModel, place: Place) -> bool:
@@ -201,9 +207,10 @@ def _has_lost_units(pruned: RunnableModel, unpruned: RunnableModel, place: Place
     return len(part.kept) < len(whole.kept)
 
 
-def _require_enough(model: RunnableModel, places: list[Place], batches: Iterable[Batch]) -> None:
-    """Check the number of tokens before anything is changed."""
-    unknowns = {place: _unknowns(model.sublayers[place[0]][place[1]]) for place in places}
+def _counted(
+    model: RunnableModel, places: Sequence[Place], batches: Iterable[Batch]
+) -> tuple[dict[str, int], int]:
+    """The number of tokens of each component, and of examples."""
     tokens = dict.fromkeys((component for component, _ in places), 0)
     examples = 0
     for batch in batches:
@@ -211,6 +218,38 @@ def _require_enough(model: RunnableModel, places: list[Place], batches: Iterable
             real = model.queries(component, batch)  # B x T
             tokens[component] += int(real.sum())
         examples += len(real)
+    return tokens, examples
+
+
+def _with_enough(
+    model: RunnableModel,
+    places: Sequence[Place],
+    tokens: Mapping[str, int],
+    *,
+    examples: int,
+    optional: Collection[Place],
+) -> list[Place]:
+    """The sub-layers with at least as many tokens as unknowns, before anything is changed.
+
+    Args:
+        places: the sub-layers to re-fit.
+        tokens: by component.
+        examples: the number of examples, for messages.
+        optional: sub-layers that are left out, with a warning, where they lack tokens.
+
+    Raises:
+        DataError: another sub-layer lacks tokens.
+    """
+    unknowns = {place: _unknowns(model.sublayers[place[0]][place[1]]) for place in places}
+    left_out = [each for each in places if each in optional and tokens[each[0]] < unknowns[each]]
+    if left_out:
+        names = ", ".join(f"{component} of layer {layer}" for component, layer in left_out)
+        print(
+            f"warning: {names}: above a dropped layer, but not re-fitted, as the {examples} "
+            "calibration examples have too few tokens",
+            file=sys.stderr,
+        )
+    unknowns = {each: number for each, number in unknowns.items() if each not in left_out}
     for (component, layer), number in unknowns.items():
         if tokens[component] < number:
             raise DataError(
@@ -218,8 +257,10 @@ def _require_enough(model: RunnableModel, places: list[Place], batches: Iterable
                 f"and the {examples} calibration examples have {tokens[component]} tokens only; "
                 "give more examples"
             )
+    if not unknowns:
+        return []
     component, layer = place = max(
-        places, key=lambda each: unknowns[each] / max(1, tokens[each[0]])
+        unknowns, key=lambda each: unknowns[each] / max(1, tokens[each[0]])
     )
     if tokens[component] < ENOUGH * unknowns[place]:
         print(
@@ -228,6 +269,7 @@ def _require_enough(model: RunnableModel, places: list[Place], batches: Iterable
             "each, the model may get worse on other text; give more examples",
             file=sys.stderr,
         )
+    return list(unknowns)
 
 
 def _unknowns(sublayer: PrunableSublayer) -> int:

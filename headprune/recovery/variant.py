@@ -38,7 +38,7 @@ class Variant:
         layerdrop: the probability with which each layer is skipped (Fan et al. 2020).
         from_scratch: begin with random weights in place of the model's (Liu et al. 2019).
         distilled: learn from the outputs of the model as it was given too.
-        translations: the folder for the training text's translations by the model as it was given,
+        translations: a folder for the training text's translations by the model as it was given,
             which take the place of the references: sequence-level distillation.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headprune.errors import UsageError
+from headprune.errors import DataError, UsageError
 from headprune.report import glue, translation
 from headprune.report.document import Document
 from headprune.report.page.compose import page_of
@@ -75,6 +75,35 @@ class Report:
         save(self.page, folder, name="report", suffixes=_PAGE, drawn=drawn)
 
 
+def make_report(
+    paths: Sequence[Path], *, title: str = "", paper: Sequence[str] = (), test: bool = True
+) -> Report:
+    """Gather the records of one study.
+
+    Args:
+        paths: records.
+        title: the title of table and figure; if empty, the study's name.
+        paper: names of the paper's tables to set beside the results.
+        test: test each model against the control of its seed.
+
+    Raises:
+        DataError: a file that cannot be read, or records that cannot be in one table.
+        UsageError: the paper has no such table on these tasks.
+    """
+    if not paths:
+        raise UsageError("no result file given")
+    results = [(path, Record.load(path)) for path in paths]
+    first_path, first = results[0]
+    for path, record in results:
+        if (record.task == TRANSLATION) != (first.task == TRANSLATION):
+            raise DataError(
+                f"{path}: a result of {record.task}, but {first_path} is one of {first.task}: not "
+                "for one table"
+            )
+    study = _study(results, title=title, paper=paper, test=test)
+    return Report(material=Material(studies=[study]), title=title, test=test)
+
+
 def report_of(
     paths: Sequence[Path],
     *,
@@ -90,9 +119,8 @@ def report_of(
         paths: files, or folders that are searched for such files.
         named: see ``gather``.
         title: the title of the page, and of the table and figure of its only study.
-        paper: names of the paper's tables to set beside the results; a table of GLUE is for the
-            studies on GLUE alone.
-        test: test each model against the control of its seed.
+        paper: see ``make_report``; a table of GLUE is for the studies on GLUE alone.
+        test: see ``make_report``.
         command: the command that makes the page.
 
     Raises:

@@ -14,19 +14,19 @@ RATIOS = frozenset({"perplexity"})
 """Metrics that figures draw on a logarithmic scale, as models differ by factors."""
 
 
-_SHARES = frozenset({"accuracy", "f1", "bleu", "chrf"})
+_SHARES = frozenset({"accuracy", "token-accuracy", "f1", "macro-f1", "entity-f1", "bleu", "chrf"})
 """Metrics that are not negative; correlations, and metrics of users, may be."""
 
 
 def range_of(metric: str) -> tuple[float, float]:
     """The lowest and the highest value of a metric, times 100 for shares and correlations.
 
-    >>> range_of("bleu"), range_of("matthews"), range_of("loss")
+    >>> range_of("BLEU"), range_of("matthews"), range_of("loss")
     ((0.0, 100.0), (-100.0, 100.0), (0.0, inf))
     """
     if metric in LOW_IS_GOOD:
         return 0.0, math.inf
-    return (0.0 if metric in _SHARES else -100.0), 100.0
+    return (0.0 if metric.lower() in _SHARES else -100.0), 100.0
 
 
 def is_low_good(metric: str) -> bool:

@@ -13,9 +13,9 @@ from statistics import NormalDist
 import numpy as np
 
 from headprune.claims.estimate import Estimate, mean_difference, relative_deviation
-from headprune.claims.outcome import LEVEL, Outcome, evidence_on
+from headprune.claims.outcome import Outcome, evidence_on
 from headprune.claims.region import Region
-from headprune.results.significance import holm
+from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
 
 SIMULATED = 5_000
 
@@ -175,7 +175,7 @@ def main() -> None:
         for common in (0.0, 0.5):
             share = wrong_after_holm(means=means, common=common)
             print(f"| {name} | {common:.0%} | {share:.1%} |", flush=True)
-    print(f"\nlevel {LEVEL:.0%}, {SIMULATED:,} simulated studies each")
+    print(f"\nlevel {SIGNIFICANCE_LEVEL:.0%}, {SIMULATED:,} simulated studies each")
 
 
 def _print_row(name: str, common: float, effect: str, shares: Shares) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from headprune.claims.outcome import LEVEL
 from headprune.claims.region import Region
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 from tests.claims.calibration import (
     ABOVE,
     EQUAL,
@@ -39,7 +39,7 @@ def check_level(
 
     The rows of one seed are independent, or have half or all of their variance in common.
     """
-    allowed = most(LEVEL, simulated)
+    allowed = most(SIGNIFICANCE_LEVEL, simulated)
     for common in (0.0, 0.5, 1.0):
         shares = shares_of_means(
             region,
@@ -71,8 +71,8 @@ def test_the_level_at_the_edge_exactly(
 def test_a_single_row_spends_its_level() -> None:
     """The test is not conservative: it is wrong about as often as it may be."""
     shares = shares_of_means(NO_LOSS, mean=-0.15, deviations=(0.8,), simulated=2000)
-    assert shares.fails == pytest.approx(LEVEL, abs=0.015)
-    assert shares.holds == pytest.approx(LEVEL, abs=0.015)
+    assert shares.fails == pytest.approx(SIGNIFICANCE_LEVEL, abs=0.015)
+    assert shares.holds == pytest.approx(SIGNIFICANCE_LEVEL, abs=0.015)
 
 
 def test_equal_rows_are_not_called_equal_without_evidence() -> None:
@@ -105,7 +105,7 @@ def test_the_level_of_a_deviation(relative: Sequence[float], common: float, simu
     shares = shares_of_deviations(
         relative=relative, bound=bound, common=common, simulated=simulated
     )
-    assert max(shares.holds, shares.fails) <= most(LEVEL, simulated)
+    assert max(shares.holds, shares.fails) <= most(SIGNIFICANCE_LEVEL, simulated)
 
 
 @QUICKLY_AND_EXACTLY
@@ -117,5 +117,5 @@ def test_all_claims_together_keep_the_level(
     means: Sequence[float], common: float, simulated: int
 ) -> None:
     assert wrong_after_holm(means=means, common=common, simulated=simulated) <= most(
-        LEVEL, simulated
+        SIGNIFICANCE_LEVEL, simulated
     )

@@ -12,11 +12,12 @@ import pytest
 from headprune.claims.catalogue import all_claims
 from headprune.claims.document import claims_document
 from headprune.claims.estimate import Largest, MeanDifference, relative_difference
-from headprune.claims.outcome import LEVEL, Assessed, Outcome
+from headprune.claims.outcome import Assessed, Outcome
 from headprune.claims.sentences import sentence
 from headprune.errors import DataError
 from headprune.report.changes import Changes, document, read_changes
 from headprune.report.render import json_values, markdown, spreadsheet
+from headprune.results.significance import SIGNIFICANCE_LEVEL
 from tests.claims.assessment import assess
 from tests.claims.calibration import most
 
@@ -129,8 +130,8 @@ def test_the_level_of_a_ratio_of_two_layers(true: float) -> None:
         estimate = relative_difference(one.tolist(), other.tolist())
         assert estimate is not None
         p_value = estimate.p_above(10) if true < 1.1 else estimate.p_below(10)
-        wrong += p_value < LEVEL
-    assert wrong / 1500 <= most(LEVEL, 1500)
+        wrong += p_value < SIGNIFICANCE_LEVEL
+    assert wrong / 1500 <= most(SIGNIFICANCE_LEVEL, 1500)
 
 
 def test_the_file_of_the_changes_is_read(tmp_path: Path) -> None:

@@ -218,7 +218,16 @@ def test_a_training_set_is_translated(full, prepared, tmp_path):
 
 
 @pytest.mark.usefixtures("short_translations")
-def test_models_learn_from_the_translations_of_the_unpruned_one(full, prepared, tmp_path):
+def test_models_learn_from_the_translations_of_the_unpruned_one(
+    full, prepared, tmp_path, monkeypatch
+):
+    folders = []
+
+    def train(job, flags, *, data, **options):
+        folders.append(data)
+        running.train(job, flags, data=data, **options)
+
+    monkeypatch.setattr("fairseq_plugin.scores.translation_model.train", train)
     options = ("--data", prepared, "--score", "magnitude", "--percent", 50, "--seeds", 1)
     more = ("--rounds", 0, "--beam", 1, "--finetune", FINETUNE, "-o", tmp_path)
     recovery = ("--recovery", "distill-sequences")
@@ -229,7 +238,8 @@ def test_models_learn_from_the_translations_of_the_unpruned_one(full, prepared, 
     record = Record.load(folder / "50pct" / "seed1.json")
     name = f"distill-sequences[beam=1,from={Checkpoint.load(full).fingerprint[:12]}]"
     assert f"|recovery:{name}|" in record.signature
-    assert not (tmp_path / "methods").exists()
+    assert folders == [tmp_path / "translations" / "bin"] * 3
+    assert [path.suffix for path in (tmp_path / "translations").iterdir()] == [".txt"]
     assert (
         "fine-tuned on translations of the training text" in (tmp_path / "compare.md").read_text()
     )

@@ -287,7 +287,9 @@ def test_a_unit_that_others_can_replace_is_replaced() -> None:
         )
 
 
-def test_above_dropped_layers_all_sub_layers_are_re_fitted() -> None:
+def test_above_dropped_layers_all_sub_layers_are_re_fitted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     unpruned = model_of("bert")
     plan = PruningPlan(
         kept={"EL": [(0,), (), (0,)], "ES": [(0, 1), (), (2,)]},
@@ -309,6 +311,13 @@ def test_above_dropped_layers_all_sub_layers_are_re_fitted() -> None:
         naive_stream(output, x, wanted - given)
     for name, weight in expected.state_dict().items():
         torch.testing.assert_close(pruned.state_dict()[name], weight, atol=2e-3, rtol=2e-3)
+    # Whole sub-layers without tokens enough stay as they are.
+    few = [{name: tensor[:2] for name, tensor in batches[0].items()}]
+    few.append({name: each[2:3, :3] for name, each in batches[0].items() if each.dim() == 2})
+    once_more = hf_plugin.prune(copy.deepcopy(unpruned), plan)
+    refitted = refit(HuggingFaceModel(once_more), HuggingFaceModel(unpruned), lambda: few)
+    assert [(each.component, each.layer) for each in refitted] == [("ES", 0), ("ES", 2)]
+    assert "warning: EF of layer 2: above a dropped layer, but not re-fi" in capsys.readouterr().err
     # A model whose layers were dropped before is the one to imitate: nothing is missing.
     once = hf_plugin.prune(
         copy.deepcopy(unpruned), PruningPlan(kept={"EL": plan.kept["EL"]}, units={"EL": (1, 1, 1)})

@@ -17,7 +17,7 @@ from studies.calibrate import main as calibrate
 from studies.calibrate import read_log
 from studies.cost import Calibration, Job, Machine, cost_of, estimate
 from studies.find import load_any
-from studies.glue_study import MINILM, GlueStudy
+from studies.glue_study import MINILM, RESOURCE_DEFAULTS, GlueStudy, _with_gpu
 from studies.jobs import jobs_of, measured_flags, within_budget
 from studies.plugin import running
 from studies.study import Study
@@ -332,12 +332,8 @@ def test_the_log_of_a_calibration_is_read(tmp_path: Path) -> None:
         read_log(log)
 
 
-def test_a_fine_tuning_of_glue_takes_one_gpu(tmp_path: Path) -> None:
-    study = tmp_path / "study.yaml"
-    text = "{name: g, runner: glue, model: minilm, plans: [{percent: 50}], tasks: {sst2: {}}, "
-    study.write_text(text + "gpus: 1}")
-    resources = load_any(study).resources
+def test_a_fine_tuning_of_glue_takes_one_gpu() -> None:
+    resources = _with_gpu(RESOURCE_DEFAULTS, 1)
     assert {rule for rule, each in resources.items() if each.gpu} == {"glue", "grid"}
-    study.write_text(text + "gpus: 4}")
     with pytest.raises(DataError, match="gpus: 4: a fine-tuning of GLUE takes one GPU; give"):
-        load_any(study)
+        _with_gpu(RESOURCE_DEFAULTS, 4)

@@ -1358,6 +1358,9 @@ def test_a_distance_that_no_score_can_have_is_not_named():
     assert said.endswith("for 1 score; no possible difference would have been significant.")
     said = findings(found, {}, metric="matthews")[0]  # from -100
     assert said.endswith("for 1 score; the smallest significant difference is 59.62.")
+    for metric in ("BLEU", "macro-f1", "entity-f1", "token-accuracy"):
+        said = findings(found, {}, metric=metric)[0]
+        assert said.endswith("for 1 score; no possible difference would have been significant.")
 
 
 @pytest.mark.parametrize("draws", [3, 10])
