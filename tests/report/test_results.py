@@ -227,7 +227,7 @@ def test_results_on_glue_in_the_older_format_are_read(tmp_path: Path) -> None:
         ({"predictions": None}, "predictions is null, not text"),
         ({"epochs": True}, "epochs is true, not a number"),
         ({"version": 2}, "result of version 2, this headprune reads 1"),
-        ({"metrics": {"f1": 101}}, "f1 is 101, not between -100 and 100"),
+        ({"metrics": {"f1": 101}}, "f1 is 101, not between 0 and 100"),
     ],
 )
 def test_broken_results_of_the_older_format_are_refused(
