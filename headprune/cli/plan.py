@@ -75,14 +75,15 @@ def plan(
         typer.Option(help="File that `headprune latency` wrote on this machine, for --speedup."),
     ] = None,
     verify: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
-            help="With --speedup: time the pruned model in turns with the unpruned one, and choose "
-            "anew where the speed differs by more than 2%. The number of plans that are timed at "
-            "most; 1 corrects nothing.",
+            help="With --speedup: the pruned model is timed in turns with the unpruned one, and "
+            "another plan is chosen where the speed differs by more than 2%. The number of plans "
+            "that are timed at most; 1 corrects nothing, and 0 trusts the prediction.",
+            show_default="3",
         ),
-    ] = 0,
+    ] = None,
     below: Annotated[
         float | None,
         typer.Option(
@@ -183,7 +184,7 @@ def plan(
     """Choose the heads, neurons or layers to keep and write them as a plan (JSON).
 
     Give one of --percent, --budget, --speedup, --below, --keep and --prune. The same options give
-    the same plan everywhere.
+    the same plan everywhere, except that --speedup depends on what is measured.
 
     Examples:
 
@@ -202,7 +203,7 @@ def plan(
       headprune plan --model model.pt --components EF,DF --budget '50% of parameters' -o plan.json
 
       headprune plan --model model.pt --speedup 2 --latency latency.json --scores taylor.json
-      --components ES,ED,DS,EF,DF,EL,DL --verify 3 -o plan.json
+      --components ES,ED,DS,EF,DF,EL,DL -o plan.json
     """
     speedup_inputs = _require_compatible_options(
         percent=percent,
@@ -225,7 +226,7 @@ def plan(
     output = None if output == Path("-") else output
     require_separate({"--output": output}, inputs=(model, scores, latency))
     if speedup_inputs is not None:
-        from headprune.cli.plan_by_speed import plan_by_speed
+        from headprune.cli.plan_by_speed import DEFAULT_MEASUREMENTS, plan_by_speed
 
         chosen = plan_by_speed(
             speedup_inputs.model,
@@ -235,7 +236,7 @@ def plan(
             components=None if components is None else parse_components(components),
             best=best.value if best else None,
             at_least=1 if at_least is None else at_least,
-            verify=verify,
+            verify=DEFAULT_MEASUREMENTS if verify is None else verify,
         )
         _write_plan(chosen, output)
         return
@@ -278,7 +279,7 @@ def _require_compatible_options(
     speedup: float | None,
     below: float | None,
     latency: Path | None,
-    verify: int,
+    verify: int | None,
     method: str | None,
     keep: list[str] | None,
     prune: list[str] | None,

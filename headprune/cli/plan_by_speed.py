@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from headprune.speed.verifying import Measured
 
 
+DEFAULT_MEASUREMENTS = 3
+"""Number of plans that are timed at most, where nothing else is asked for."""
+
+
 def plan_by_speed(
     model: Path,
     times: float,
@@ -76,7 +80,7 @@ def plan_by_speed(
     plan = choose(1.0)
     words = f"{table.conditions}, {table.conditions.threads} threads"
     if not verify:
-        _say(f"predicted {table.speedup_of(plan):.2f} times as fast ({words}); --verify 3 measures")
+        _say(f"predicted {table.speedup_of(plan):.2f} times as fast ({words}), not measured")
         return plan
     from headprune.speed.verifying import verified
 
