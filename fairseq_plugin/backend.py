@@ -88,18 +88,23 @@ class FairseqBackend:
         return str(export_to_ctranslate2(checkpoint, output, **given))
 
     def score(self, model: str, request: ScoreRequest, *, given: Given) -> dict[str, HeadScores]:
-        """Compute scores of a checkpoint on sentence pairs; --data and --beam are its own."""
-        refuse_other_options(given, "data", "beam", model=model, kind=_CHECKPOINT)
+        """Compute scores of a checkpoint on sentence pairs, with some options of its own."""
+        refuse_other_options(given, "data", "beam", "finetune", model=model, kind=_CHECKPOINT)
+        from headprune.scores.names import with_combined
         from headprune.scores.splits import scoring_split
 
         with needing("scoring checkpoints needs fairseq"):
             from fairseq_plugin.scores.run import score_heads
+        flags = _finetuning(given)
+        if flags and "movement" not in with_combined(request.scores, request.weights):
+            raise UsageError("--finetune is that of --score movement")
         return score_heads(
             Path(model),
             request,
             split=scoring_split(request.split, default="valid", reported_on="test"),
             metric=request.metric_or("loss"),
-            **given,
+            finetuning=flags,
+            **{name: given[name] for name in ("data", "beam") if name in given},
         )
 
     def score_syntax(
@@ -126,21 +131,14 @@ class FairseqBackend:
         """
         known = ("data", "finetune", "metric", "beam", "distillation")
         refuse_other_options(given, *known, model=path, kind=_CHECKPOINT)
-        flags = _split_flags(given.get("finetune", ""))
         with needing("comparing checkpoints needs fairseq"):
-            from fairseq_plugin.flags import check_flags
             from fairseq_plugin.loading import trained_on
             from fairseq_plugin.scores.run import METRICS
-            from fairseq_plugin.scores.translation_model import TranslationModel, require_finetuning
+            from fairseq_plugin.scores.translation_model import TranslationModel
         metric = given.get("metric", "loss")
         if metric not in METRICS:
             raise UsageError(f"--metric {metric}: it is one of {', '.join(METRICS)}")
-        require_finetuning(flags)
-        if flags:
-            try:
-                check_flags("train", flags)
-            except UsageError as problem:
-                raise UsageError(f"--finetune: {problem}") from None
+        flags = _finetuning(given)
         return TranslationModel(
             path=path,
             data=given.get("data") or trained_on(self.open(path)),
@@ -207,6 +205,21 @@ class FairseqBackend:
         if model.form is None:
             model = model.prune(model.plan)
         return fairseq_forward_pass(model, conditions)
+
+
+def _finetuning(given: Given) -> tuple[str, ...]:
+    """The flags of --finetune, checked by fairseq-train's parser."""
+    flags = _split_flags(given.get("finetune", ""))
+    from fairseq_plugin.flags import check_flags
+    from fairseq_plugin.scores.translation_model import require_finetuning
+
+    require_finetuning(flags)
+    if flags:
+        try:
+            check_flags("train", flags)
+        except UsageError as problem:
+            raise UsageError(f"--finetune: {problem}") from None
+    return flags
 
 
 def _split_flags(text: str) -> tuple[str, ...]:

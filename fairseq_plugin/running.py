@@ -70,6 +70,7 @@ def train(
     depends: Sequence[Path] = (),
     keep_checkpoints: bool = False,
     adopt: bool = False,
+    movement: tuple[Path, Sequence[str]] | None = None,
 ) -> None:
     """Train in the folder ``training`` beside ``model``, and resume if it has a usable checkpoint.
 
@@ -87,6 +88,7 @@ def train(
         keep_checkpoints: keep the checkpoints of the finished training, to train it longer.
         adopt: resume from checkpoints of older versions, which did not record their settings; the
             caller knows that they belong to this training.
+        movement: the file for the score movement of this training, and the components to score.
 
     Raises:
         DataError: fairseq fails, or a file cannot be read.
@@ -100,6 +102,9 @@ def train(
     own += ["--keep-checkpoints"] if keep_checkpoints else []
     own += ["--adopt"] if adopt else []
     own += ["--processes", str(job.processes)] if job.processes > 1 else []
+    if movement is not None:
+        path, components = movement
+        own += ["--movement", str(path), ",".join(components)]
     with _alone_in(save_dir) as lock:
         _keep_log_in(save_dir, job.log)
         _run(job, "train", [*own, "--", *flags], keep_open=lock)

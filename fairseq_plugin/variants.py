@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headprune.recovery.variant import GateTarget, Variant
+from headprune.recovery.variant import GateTraining, Variant
 
 L0_CRITERION = "label_smoothed_cross_entropy_with_l0"
 """The criterion of ``fairseq_plugin.criterions``, named here as its module imports fairseq."""
@@ -34,12 +34,15 @@ def variant_flags(
     return list(flags)
 
 
-def _gate_flags(gates: GateTarget) -> list[str]:
+def _gate_flags(gates: GateTraining) -> list[str]:
     """The gates' flags. The last checkpoint counts, as the best often has open gates still."""
+    penalty = ["--l0-lambda", repr(gates.l0_lambda)]
+    if gates.budget is not None:
+        penalty = ["--l0-target", f"{gates.budget.percent!r}%", "--l0-target-of", gates.budget.of]
+        penalty += ["--l0-warmup-updates", _WARM_UP]
     return [
         *("--criterion", L0_CRITERION, "--gates", ",".join(gates.components)),
-        *("--l0-target", f"{gates.budget.percent!r}%", "--l0-target-of", gates.budget.of),
-        *("--l0-warmup-updates", _WARM_UP, "--disable-validation"),
+        *(*penalty, "--disable-validation"),
     ]
 
 

@@ -99,6 +99,12 @@ def _train(options: argparse.Namespace, flags: list[str]) -> None:
     arguments = [*data, *with_processes(flags, options.processes), "--save-dir", str(save_dir)]
     if options.processes > 1:
         _torchrun([*arguments, *machine], processes=options.processes)
+    elif options.movement:
+        from fairseq_plugin.scores.movement import collecting_movement
+
+        path, components = options.movement
+        with collecting_movement(Path(path), components.split(",")):
+            _call(cli_main, "train", [*arguments, *machine])
     else:
         _call(cli_main, "train", [*arguments, *machine])
     training_folder.finish(save_dir, options.model, resumed=resumed)
@@ -226,6 +232,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     program.add_argument("--save-dir", type=Path, required=True)
     program.add_argument("--depends", type=Path, nargs="*", default=[])
     program.add_argument("--processes", type=int, default=1)
+    program.add_argument("--movement", nargs=2)
     for name in ("--keep-checkpoints", "--adopt"):
         program.add_argument(name, action="store_true")
     programs.add_parser("generate", parents=[common])

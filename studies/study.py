@@ -189,8 +189,8 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
         for row in rows:
             if row.score in FINE_TUNED:
                 raise DataError(
-                    f"{where}: {row.label}: {row.score} is computed while a Hugging Face model is "
-                    "fine-tuned; no checkpoint has it"
+                    f"{where}: {row.label}: {row.score} depends on a fine-tuning, and several "
+                    "studies share a baseline's scores; give a plan made before: {plan: FILE}"
                 )
         return rows
 

@@ -19,6 +19,7 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, load_model, load_split, trained_on
 from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import Batch, FairseqModel
+from fairseq_plugin.scores.movement import fine_tuned
 from headprune.backends import BATCH_SIZE, ScoreRequest
 from headprune.components import HEADS
 from headprune.errors import DataError, UsageError
@@ -32,6 +33,7 @@ from headprune.scores.compute import (
     syntactic_scores,
 )
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.movement import FineTuned
 from headprune.scores.names import require_known
 from headprune.scores.parts import PARTS, in_parts, parts_of
 from headprune.scores.registry import ABLATION, SCORING
@@ -51,6 +53,7 @@ def score_heads(
     metric: str = "loss",
     data: Path | None = None,
     beam: int = 5,
+    finetuning: Sequence[str] = (),
 ) -> dict[str, HeadScores]:
     """Compute the scores of a checkpoint, stock fairseq's or head-pruned.
 
@@ -66,6 +69,7 @@ def score_heads(
             ``bleu`` of a beam search, or ``divergence`` without labels.
         data: the binarised data folder; default: the one that the checkpoint was trained on.
         beam: the width of the beam search.
+        finetuning: flags for fairseq-train, for the score ``movement``.
 
     Raises:
         UsageError: no such score or metric, or a model of another task.
@@ -119,6 +123,17 @@ def score_heads(
                 watch=watch,
             )
 
+        def fine_tune(components: Sequence[str]) -> FineTuned:
+            task.load_dataset("train")
+            return fine_tuned(
+                path,
+                finetuning,
+                components=components,
+                data=folder,
+                data_name=f"{data_name(folder)}.train[{len(task.dataset('train'))}]",
+                seed=request.seed,
+            )
+
         def pass_over(purpose: str) -> Iterator[Batch]:
             data = batches[ABLATION if purpose == ABLATION else SCORING]
             return watch(iter(data), len(data), purpose)
@@ -135,6 +150,7 @@ def score_heads(
             weights=request.weights,
             ablate=ablate if metric == "bleu" else None,
             own_outputs=request.without_labels,
+            fine_tune=fine_tune if finetuning and not request.without_labels else None,
             permutations=request.permutations,
             watch=watch,
         )

@@ -168,6 +168,7 @@ class TranslationModel:
             metric=self.metric_of_ablation,
             data=self.data,
             beam=self.beam,
+            finetuning=self.finetuning,
         )
 
     def measure(self, plan: PruningPlan | None = None) -> Measurement:

@@ -271,6 +271,14 @@ class ScoringOptions(LabelledDataOptions):
         ),
     ] = None
     data: Annotated[Path | None, in_panel(DATA, CHECKPOINTS)] = None
+    finetune: Annotated[
+        str | None,
+        typer.Option(
+            help="Flags of fairseq-train, in quotes, for the fine-tuning of the score movement, "
+            "--arch and the model's sizes among them.",
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None
     beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None
 
 

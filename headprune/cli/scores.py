@@ -142,8 +142,8 @@ def scores(
     gradient| (Molchanov et al. 2017); fisher, the mean over examples of (d loss / d gate)^2, the
     diagonal of the empirical Fisher information of the gates (Kwon et al. 2022); gradient-sublayer,
     as gradient-raw for one gate of all units of a sub-layer, which have the same number (Prasanna
-    et al. 2020). Of the steps of a fine-tuning, of a copy of a classifier: movement, minus weight
-    times gradient, summed over the steps (Sanh et al. 2020).
+    et al. 2020). Of the steps of a fine-tuning of a copy: movement, minus weight times gradient,
+    summed over the steps (Sanh et al. 2020).
 
     Scores from attention weights, in one pass over the data: confidence, the largest weight on a
     token that is no separator (Voita et al. 2019); entropy; sparsity, the share of weights below

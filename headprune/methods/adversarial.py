@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headprune.errors import UsageError
 from headprune.methods.by_score import ByScore
 from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
 from headprune.select.score import require_one_scale
@@ -64,14 +63,11 @@ class Adversarial:
     def _require_one_scale(self, request: AnyRequest) -> None:
         if self.score not in request.scores:
             return  # the choice itself says so
-        try:
-            require_one_scale(request.scores[self.score], request.plan.units)
-        except UsageError:
-            raise UsageError(
-                f"{self.name}: the score {self.score} is divided by the norm of each layer, so "
-                "heads, neurons and layers are not on one scale; take "
-                f"{_COMPARABLE}{IMPORTANT_FIRST}"
-            ) from None
+        require_one_scale(
+            request.scores[self.score],
+            request.plan.units,
+            advice=f"take {_COMPARABLE}{IMPORTANT_FIRST} in the place of {self.name}",
+        )
 
     def _named(self, outcome: Outcome) -> Outcome:
         """The plan with this method as its origin."""

@@ -15,7 +15,7 @@ from headprune.methods.by_location import DROP_LAYERS, DropLayers
 from headprune.methods.method import AnyRequest, Outcome, Request, SpeedRequest
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
-from headprune.recovery.variant import L0_GATES, GateTarget, Variant
+from headprune.recovery.variant import L0_GATES, GateTraining, Variant
 from headprune.select.in_order import require_reachable
 from headprune.task_model import TaskModel
 from headprune.wording import counted
@@ -58,7 +58,7 @@ class TrainGates:
         trained, seconds = _trained(
             self.name,
             request,
-            Variant(gates=GateTarget(components=components, budget=request.budget)),
+            Variant(gates=GateTraining(components=components, budget=request.budget)),
             label=f"{self.name}-{percent_text(request.budget.percent)}-{request.budget.of}",
         )
         plan = trained.model.plan.completed(request.plan.units).part(components)

@@ -13,20 +13,32 @@ L0_GATES = "l0-gates"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateTarget:
-    """The units that get learned gates, and the share of them that is to be closed.
+class GateTraining:
+    """The units that get learned gates, and what closes them: a target, or a fixed penalty.
 
     Attributes:
         components: those whose units have gates.
         budget: the share of these units of the unpruned model to prune.
+        l0_lambda: instead: the weight of the expected number of open units in the loss.
+
+    Raises:
+        UsageError: not one of the two.
     """
 
     components: tuple[str, ...]
-    budget: Budget
+    budget: Budget | None = None
+    l0_lambda: float | None = None
 
-    def as_settings(self) -> dict[str, str]:
+    def __post_init__(self) -> None:
+        if (self.budget is None) == (self.l0_lambda is None):
+            raise UsageError("--gates goes with one of --l0-target and --l0-lambda; give one")
+
+    def as_settings(self) -> dict[str, object]:
         """The values by the names of their options."""
-        return {"gates": ",".join(self.components), "l0_target": str(self.budget)}
+        gates = {"gates": ",".join(self.components)}
+        if self.budget is None:
+            return {**gates, "l0_lambda": self.l0_lambda}
+        return {**gates, "l0_target": str(self.budget)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +57,7 @@ class Variant:
         UsageError: no probability, or two variants that exclude each other.
     """
 
-    gates: GateTarget | None = None
+    gates: GateTraining | None = None
     layerdrop: float = 0.0
     from_scratch: bool = False
     distilled: bool = False
@@ -66,7 +78,7 @@ class Variant:
         }
 
 
-VARIANT_SETTINGS = ("gates", "l0_target", "layerdrop", "from_scratch")
+VARIANT_SETTINGS = ("gates", "l0_target", "l0_lambda", "layerdrop", "from_scratch")
 """The names of ``Variant.as_settings``."""
 
 PLAIN = Variant()

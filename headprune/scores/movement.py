@@ -77,38 +77,33 @@ class FineTuned:
     """A fine-tuning that has ended.
 
     Attributes:
-        data: the name of its data, as in signatures.
-        settings: what its outcome depends on.
+        values: the movement of each unit.
+        steps: the number of steps that it was summed over.
+        data: the name of the training data, as in signatures.
+        settings: what the outcome depends on.
     """
 
+    values: Values
+    steps: int
     data: str
     settings: Mapping[str, Any]
 
 
-Step = Callable[[], None]
-"""Called at each step, between the computation of gradients and the update of the weights."""
-
-FineTune = Callable[[Callable[[RunnableModel], Step]], FineTuned]
-"""Fine-tunes a copy of the model, which it gives to its argument to get the ``Step``."""
+FineTune = Callable[[Sequence[str]], FineTuned]
+"""Fine-tunes a copy of the model, for the movement of the units of some components."""
 
 
 def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
     """Compute ``movement`` during a fine-tuning."""
     if scoring.fine_tune is None:
         raise UsageError(
-            "movement is computed during a fine-tuning with labels: it needs a Hugging Face "
-            "classifier, and not --without-labels; give taylor or fisher"
+            "movement is computed during a fine-tuning with labels, not --without-labels, and a "
+            "checkpoint needs the flags of --finetune; give them, or taylor or fisher"
         )
-    sums: list[Movement] = []
-
-    def start(model: RunnableModel) -> Step:
-        components = [name for name in scoring.components if name in (*HEADS, *NEURONS)]
-        sums.append(Movement(model, components))
-        return sums[0].add
-
-    training = scoring.fine_tune(start)
-    settings = {**training.settings, "steps": sums[0].steps}
+    components = [name for name in scoring.components if name in (*HEADS, *NEURONS)]
+    training = scoring.fine_tune(components)
+    settings = {**training.settings, "steps": training.steps}
     return {
-        name: Computed(values=sums[0].values, settings=settings, data=training.data)
+        name: Computed(values=training.values, settings=settings, data=training.data)
         for name in names
     }

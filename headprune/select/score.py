@@ -16,8 +16,18 @@ from headprune.select.ranking import Cost, Keep, Unit, budget_of, keep_first, un
 BEST = ("high", "low")
 
 
-def require_one_scale(scores: HeadScores, names: Iterable[str]) -> None:
+def require_one_scale(
+    scores: HeadScores,
+    names: Iterable[str],
+    *,
+    advice: str = "give one that is not, such as gradient-raw or taylor",
+) -> None:
     """Check that heads, neurons and layers can be compared by a score.
+
+    Args:
+        scores: the score.
+        names: the components.
+        advice: what to do, for the message.
 
     Raises:
         UsageError: several kinds of units, and a score that is divided by the norm of each layer.
@@ -25,7 +35,7 @@ def require_one_scale(scores: HeadScores, names: Iterable[str]) -> None:
     if len(kinds_of_units(names)) > 1 and "normalised" in scores.settings:
         raise UsageError(
             f"the score {scores.name} is divided by the norm of each layer, so heads, neurons and "
-            "layers are not on one scale; give one that is not, such as gradient-raw or taylor"
+            f"layers are not on one scale; {advice}"
         )
 
 

@@ -23,7 +23,7 @@ from headprune.form import Form
 from headprune.locks import locked_folder
 
 if TYPE_CHECKING:
-    from headprune.recovery.variant import GateTarget
+    from headprune.recovery.variant import GateTraining
 
 app = typer.Typer(add_completion=False)
 
@@ -97,8 +97,8 @@ def finetune(
     gates: Annotated[
         str | None,
         typer.Option(
-            help="Components whose units get learned gates, with commas: ES,EF. With --l0-target, "
-            "they are trained with an L0 penalty and closed after the last epoch.",
+            help="Components whose units get learned gates, with commas: ES,EF. They are trained "
+            "with an L0 penalty (--l0-target or --l0-lambda) and closed after the last epoch.",
             rich_help_panel=_WHILE,
         ),
     ] = None,
@@ -107,6 +107,14 @@ def finetune(
         typer.Option(
             help="With --gates, the share of their units to prune: '60%', or of these units' "
             "parameters or FLOPs: '60% of parameters', '60% of flops'.",
+            rich_help_panel=_WHILE,
+        ),
+    ] = None,
+    l0_lambda: Annotated[
+        float | None,
+        typer.Option(
+            help="With --gates, instead of --l0-target: the weight of the expected number of open "
+            "units in the loss, as in Voita et al. 2019. The more, the fewer units are left.",
             rich_help_panel=_WHILE,
         ),
     ] = None,
@@ -179,23 +187,26 @@ def finetune(
         bf16=bf16,
         distill_from=distill_from,
         distillation=weights,
-        variant=Variant(gates=_gate_target(gates, l0_target), layerdrop=layerdrop),
+        variant=Variant(gates=_gate_training(gates, l0_target, l0_lambda), layerdrop=layerdrop),
     )
     with locked_folder(output):
         result = run(settings, Labels(), output, announce=True)
     show_result(result, output)
 
 
-def _gate_target(gates: str | None, l0_target: str | None) -> GateTarget | None:
+def _gate_training(
+    gates: str | None, l0_target: str | None, l0_lambda: float | None
+) -> GateTraining | None:
     from headprune.budget import Budget
     from headprune.cli.options import parse_components
-    from headprune.recovery.variant import GateTarget
+    from headprune.recovery.variant import GateTraining
 
-    if (gates is None) != (l0_target is None):
-        raise UsageError("--gates and --l0-target go together: give both")
-    if gates is None or l0_target is None:
+    if gates is None:
+        if l0_target is not None or l0_lambda is not None:
+            raise UsageError("--l0-target and --l0-lambda go with --gates")
         return None
-    return GateTarget(
+    return GateTraining(
         components=tuple(parse_components(gates, option="--gates")),
-        budget=Budget.parse(l0_target, option="--l0-target"),
+        budget=None if l0_target is None else Budget.parse(l0_target, option="--l0-target"),
+        l0_lambda=l0_lambda,
     )

@@ -22,7 +22,7 @@ from headprune.files import write_text_atomically
 from headprune.origin import Origin
 from headprune.plan import HeadPlan
 from headprune.recovery.distillation import TEACHER, distillation_name
-from headprune.recovery.variant import L0_GATES, GateTarget
+from headprune.recovery.variant import L0_GATES, GateTraining
 from headprune.results.curves import CURVE
 from headprune.results.environment import processor_name, versions_of
 from headprune.results.labels import method_of, requested_percent_of, row_of
@@ -166,7 +166,7 @@ class _Runner:
     announce: bool
 
     def train(
-        self, name: str, *, teacher: Teacher | None = None, gates: GateTarget | None = None
+        self, name: str, *, teacher: Teacher | None = None, gates: GateTraining | None = None
     ) -> list[Training]:
         """Fine-tune the model in place; without epochs there is no training."""
         if not self.settings.epochs:
@@ -526,7 +526,8 @@ def _closed(model: PreTrainedModel, settings: Settings) -> HeadPlan:
     gates = settings.variant.gates
     assert gates is not None
     close_gates(model)
-    origin = Origin(method=L0_GATES, seed=settings.seed, budget=str(gates.budget))
+    budget = None if gates.budget is None else str(gates.budget)
+    origin = Origin(method=L0_GATES, seed=settings.seed, budget=budget)
     return hf_plugin.plan(model).with_origin(origin)
 
 

@@ -40,7 +40,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from headprune.bfloat16 import warn_if_slow
 from headprune.errors import DataError, UsageError
-from headprune.recovery.variant import GateTarget
+from headprune.recovery.variant import GateTraining
 from headprune.results.curves import Curve
 from headprune.weights import is_finite
 from hf_plugin.distillation import DistillationTrainer, Teacher
@@ -272,7 +272,7 @@ def fine_tune(
     schedule: Schedule,
     folder: Path,
     teacher: Teacher | None = None,
-    gates: GateTarget | None = None,
+    gates: GateTraining | None = None,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Training:
     """Fine-tune ``model`` in place.
@@ -414,7 +414,7 @@ def _trainer(
     for_training: bool = True,
     of_text: bool = False,
     teacher: Teacher | None = None,
-    gates: GateTarget | None = None,
+    gates: GateTraining | None = None,
 ) -> Trainer:
     is_of_images = "image" in data.column_names
     by_length = for_training and not is_of_images
@@ -459,10 +459,12 @@ def _trainer(
         preprocess_logits_for_metrics=_text_losses if of_text else _logits_alone,
     )
     if gates is not None:
+        common["gates"] = ",".join(gates.components)
+        if gates.budget is None:
+            return L0Trainer(model, l0_lambda=gates.l0_lambda, **common)
         updates = math.ceil(len(data) / schedule.batch_size) * schedule.epochs
         return L0Trainer(
             model,
-            gates=",".join(gates.components),
             l0_target=str(gates.budget),
             l0_warmup_updates=int(updates * GATES_WARM_UP),
             **common,

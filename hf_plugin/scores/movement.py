@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from transformers import (
 )
 
 from headprune.errors import UsageError
-from headprune.model import RunnableModel
-from headprune.scores.movement import FineTuned, Step
+from headprune.scores.movement import FineTuned, Movement
 from hf_plugin.finetuning.training import Schedule, encode, fine_tune
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.tasks.examples import Examples
@@ -36,7 +35,7 @@ class StepCallback(TrainerCallback):
     Trainer's place, in the same way.
     """
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Callable[[], None]) -> None:
         self.step = step
         self._max_norm = 0.0
 
@@ -60,7 +59,7 @@ def fine_tuned(
     reader: Reader,
     examples: Examples,
     *,
-    start: Callable[[RunnableModel], Step],
+    components: Sequence[str],
     name: str,
     max_length: int,
     schedule: Schedule,
@@ -71,7 +70,7 @@ def fine_tuned(
         model: the classifier; it is left as it was, and so is torch's random state.
         reader: its tokenizer or image processor.
         examples: the training examples.
-        start: function that is given the copy and returns the function to call at each step.
+        components: those whose units are scored.
         name: the name of the examples in signatures.
         max_length: the longest example, in tokens.
         schedule: the schedule of the fine-tuning.
@@ -83,7 +82,7 @@ def fine_tuned(
     if not schedule.epochs > 0 or not schedule.learning_rate > 0:
         raise UsageError("movement: give --epochs and --learning-rate above 0")
     trained = copy.deepcopy(model)
-    callback = StepCallback(start(HuggingFaceModel(trained)))
+    movement = Movement(HuggingFaceModel(trained), components)
     with (
         tempfile.TemporaryDirectory() as folder,
         redirect_stdout(sys.stderr),  # the Trainer's words on its progress
@@ -95,9 +94,11 @@ def fine_tuned(
             encode(examples, reader, max_length=max_length),
             schedule=schedule,
             folder=Path(folder),
-            callbacks=[callback],
+            callbacks=[StepCallback(movement.add)],
         )
     return FineTuned(
+        values=movement.values,
+        steps=movement.steps,
         data=cut_name(f"{name}[{len(examples)}]", max_length),
         settings={
             "part": "training",

@@ -19,7 +19,6 @@ from transformers import (
 
 from headprune.backends import BATCH_SIZE, ScoreRequest
 from headprune.errors import DataError, UsageError
-from headprune.model import RunnableModel
 from headprune.scores.compute import (
     Origin,
     compute_scores,
@@ -27,7 +26,7 @@ from headprune.scores.compute import (
     unwatched,
 )
 from headprune.scores.head_scores import HeadScores
-from headprune.scores.movement import FineTuned, Step
+from headprune.scores.movement import FineTuned
 from headprune.scores.names import require_known
 from headprune.scores.parts import PARTS, parts_of
 from headprune.scores.registry import ABLATION, SCORING
@@ -139,7 +138,7 @@ def score_heads(
         )
         return map(translated, found) if translating else found
 
-    def fine_tune(start: Callable[[RunnableModel], Step]) -> FineTuned:
+    def fine_tune(components: Sequence[str]) -> FineTuned:
         assert inputs is not None  # movement is computed on data
         train = data.load("train")
         divided = held_out(train, model=Path(model_name), parts=parts)
@@ -147,7 +146,7 @@ def score_heads(
             model,
             inputs.reader,
             train.select(divided.training(len(train), most=request.max_examples)),
-            start=start,
+            components=components,
             name=data.name_of("train"),
             max_length=max_length,
             schedule=schedule

@@ -9,12 +9,12 @@ import pytest
 from fairseq_plugin.criterions.label_smoothed_cross_entropy_with_l0 import NAME
 from fairseq_plugin.variants import L0_CRITERION, variant_flags
 from headprune import Budget, PruningPlan, UsageError
-from headprune.recovery.variant import PLAIN, GateTarget, Variant
+from headprune.recovery.variant import PLAIN, GateTraining, Variant
 
 from .test_compare import FINETUNE, forked_programs, headprune, prepared  # noqa: F401
 
 FLAGS = ["--arch", "x", "--criterion", "cross_entropy", "--clip-norm=1", "--lr", "1e-3"]
-GATES = GateTarget(components=("ES", "EF"), budget=Budget(50, "parameters"))
+GATES = GateTraining(components=("ES", "EF"), budget=Budget(50, "parameters"))
 
 
 def test_flags() -> None:

@@ -184,7 +184,7 @@ def test_a_mistake_in_tables_is_named(tmp_path: Path, tables: Any, message: str)
         ({"percent": 50, "method": "gradient", "components": ["ED"]}, "components: a score ranks"),
         ({"percent": 50, "method": "rare"}, "rare has no numbers for DS, so it cannot rank all"),
         ({"percent": 50, "method": "layer-contribution"}, "no numbers for ES, ED, DS"),
-        ({"percent": 50, "method": "movement"}, "50% movement: movement is computed while a Hug"),
+        ({"percent": 50, "method": "movement"}, "50% movement: movement depends on a fine-tuning"),
         ({"percent": 50, "method": "top", "draw": "component"}, "draw: only heads that are drawn"),
         ({"each_layer": 9}, "plans[1]: ES: layer 0 asks for 9 heads"),
         ({"each_layer": 1, "components": ["ED"]}, "components: `each_layer` is for all"),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import hf_plugin
 from headprune import Budget, UsageError
 from headprune.cli.compare import app as compare_app
-from headprune.recovery.variant import GateTarget, Variant
+from headprune.recovery.variant import GateTraining, Variant
 from headprune.results.record import Record
 from headprune.select import at_random
 from hf_plugin.cli.finetune import app
@@ -23,7 +23,7 @@ from tests.hf_plugin.made import SHAPE, settings, write_model
 
 from .test_run import killed_after_a_checkpoint, weights
 
-HALF = Variant(gates=GateTarget(components=("ES",), budget=Budget(50)))
+HALF = Variant(gates=GateTraining(components=("ES",), budget=Budget(50)))
 
 
 def loaded(folder: Path) -> torch.nn.Module:
@@ -97,9 +97,18 @@ def test_the_command(model, glue, tmp_path):
     command(app, *common, "--gates", "ES,EF", "--l0-target", "50% of parameters", "-o", out)
     record = Record.load(out / "result.json")
     assert {"ES", "EF"} <= set(record.plan.units) and record.plan.percent_pruned > 0
+    few, many = (tmp_path / name for name in ("few", "many"))
+    fast = ("--gates", "ES,EF", "--learning-rate", 1e-2, "--batch-size", 4)
+    for penalty, folder in ((0.0, many), (100.0, few)):
+        command(app, *common, *fast, "--l0-lambda", penalty, "-o", folder)
+    left = {each.name: Record.load(each / "result.json").parameters for each in (few, many)}
+    assert left["few"] < left["many"]
     for options, message in (
-        (("--gates", "ES"), "--gates and --l0-target go together"),
-        (("--l0-target", "50%"), "--gates and --l0-target go together"),
+        (("--gates", "ES"), "--gates goes with one of --l0-target and --l0-lambda"),
+        (("--l0-target", "50%"), "--l0-target and --l0-lambda go with --gates"),
+        (("--l0-lambda", 0.1), "--l0-target and --l0-lambda go with --gates"),
+        (("--gates", "ES", "--l0-lambda", 0.1, "--l0-target", "50%"), "with one of --l0-target"),
+        (("--gates", "ES", "--l0-lambda", -1), r"the L0 weight \(lambda\) is -1"),
         (("--gates", "QQ", "--l0-target", "50%"), "--gates 'QQ': 'QQ' is not one of"),
         (("--gates", "ED", "--l0-target", "50%"), "'ED' is not one of"),
         (("--gates", "ES", "--l0-target", "50%", "--form", "mask"), "give --form remove"),

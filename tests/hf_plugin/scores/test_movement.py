@@ -19,10 +19,10 @@ from hf_plugin.finetuning.settings import Settings
 from hf_plugin.finetuning.training import Schedule, encode, fine_tune
 from hf_plugin.glue.data import GlueData
 from hf_plugin.glue.tasks import TASKS
+from hf_plugin.scores import movement as module
 from hf_plugin.scores.classifier import Classifier
 from hf_plugin.scores.losses import example_losses
 from hf_plugin.scores.model import HuggingFaceModel
-from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.tokenizers import load_tokenizer
 from tests.hf_plugin.made import write_model, write_task
 from tests.hf_plugin.models import HEADS, LAYERS, SIZE, build
@@ -102,7 +102,9 @@ def test_the_command_fine_tunes_a_copy(classifier, glue, tmp_path):
     assert any(value for row in movement.values["ES"] for value in row)
 
 
-def test_gradients_are_not_clipped_and_the_training_is_the_same(classifier, glue, tmp_path):
+def test_gradients_are_not_clipped_and_the_training_is_the_same(
+    classifier, glue, tmp_path, monkeypatch
+):
     model = load_classifier(str(classifier), TASKS["sst2"], untrained=True)
     model.classifier.weight.data *= 300  # gradients that are clipped
     tokenizer = load_tokenizer(str(classifier))
@@ -110,16 +112,18 @@ def test_gradients_are_not_clipped_and_the_training_is_the_same(classifier, glue
     schedule = Schedule(epochs=1, batch_size=8, learning_rate=1e-3, seed=1)
     norms, copies = [], []
 
-    def start(scored):
-        copies.append(scored.model)
+    class Watched(Movement):
+        def __init__(self, scored, components):
+            super().__init__(scored, components)
+            copies.append(scored.model)
 
-        def step():
-            norms.append(torch.stack([p.grad.norm() for p in scored.model.parameters()]).norm())
+        def add(self):
+            norms.append(torch.stack([p.grad.norm() for p in copies[0].parameters()]).norm())
+            super().add()
 
-        return step
-
-    options = {"start": start, "name": "sst2", "max_length": 24, "schedule": schedule}
-    fine_tuned(model, tokenizer, examples, **options)
+    monkeypatch.setattr(module, "Movement", Watched)
+    options = {"components": ["ES"], "name": "sst2", "max_length": 24, "schedule": schedule}
+    module.fine_tuned(model, tokenizer, examples, **options)
     assert len(norms) == 3 and max(norms) > 10
     torch.manual_seed(1)
     encoded = encode(examples, tokenizer, max_length=24)

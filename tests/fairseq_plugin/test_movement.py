@@ -1,0 +1,99 @@
+"""The score movement of fairseq checkpoints, by the real command."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner, Result
+
+from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.scores.model import FairseqModel
+from fairseq_plugin.scores.run import batches_of, load_items, load_scored
+from headprune import UsageError
+from headprune.cli import app
+from headprune.gates import gated
+from headprune.scores import HeadScores
+from headprune.scores.units import parts_of
+from tests.fairseq_plugin.test_compare import FINETUNE, forked_programs
+
+__all__ = ["forked_programs"]
+
+ONE_UPDATE = (
+    "--arch transformer_headpruned_tiny --share-all-embeddings --optimizer sgd --lr 1e-3 "
+    "--max-tokens 99999 --required-batch-size-multiple 1 --max-update 1 --dropout 0 "
+    "--num-workers 0 --criterion cross_entropy --clip-norm 1e-3 --disable-validation"
+)
+
+
+def scores(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, ["scores", *map(str, arguments)])
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def test_one_step_is_minus_the_gradient_of_gates_not_clipped(
+    full: Path, corpus: Path, tmp_path: Path
+) -> None:
+    options = ("--score", "movement", "--components", "ES,ED,DS,EF,DF", "--finetune", ONE_UPDATE)
+    scores(full, *options, "-o", tmp_path)
+    movement = HeadScores.load(tmp_path / "movement.json")
+    assert movement.settings["steps"] == 1 and movement.data.endswith("bin.train[300]")
+    assert "|part:training|trained-on:yes|finetune:1up|learning_rate:1e-3|" in movement.signature
+
+    model, task = load_scored(Checkpoint.load(full), corpus)
+    items = load_items(task, "train", corpus, max_examples=None)
+    (batch,) = batches_of(items, model, size=300)
+    parts = parts_of(FairseqModel(model), ["ES", "ED", "DS", "EF", "DF"])
+    model.eval()
+    gates = {
+        name: [torch.ones(len(each.present), requires_grad=True) for each in layers]
+        for name, layers in parts.items()
+    }
+    pairs = [
+        (part, gate) for name in parts for part, gate in zip(parts[name], gates[name], strict=True)
+    ]
+    with gated(pairs):
+        logits, _ = model(**batch["net_input"])  # N x L x V
+        target = batch["target"]  # N x L
+        cross_entropy(
+            logits.transpose(1, 2), target, ignore_index=model.decoder.padding_idx
+        ).backward()
+    for name, layers in gates.items():
+        for layer, gate in enumerate(layers):
+            assert gate.grad is not None
+            found = torch.tensor(movement.values[name][layer])
+            torch.testing.assert_close(found, -gate.grad, rtol=1e-3, atol=1e-7)
+
+
+def test_an_epoch_beside_another_score_leaves_the_checkpoint(
+    full: Path, corpus: Path, tmp_path: Path
+) -> None:
+    model = shutil.copy(full, tmp_path / "model.pt")
+    before = Checkpoint.load(model).fingerprint
+    both = ("--score", "movement", "--score", "fisher", "--data", corpus)
+    scores(model, *both, "--finetune", FINETUNE, "-o", tmp_path / "out")
+    movement = HeadScores.load(tmp_path / "out" / "movement.json")
+    assert movement.settings["finetune"] == "1ep" and movement.settings["steps"] > 1
+    assert HeadScores.load(tmp_path / "out" / "fisher.json").settings["part"] == "scoring"
+    assert Checkpoint.load(model).fingerprint == before == movement.fingerprint
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.pt", "out"]
+
+
+def test_mistakes(full: Path, tmp_path: Path) -> None:
+    for options, message in (
+        (("--score", "movement"), "a checkpoint needs the flags of --finetune"),
+        (("--score", "fisher", "--finetune", FINETUNE), "--finetune is that of --score movement"),
+        (("--score", "movement", "--finetune", "--lr 1"), "--finetune: give --arch"),
+        (
+            ("--score", "movement", "--finetune", f"{FINETUNE} --memory-efficient-fp16"),
+            "movement: --memory-efficient-fp16 scales the gradients; leave it out",
+        ),
+    ):
+        with pytest.raises(UsageError, match=message):
+            scores(full, *options, "-o", tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*.json"))
