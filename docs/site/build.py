@@ -25,6 +25,7 @@ SECTIONS = {
     "Guides": (
         *("guides/data.md", "guides/translation.md", "guides/huggingface.md", "guides/families.md"),
         *("guides/glue.md", "guides/classifier.md", "guides/language-models.md"),
+        "guides/seq2seq.md",
         *("guides/scores.md", "guides/subnetworks.md", "guides/gates.md"),
         *("guides/speed.md", "guides/without-retraining.md", "guides/distillation.md"),
         *("guides/vocabulary.md", "guides/studies.md"),

@@ -221,5 +221,5 @@ _CHECKS: Mapping[str, Callable[[list[str]], list[str]]] = {
     "make": _make,
     "snakemake": _snakemake,
     "python": _python,
-    **dict.fromkeys(("apt", "cp", "export", "git", "pip", "source"), _accepted),
+    **dict.fromkeys(("apt", "cp", "export", "git", "hf", "pip", "source"), _accepted),
 }

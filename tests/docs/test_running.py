@@ -14,6 +14,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertForSequenceClassification,
     GPT2Config,
@@ -29,6 +31,8 @@ CLASSIFIER = "runs/reviews/model"
 """The folder of the classifier that the documents fine-tune."""
 LANGUAGE_MODEL = "runs/gpt2/model"
 """The folder of the language model."""
+TRANSLATOR = "opus"
+"""The folder of the translation model."""
 
 
 def python_blocks(path: Path) -> list[CodeBlock]:
@@ -45,7 +49,8 @@ def python_blocks(path: Path) -> list[CodeBlock]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with a narrow BERT of as many layers and heads as the published one.
 
-    It also has a classifier of two labels, a language model, and files for them.
+    It also has a classifier of two labels, a language model, a translation model, and files for
+    them.
     """
     config = BertConfig(vocab_size=8, hidden_size=24, num_hidden_layers=12, num_attention_heads=12)
     BertForSequenceClassification(config).save_pretrained(tmp_path / PUBLISHED)
@@ -65,6 +70,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     decoder = GPT2Config(vocab_size=8, n_embd=24, n_layer=2, n_head=4, bos_token_id=0)
     GPT2LMHeadModel(decoder).save_pretrained(tmp_path / LANGUAGE_MODEL)
     tokenizer.save_pretrained(tmp_path / LANGUAGE_MODEL)
+    translator = BartConfig(
+        vocab_size=8,
+        d_model=24,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=1,
+        decoder_start_token_id=1,
+        forced_eos_token_id=1,
+    )
+    BartForConditionalGeneration(translator).save_pretrained(tmp_path / TRANSLATOR)
+    tokenizer.save_pretrained(tmp_path / TRANSLATOR)
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.en").write_text("A sentence\n" * 6)
+        (tmp_path / f"{split}.de").write_text("sentence A\n" * 6)
     for name, text in (("train.txt", "A sentence"), ("dev.txt", "sentence A")):
         (tmp_path / name).write_text(f"{text}\n" * 6)
     monkeypatch.chdir(tmp_path)
