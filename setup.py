@@ -54,7 +54,7 @@ setup(
         ]
     ),
     package_data={
-        "headprune": ["py.typed", "report/*.json", "report/templates/*"],
+        "headprune": ["py.typed", "results/*.json", "report/templates/*"],
         "fairseq_plugin": ["py.typed"],
         "hf_plugin": ["py.typed"],
         "data_prep": ["py.typed", "*.sh", "lib/*.sh"],

@@ -13,7 +13,7 @@ from transformers import AutoModel, PreTrainedModel
 import hf_plugin.modeling  # noqa: F401  (the Auto classes must know the pruned models)
 from headprune.errors import DataError, UsageError
 from headprune.plan import HeadPlan
-from headprune.report.changes import Values
+from headprune.results.changes import Values
 from hf_plugin.cutting import rows_of
 from hf_plugin.families import attentions, family_of
 from hf_plugin.folder_check import check_config, require_finite

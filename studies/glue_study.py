@@ -15,7 +15,7 @@ from typing import Any
 from headprune import DataError
 from headprune.cli.group import command_named
 from headprune.form import Form
-from headprune.report.paper import paper_glue_table
+from headprune.results.paper import paper_glue_table
 from studies.extending import read_study
 from studies.plans import (
     CONTROL,

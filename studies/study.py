@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune import DataError, UsageError
-from headprune.report.paper import paper_table
+from headprune.results.paper import paper_table
 from headprune.scores.names import FINE_TUNED
 from studies.extending import find_other_study, read_study
 from studies.fairseq_flags import architecture_shape

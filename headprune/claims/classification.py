@@ -16,7 +16,7 @@ from headprune.claims.estimate import balanced
 from headprune.claims.region import Region
 from headprune.claims.rows import location, random_percent
 from headprune.claims.runs import Runs
-from headprune.report.paper import ACCURACY, GLUE_COLUMNS, SOURCE, table_rows
+from headprune.results.paper import ACCURACY, GLUE_COLUMNS, SOURCE, table_rows
 
 ONE_POINT = 1.0
 """Points of accuracy: the loss that the paper calls limited."""

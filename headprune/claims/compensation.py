@@ -11,8 +11,8 @@ from headprune.claims.claim import Claim, Measurement, Part, Source
 from headprune.claims.estimate import Largest, relative_difference
 from headprune.claims.region import Region
 from headprune.claims.runs import Runs
-from headprune.report.changes import CLAIM, Changes, Evenness, Values, evenness
-from headprune.report.paper import SOURCE
+from headprune.results.changes import CLAIM, Changes, Evenness, Values, evenness
+from headprune.results.paper import SOURCE
 from headprune.wording import counted
 
 _NEEDED = "two layers with two heads or more each, whose changes differ"

@@ -7,7 +7,7 @@ from headprune.claims.estimate import balanced, relative_deviation
 from headprune.claims.region import Region
 from headprune.claims.rows import drawn_heads
 from headprune.claims.runs import Runs
-from headprune.report.paper import ACCURACY, SOURCE
+from headprune.results.paper import ACCURACY, SOURCE
 
 IN_BLEU, IN_ACCURACY = 0.668, 0.778
 """The paper's standard deviations over three draws, in percent of the mean."""

@@ -24,7 +24,7 @@ from headprune.claims.sub_networks import (
 )
 from headprune.components import HEADS
 from headprune.methods.adversarial import IMPORTANT_FIRST
-from headprune.report.paper import ACCURACY, SOURCE
+from headprune.results.paper import ACCURACY, SOURCE
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
 from headprune.subnetworks.choices import BAD

@@ -23,7 +23,7 @@ from headprune.claims.contrasts import Contrast, contrast, part
 from headprune.claims.region import Region
 from headprune.claims.runs import Row, Runs, method_in
 from headprune.components import HEADS
-from headprune.report.paper import SOURCE, table_rows
+from headprune.results.paper import SOURCE, table_rows
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
 

@@ -11,7 +11,7 @@ from headprune.claims.estimate import Estimate
 from headprune.claims.examples import ExampleTests, compare_on_examples
 from headprune.claims.region import Region
 from headprune.claims.runs import Runs, grouped
-from headprune.report.changes import Changes
+from headprune.results.changes import Changes
 from headprune.results.control_tests import Located
 from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
 

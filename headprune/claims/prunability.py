@@ -9,7 +9,7 @@ from headprune.claims.contrasts import contrast, part
 from headprune.claims.region import Region
 from headprune.claims.rows import one_head_a_layer, random_percent
 from headprune.claims.runs import Matches, Runs
-from headprune.report.paper import SOURCE, table_rows
+from headprune.results.paper import SOURCE, table_rows
 from headprune.results.tasks import TRANSLATION
 
 NO_LOSS = 0.15

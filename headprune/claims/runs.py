@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headprune.errors import DataError
 from headprune.methods.adversarial import IMPORTANT_FIRST
-from headprune.report.changes import Changes
+from headprune.results.changes import Changes
 from headprune.results.comparable import require_one_measure
 from headprune.results.constant import is_constant_model
 from headprune.results.control_tests import Located

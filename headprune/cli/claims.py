@@ -82,11 +82,11 @@ def claims(
     """
     with needing("claims need scipy", install="pip install scipy"):
         import scipy.stats  # noqa: F401
-    from headprune.claims.document import assess, document_of
     from headprune.claims.outcome import Outcome
     from headprune.claims.recoveries import after_recovery
-    from headprune.report.changes import read_changes
+    from headprune.report.claims import assess, document_of
     from headprune.report.render import renderers, save
+    from headprune.results.changes import read_changes
     from headprune.results.record import Record
     from headprune.results.record_files import files_of_records
 

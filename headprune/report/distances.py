@@ -23,7 +23,7 @@ from headprune.results.stats import Spread, spread
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from headprune.report.changes import Changes, Values
+    from headprune.results.changes import Changes, Values
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, DARK)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.glue_figure import draw
-from headprune.report.paper import BERT_LAYERS, SOURCE, PaperGlueTable
 from headprune.report.shown import (
     Decimals,
     Kept,
@@ -27,6 +26,7 @@ from headprune.results.control_tests import Located
 from headprune.results.labels import UNTRAINED
 from headprune.results.marks import constant_note
 from headprune.results.metrics import direction, gain, is_low_good
+from headprune.results.paper import BERT_LAYERS, SOURCE, PaperGlueTable
 from headprune.results.record import Record
 from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.results.stats import spread

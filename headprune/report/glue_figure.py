@@ -16,9 +16,9 @@ from headprune.report.drawing import (
     draw_level,
     over_seeds,
 )
-from headprune.report.paper import ACCURACY
 from headprune.results.labels import UNTRAINED
 from headprune.results.metrics import direction, is_low_good
+from headprune.results.paper import ACCURACY
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -13,11 +13,11 @@ from headprune.report.document import Document
 from headprune.report.page.compose import page_of
 from headprune.report.page.gather import Gathered, gather
 from headprune.report.page.material import Material, StudyResult
-from headprune.report.paper import GLUE_TABLES, paper_glue_table, paper_table
 from headprune.report.render import html, markdown, renderers, save
 from headprune.report.table import summarise
 from headprune.results.control_tests import Located
 from headprune.results.merging import merged
+from headprune.results.paper import GLUE_TABLES, paper_glue_table, paper_table
 from headprune.results.record import Record
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION

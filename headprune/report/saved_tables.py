@@ -12,9 +12,9 @@ from headprune.errors import DataError, UsageError
 from headprune.json_files import json_object
 from headprune.report import glue, translation
 from headprune.report.document import Document
-from headprune.report.paper import PaperTable, paper_glue_table, paper_table
 from headprune.report.table import Cell, ResultTable, Row, Task
 from headprune.results.pairs import mean_paired
+from headprune.results.paper import PaperTable, paper_glue_table, paper_table
 from headprune.results.signature import fields_of
 from headprune.results.stats import Spread
 from headprune.results.tasks import TRANSLATION

@@ -8,7 +8,6 @@ from typing import Any
 
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.figure import draw
-from headprune.report.paper import SOURCE, PaperTable
 from headprune.report.shown import (
     Decimals,
     Kept,
@@ -24,6 +23,7 @@ from headprune.report.shown import (
 from headprune.report.table import Cell, ResultTable, Row, name_of
 from headprune.results.labels import is_draw
 from headprune.results.marks import constant_note
+from headprune.results.paper import SOURCE, PaperTable
 from headprune.results.signature import fields_of
 from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.results.stats import Spread

@@ -47,8 +47,9 @@ def changes(
     the fine-tuned models have.
     """
     from headprune.errors import UsageError, needing
-    from headprune.report.changes import Changes, document
+    from headprune.report.changes import document
     from headprune.report.render import markdown, save
+    from headprune.results.changes import Changes
 
     labels = label or distinct_names(after)
     if len(labels) != len(after) or len(set(labels)) != len(labels):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headprune.claims.claim import Claim
 from headprune.claims.outcome import Assessed, assess_runs, runs_of
-from headprune.report.changes import Changes
+from headprune.results.changes import Changes
 from headprune.results.control_tests import Located
 
 

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from headprune import PruningPlan
 from headprune.cli import app
-from headprune.report.changes import Changes, document
+from headprune.report.changes import document
 from headprune.report.render import json_values
+from headprune.results.changes import Changes
 from headprune.results.record import Record
 from headprune.results.signature import signature
 from tests.claims.conftest import Make

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from headprune.claims.catalogue import all_claims
-from headprune.claims.document import claims_document
 from headprune.claims.estimate import Largest, MeanDifference, relative_difference
 from headprune.claims.outcome import Assessed, Outcome
 from headprune.claims.sentences import sentence
 from headprune.errors import DataError
-from headprune.report.changes import Changes, document, read_changes
+from headprune.report.changes import document
+from headprune.report.claims import claims_document
 from headprune.report.render import json_values, markdown, spreadsheet
+from headprune.results.changes import Changes, read_changes
 from headprune.results.significance import SIGNIFICANCE_LEVEL
 from tests.claims.assessment import assess
 from tests.claims.calibration import most

@@ -11,12 +11,12 @@ import pytest
 
 from headprune import PruningPlan
 from headprune.claims.catalogue import all_claims
-from headprune.claims.document import claims_document
 from headprune.claims.outcome import Assessed, Outcome
 from headprune.errors import DataError
-from headprune.report.paper import table_rows
+from headprune.report.claims import claims_document
 from headprune.report.render import markdown
 from headprune.results.control_tests import Located
+from headprune.results.paper import table_rows
 from headprune.results.record import Record
 from headprune.results.significance import holm
 from tests.claims.assessment import assess

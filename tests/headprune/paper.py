@@ -9,6 +9,6 @@ from typing import Any
 
 def rows(table: str) -> list[dict[str, Any]]:
     """The rows of ``table1`` to ``table6``, by the names of their columns."""
-    path = files("headprune.report").joinpath("paper_results.json")
+    path = files("headprune.results").joinpath("paper_results.json")
     content = json.loads(path.read_text(encoding="utf-8"))[table]
     return [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]

@@ -13,9 +13,10 @@ import torch
 from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2Model, PreTrainedModel
 
 from headprune import DataError, HeadPlan, UsageError
-from headprune.report.changes import Changes, document, evenness, layer_means
+from headprune.report.changes import document
 from headprune.report.distances import by_distance
 from headprune.report.render import json_values, markdown
+from headprune.results.changes import Changes, evenness, layer_means
 from headprune.results.stats import Spread, spread
 from hf_plugin import prune_heads
 from hf_plugin.changes import head_changes, load

@@ -21,9 +21,9 @@ from headprune import DataError, HeadPlan, PruningPlan, UsageError
 from headprune.report import glue_figure
 from headprune.report.glue import GlueStudy, document, name_of, study_of
 from headprune.report.make import make_report
-from headprune.report.paper import paper_glue_table
 from headprune.report.render import json_values, markdown, spreadsheet
 from headprune.report.table import summarise
+from headprune.results.paper import paper_glue_table
 from headprune.results.predictions import mcnemar, read_correct
 from headprune.results.record import Record
 from headprune.select import by_location

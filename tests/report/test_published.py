@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from headprune.claims.document import claims_document
 from headprune.compare.saved import load_report
 from headprune.errors import UsageError
-from headprune.report.changes import Changes, read_changes
 from headprune.report.changes import document as document_of_changes
+from headprune.report.claims import claims_document
 from headprune.report.make import make_report
 from headprune.report.render import html, json_values, markdown, spreadsheet
+from headprune.results.changes import Changes, read_changes
 from headprune.results.record import Record
 from headprune.results.record_files import files_of_records
 from studies.published import PAGES, unpack

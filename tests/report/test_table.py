@@ -17,11 +17,11 @@ from headprune.report.document import Document
 from headprune.report.drawing import save_drawing
 from headprune.report.figure import draw
 from headprune.report.make import make_report
-from headprune.report.paper import paper_table
 from headprune.report.render import json_values, markdown, spreadsheet
 from headprune.report.saved_tables import load_table
 from headprune.report.table import summarise
 from headprune.report.translation import TranslationStudy, document, study_of
+from headprune.results.paper import paper_table
 from headprune.results.record import Record
 
 from .conftest import Make

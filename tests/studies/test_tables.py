@@ -24,7 +24,7 @@ from studies.tables import Table, chosen_tables
 from tests.studies.test_study_file import MINIMAL
 
 STUDIES = Path(__file__).parents[2] / "studies"
-PAPER = json.loads(files("headprune.report").joinpath("paper_results.json").read_text())
+PAPER = json.loads(files("headprune.results").joinpath("paper_results.json").read_text())
 BASE = dict.fromkeys(("ES", "ED", "DS"), (8,) * 6)
 BERT = {"ES": (12,) * 12}
 

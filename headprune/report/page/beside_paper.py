@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from headprune.report.document import Block, Column, Notes, Section, Table
 from headprune.report.page.material import StudyResult
-from headprune.report.paper import (
+from headprune.report.shown import Decimals, rejections, signed
+from headprune.report.table import Cell, Row
+from headprune.results.paper import (
     ACCURACY,
     GLUE_TABLES,
     NEAR,
@@ -17,8 +19,6 @@ from headprune.report.paper import (
     paper_glue_table,
     paper_table,
 )
-from headprune.report.shown import Decimals, rejections, signed
-from headprune.report.table import Cell, Row
 from headprune.results.record import Record
 from headprune.results.signature import fields_of
 from headprune.results.significance import SIGNIFICANCE_LEVEL

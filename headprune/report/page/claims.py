@@ -43,7 +43,7 @@ def claims(material: Material, *, test: bool) -> list[Block]:
         import scipy.stats  # noqa: F401
     except ImportError:
         return [Notes(["Claims are left out: they need scipy (`pip install scipy`)."])]
-    from headprune.claims.document import claims_document
+    from headprune.report.claims import claims_document
 
     try:
         changes = [change for each in material.changes for change in each.changes]

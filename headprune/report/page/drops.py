@@ -14,10 +14,10 @@ from headprune.components import HEADS
 from headprune.report.document import Block, Figure, Notes, Section
 from headprune.report.drawing import AMBER, BLUE, DARK, GREEN, GREY, MARKERS, ORANGE, PURPLE, SKY
 from headprune.report.page.material import StudyResult
-from headprune.report.paper import ACCURACY, SOURCE, figure_1
 from headprune.report.table import Cell, Row
 from headprune.results.metrics import direction, is_low_good
 from headprune.results.pairs import paired_differences
+from headprune.results.paper import ACCURACY, SOURCE, figure_1
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION
 from headprune.wording import counted

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from headprune.errors import DataError, UsageError, needing
 from headprune.report import saved_tables
-from headprune.report.changes import FORMAT as CHANGES_FORMAT
-from headprune.report.changes import read_changes
 from headprune.report.page.material import ChangesResult, ComparisonResult, StudyResult
+from headprune.results.changes import FORMAT as CHANGES_FORMAT
+from headprune.results.changes import read_changes
 from headprune.results.control_tests import Located
 from headprune.results.record import Record
 from headprune.results.record_files import FORMATS as RECORD_FORMATS

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headprune.report.changes import Changes
 from headprune.report.document import Document
 from headprune.report.table import ResultTable, Row
+from headprune.results.changes import Changes
 from headprune.results.control_tests import Located
 from headprune.results.record import Record
 from headprune.scores import HeadScores

@@ -11,9 +11,9 @@ from headprune.claims.claim import Part
 from headprune.claims.outcome import Assessed, Outcome, assess_runs, runs_of
 from headprune.claims.runs import Runs
 from headprune.claims.sentences import distance, effect, interval, sentence
-from headprune.report.changes import Changes
 from headprune.report.document import Column, Document, Notes, Table
 from headprune.report.shown import Decimals, PValue
+from headprune.results.changes import Changes
 from headprune.results.control_tests import Located
 from headprune.results.significance import SIGNIFICANCE_LEVEL
 

@@ -187,7 +187,7 @@ def _is_deep_as_bert(plan: PruningPlan) -> bool:
 
 def table_rows(table: str) -> tuple[dict[str, Any], ...]:
     """The rows of one of the paper's tables, `table1` to `table6`, by the names of its columns."""
-    text = files("headprune.report").joinpath("paper_results.json").read_text(encoding="utf-8")
+    text = files("headprune.results").joinpath("paper_results.json").read_text(encoding="utf-8")
     content = json.loads(text)[table]
     return tuple(dict(zip(content["columns"], row, strict=True)) for row in content["rows"])
 
