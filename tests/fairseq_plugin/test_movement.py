@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from typer.testing import CliRunner, Result
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.scores.model import FairseqModel
 from fairseq_plugin.scores.run import batches_of, load_items, load_scored
+from fairseq_plugin.scores.translation_model import TranslationModel
 from headprune import UsageError
 from headprune.cli import app
 from headprune.gates import gated
@@ -82,6 +85,20 @@ def test_an_epoch_beside_another_score_leaves_the_checkpoint(
     assert HeadScores.load(tmp_path / "out" / "fisher.json").settings["part"] == "scoring"
     assert Checkpoint.load(model).fingerprint == before == movement.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.pt", "out"]
+
+
+def test_a_comparison_scores_by_its_own_fine_tuning(full: Path, corpus: Path) -> None:
+    model = TranslationModel(path=full, data=corpus, finetuning=tuple(shlex.split(ONE_UPDATE)))
+    one, two = (
+        model.scores(["movement"], seed=seed, components=["ES"])["movement"] for seed in (1, 2)
+    )
+    assert two.settings["seed"] == 2 and two.settings["finetune"] == "1up"
+    # One update sees the whole training set, without dropout: the seed changes only its order.
+    torch.testing.assert_close(
+        torch.tensor(one.values["ES"]), torch.tensor(two.values["ES"]), rtol=1e-3, atol=1e-7
+    )
+    with pytest.raises(UsageError, match="needs the flags of --finetune"):
+        replace(model, finetuning=()).scores(["movement"], seed=1)
 
 
 def test_mistakes(full: Path, tmp_path: Path) -> None:
