@@ -97,7 +97,7 @@ class FairseqBackend:
             from fairseq_plugin.scores.run import score_heads
         flags = _finetuning(given)
         if flags and "movement" not in with_combined(request.scores, request.weights):
-            raise UsageError("--finetune is that of --score movement")
+            raise UsageError("--finetune goes with --score movement")
         return score_heads(
             Path(model),
             request,

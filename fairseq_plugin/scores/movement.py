@@ -7,6 +7,7 @@ adds a step to the sums wherever fairseq has the gradients of an update and has 
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,12 +21,16 @@ from fairseq_plugin.loading import languages_of
 from fairseq_plugin.running import PLUGIN, Job, train
 from fairseq_plugin.schedule import flag_value, length_name
 from fairseq_plugin.scores.model import FairseqModel
-from headprune.errors import UsageError
+from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
 from headprune.scores.movement import FineTuned, Movement
 
-_HALF_PRECISION = ("--fp16", "--bf16", "--memory-efficient-fp16", "--memory-efficient-bf16")
+_HALF_PRECISION = (
+    *("--fp16", "--memory-efficient-fp16", "--amp"),
+    *("--bf16", "--memory-efficient-bf16"),
+)
+_REFUSED = ("--train-subset", "--no-save", "--distributed-world-size")
 
 
 def fine_tuned(
@@ -48,30 +53,32 @@ def fine_tuned(
         seed: the seed of the fine-tuning.
 
     Raises:
-        UsageError: half precision, whose gradients are scaled.
-        DataError: fairseq fails; the message has the end of its log.
+        UsageError: half precision, or a flag that is not for a training like this.
+        DataError: fairseq fails; the message names its log, which stays.
     """
-    for name in _HALF_PRECISION:
-        if name in flags:
-            raise UsageError(f"movement: {name} scales the gradients; leave it out")
+    for name in (flag.split("=")[0] for flag in flags):
+        if name in _HALF_PRECISION:
+            raise UsageError(f"--finetune: movement needs full precision; leave {name} out")
+        if name in _REFUSED:
+            raise UsageError(f"--finetune: movement is not computed with {name}; leave it out")
     checkpoint = Checkpoint.load(path)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        plan, sums = folder / "plan.json", folder / "movement.json"
-        checkpoint.plan.save(plan)
-        train(
-            Job(label=f"movement, seed {seed}", log=folder / "train.log"),
-            [
-                *("--user-dir", str(PLUGIN), *flags),
-                *("--finetune-from-model", str(path), "--head-plan", str(plan)),
-                *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
-            ],
-            data=data,
-            languages=languages_of(checkpoint, data),
-            model=folder / "model.pt",
-            movement=(sums, components),
-        )
-        content = json_object(sums)
+    folder = Path(tempfile.mkdtemp(prefix="headprune-movement-"))
+    plan, sums = folder / "plan.json", folder / "movement.json"
+    checkpoint.plan.save(plan)
+    train(
+        Job(label=f"movement, seed {seed}", log=folder / "train.log"),
+        [
+            *("--user-dir", str(PLUGIN), *flags),
+            *("--finetune-from-model", str(path), "--head-plan", str(plan)),
+            *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
+        ],
+        data=data,
+        languages=languages_of(checkpoint, data),
+        model=folder / "model.pt",
+        movement=(sums, components),
+    )
+    content = json_object(sums)
+    shutil.rmtree(folder)
     rate = flag_value(flags, "--lr")
     return FineTuned(
         values=content["values"],
@@ -110,6 +117,7 @@ def collecting_movement(path: Path, components: Sequence[str]) -> Iterator[None]
         yield
     finally:
         Trainer.clip_grad_norm = clip
-    if collected:
-        content = {"steps": collected[0].steps, "values": collected[0].values}
-        write_text_atomically(path, json.dumps(content))
+    if not collected:
+        raise DataError("movement: the training made no update in this process")
+    content = {"steps": collected[0].steps, "values": collected[0].values}
+    write_text_atomically(path, json.dumps(content))

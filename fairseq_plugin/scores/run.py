@@ -124,7 +124,10 @@ def score_heads(
             )
 
         def fine_tune(components: Sequence[str]) -> FineTuned:
-            task.load_dataset("train")
+            try:
+                task.load_dataset("train")
+            except FileNotFoundError:
+                raise UsageError(f"{folder}: there is no split train, for movement") from None
             return fine_tuned(
                 path,
                 finetuning,

@@ -332,7 +332,7 @@ def require_finetuning(flags: Sequence[str]) -> None:
     """
     for flag in flags:
         if flag.split("=")[0] in _OWN_FLAGS:
-            raise UsageError(f"--finetune: {flag} is given by the comparison itself")
+            raise UsageError(f"--finetune: {flag} is given by headprune itself")
     if flags and not any(flag.split("=")[0] in ("--arch", "-a") for flag in flags):
         raise UsageError("--finetune: give --arch, the model's sizes, among its flags")
     if flags:

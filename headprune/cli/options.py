@@ -274,8 +274,8 @@ class ScoringOptions(LabelledDataOptions):
     finetune: Annotated[
         str | None,
         typer.Option(
-            help="Flags of fairseq-train, in quotes, for the fine-tuning of the score movement, "
-            "--arch and the model's sizes among them.",
+            help="Flags of fairseq-train, in quotes, for the fine-tuning of the score movement. "
+            "They must include --arch and the model's sizes.",
             rich_help_panel=CHECKPOINTS,
         ),
     ] = None

@@ -78,9 +78,9 @@ def plan(
         int | None,
         typer.Option(
             min=0,
-            help="With --speedup: the pruned model is timed in turns with the unpruned one, and "
-            "another plan is chosen where the speed differs by more than 2%. The number of plans "
-            "that are timed at most; 1 corrects nothing, and 0 trusts the prediction.",
+            help="With --speedup: the largest number of plans that are timed, in turns with the "
+            "unpruned model; where the speed differs by more than 2%, another plan is chosen. "
+            "1 corrects nothing, 0 trusts the prediction.",
             show_default="3",
         ),
     ] = None,
@@ -301,7 +301,7 @@ def _require_compatible_options(
         raise UsageError("give one of --percent, --budget, --speedup, --below, --keep and --prune")
     if below is not None and (even or best or not scores):
         raise UsageError("--below goes with --scores, and has a direction: no --best or --even")
-    if speedup is None and (latency or verify):
+    if speedup is None and (latency or verify is not None):
         raise UsageError("--latency and --verify go with --speedup")
     speedup_inputs = None
     if speedup is not None:

@@ -97,8 +97,8 @@ def scores(
         int | None,
         typer.Option(
             min=1,
-            help="Batch size; only movement and shapley depend on it. Default: 32; "
-            "language models are scored with 8.",
+            help="Batch size; only shapley and the movement of classifiers depend on it. "
+            "Default: 32; language models are scored with 8.",
         ),
     ] = None,
     normalise: Annotated[

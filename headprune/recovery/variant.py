@@ -69,6 +69,11 @@ class Variant:
         if self.gates is not None and self.distilled:
             raise UsageError("--gates and --distill-from exclude each other; give one")
 
+    @property
+    def l0_lambda(self) -> float | None:
+        """The fixed penalty of learned gates; None without gates, and with a target."""
+        return None if self.gates is None else self.gates.l0_lambda
+
     def as_settings(self) -> dict[str, object]:
         """The values that differ from a plain fine-tuning, by the names of their options."""
         return {

@@ -148,7 +148,8 @@ def compute_scores(
             fingerprint=origin.fingerprint,
             data=(outcome.data or source.data) if has_data else "",
             settings={
-                **(source.settings if has_data else {}),
+                # A score with data of its own does not depend on those of the passes.
+                **(source.settings if has_data and not outcome.data else {}),
                 **(labels if own_outputs and Need.LABELS in score.needs else {}),
                 **outcome.settings,
             },

@@ -97,8 +97,8 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
     """Compute ``movement`` during a fine-tuning."""
     if scoring.fine_tune is None:
         raise UsageError(
-            "movement is computed during a fine-tuning with labels, not --without-labels, and a "
-            "checkpoint needs the flags of --finetune; give them, or taylor or fisher"
+            "movement is computed during a fine-tuning with labels, not --without-labels (of a "
+            "fairseq checkpoint with the flags of --finetune); or give taylor or fisher"
         )
     components = [name for name in scoring.components if name in (*HEADS, *NEURONS)]
     training = scoring.fine_tune(components)

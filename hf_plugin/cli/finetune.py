@@ -114,7 +114,7 @@ def finetune(
         float | None,
         typer.Option(
             help="With --gates, instead of --l0-target: the weight of the expected number of open "
-            "units in the loss, as in Voita et al. 2019. The more, the fewer units are left.",
+            "units in the loss, as in Voita et al. 2019. A higher value leaves fewer units.",
             rich_help_panel=_WHILE,
         ),
     ] = None,

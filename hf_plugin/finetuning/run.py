@@ -456,11 +456,15 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
     version may write it in another way.
     """
     plan = record.plan
+    # A training with gates that closed none is no control: its penalty was part of the loss.
+    is_control = plan.is_full and settings.variant.gates is None
     kind = labels.kind or (
-        "control" if plan.is_full else "pruned" if settings.epochs else "before-finetune"
+        "control" if is_control else "pruned" if settings.epochs else "before-finetune"
     )
     select = labels.select or method_of(plan, default="given")
-    row = "control" if plan.is_full else row_of(plan, default=f"{plan.percent_pruned:.0f}%")
+    row = "control" if is_control else row_of(plan, default=f"{plan.percent_pruned:.0f}%")
+    if settings.variant.l0_lambda is not None:
+        row = f"lambda {settings.variant.l0_lambda:g}"
     requested_percent = labels.requested_percent
     if requested_percent is None:
         requested_percent = requested_percent_of(plan)
@@ -528,7 +532,14 @@ def _closed(model: PreTrainedModel, settings: Settings) -> HeadPlan:
     close_gates(model)
     budget = None if gates.budget is None else str(gates.budget)
     origin = Origin(method=L0_GATES, seed=settings.seed, budget=budget)
-    return hf_plugin.plan(model).with_origin(origin)
+    plan = hf_plugin.plan(model).with_origin(origin)
+    if plan.is_full:
+        print(
+            "warning: no gate is closed, so that nothing is pruned: give a higher --l0-lambda, "
+            "more epochs or a higher --learning-rate",
+            file=sys.stderr,
+        )
+    return plan
 
 
 def _prediction_file(split: str) -> str:

@@ -101,6 +101,11 @@ class Settings:
         variant = [
             *(["from-scratch"] if self.variant.from_scratch else []),
             *([f"layerdrop={self.variant.layerdrop:g}"] if self.variant.layerdrop else []),
+            *(
+                [f"l0-lambda={penalty:g}"]
+                if (penalty := self.variant.l0_lambda) is not None
+                else []
+            ),
             *([] if self.pooling == "first" else [f"{self.pooling}-pooled"]),
         ]
         return ",".join([length, *variant])

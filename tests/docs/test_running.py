@@ -23,6 +23,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from headprune import PruningPlan, open_model
+from headprune.select import at_random
+
 from .documents import DOCUMENTS, NOT_CHECKED, NOT_RUN, ROOT, CodeBlock, code_blocks
 
 PUBLISHED = "bert-base-uncased"
@@ -87,6 +90,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     BartForConditionalGeneration(translator).save_pretrained(tmp_path / TRANSLATOR)
     tokenizer.save_pretrained(tmp_path / TRANSLATOR)
+    plan = PruningPlan.full(open_model(tmp_path / TRANSLATOR).shape).part(["ES", "ED", "DS"])
+    half = at_random(plan.units, percent=50, seed=1)
+    open_model(tmp_path / TRANSLATOR).prune(half).save(tmp_path / "smaller")
     for split in ("train", "dev"):
         (tmp_path / f"{split}.en").write_text("A sentence\n" * 6)
         (tmp_path / f"{split}.de").write_text("sentence A\n" * 6)

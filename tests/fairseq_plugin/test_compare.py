@@ -427,8 +427,8 @@ def test_options_of_classifiers_are_refused(full, tmp_path):
     [
         ("--max-epoch 1", "give --arch"),
         ('--arch "x', "--finetune: No closing quotation"),
-        ("--arch x --seed 3", "--seed is given by the comparison itself"),
-        ("--arch x --head-plan=p.json", "--head-plan=p.json is given by the comparison"),
+        ("--arch x --seed 3", "--seed is given by headprune itself"),
+        ("--arch x --head-plan=p.json", "--head-plan=p.json is given by headprune"),
         ("--arch x --max-epoch 9 --max-update=5", "--finetune: --max-epoch and .* are both given"),
         ("--arch x --lr 1", "--finetune: --max-epoch or --max-update is needed, or it would never"),
         ("--arch x --max-epoch 0", "--finetune: --max-epoch or --max-update is needed"),

@@ -296,7 +296,7 @@ def test_a_checkpoint_that_is_compared_is_its_own_teacher(
     assert "--recovery 'a|b': give one word" in done.err
     for finetune, message in (
         ("--criterion=cross_entropy_x", "--criterion cross_entropy_x has no form with a teacher"),
-        ("--distill-weight=1", "--distill-weight=1 is given by the comparison itself"),
+        ("--distill-weight=1", "--distill-weight=1 is given by headprune itself"),
     ):
         with pytest.raises(UsageError, match=message):
             replace(model, finetuning=(*flags[:1], "--max-epoch=1", finetune))

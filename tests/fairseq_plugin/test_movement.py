@@ -78,10 +78,11 @@ def test_an_epoch_beside_another_score_leaves_the_checkpoint(
 ) -> None:
     model = shutil.copy(full, tmp_path / "model.pt")
     before = Checkpoint.load(model).fingerprint
-    both = ("--score", "movement", "--score", "fisher", "--data", corpus)
+    both = ("--score", "movement", "--score", "fisher", "--data", corpus, "--max-examples", 6)
     scores(model, *both, "--finetune", FINETUNE, "-o", tmp_path / "out")
     movement = HeadScores.load(tmp_path / "out" / "movement.json")
     assert movement.settings["finetune"] == "1ep" and movement.settings["steps"] > 1
+    assert "subset_seed" not in movement.settings
     assert HeadScores.load(tmp_path / "out" / "fisher.json").settings["part"] == "scoring"
     assert Checkpoint.load(model).fingerprint == before == movement.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.pt", "out"]
@@ -97,18 +98,22 @@ def test_a_comparison_scores_by_its_own_fine_tuning(full: Path, corpus: Path) ->
     torch.testing.assert_close(
         torch.tensor(one.values["ES"]), torch.tensor(two.values["ES"]), rtol=1e-3, atol=1e-7
     )
-    with pytest.raises(UsageError, match="needs the flags of --finetune"):
+    with pytest.raises(UsageError, match="with the flags of --finetune"):
         replace(model, finetuning=()).scores(["movement"], seed=1)
 
 
 def test_mistakes(full: Path, tmp_path: Path) -> None:
     for options, message in (
-        (("--score", "movement"), "a checkpoint needs the flags of --finetune"),
-        (("--score", "fisher", "--finetune", FINETUNE), "--finetune is that of --score movement"),
+        (("--score", "movement"), "of a fairseq checkpoint with the flags of --finetune"),
+        (("--score", "fisher", "--finetune", FINETUNE), "--finetune goes with --score movement"),
         (("--score", "movement", "--finetune", "--lr 1"), "--finetune: give --arch"),
         (
             ("--score", "movement", "--finetune", f"{FINETUNE} --memory-efficient-fp16"),
-            "movement: --memory-efficient-fp16 scales the gradients; leave it out",
+            "movement needs full precision; leave --memory-efficient-fp16 out",
+        ),
+        (
+            ("--score", "movement", "--finetune", f"{FINETUNE} --train-subset=valid"),
+            "movement is not computed with --train-subset; leave it out",
         ),
     ):
         with pytest.raises(UsageError, match=message):

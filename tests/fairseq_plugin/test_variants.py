@@ -25,6 +25,11 @@ def test_flags() -> None:
         *("--l0-target", "50%", "--l0-target-of", "parameters"),
         *("--l0-warmup-updates", "50%", "--disable-validation"),
     ]
+    fixed = GateTraining(components=("ES",), l0_lambda=0.05)
+    assert variant_flags(FLAGS, Variant(gates=fixed), components=[]) == [
+        *("--arch", "x", "--lr", "1e-3", "--criterion", NAME, "--gates", "ES"),
+        *("--l0-lambda", "0.05", "--disable-validation"),
+    ]
     assert variant_flags(
         [*FLAGS, "--encoder-layerdrop", "0.5"], Variant(layerdrop=0.2), components=["EL"]
     ) == [

@@ -103,6 +103,9 @@ def test_the_command(model, glue, tmp_path):
         command(app, *common, *fast, "--l0-lambda", penalty, "-o", folder)
     left = {each.name: Record.load(each / "result.json").parameters for each in (few, many)}
     assert left["few"] < left["many"]
+    open_gates = Record.load(many / "result.json")
+    assert (open_gates.kind, open_gates.row) == ("pruned", "lambda 0")
+    assert "|finetune:1ep,l0-lambda=0|" in open_gates.signature
     for options, message in (
         (("--gates", "ES"), "--gates goes with one of --l0-target and --l0-lambda"),
         (("--l0-target", "50%"), "--l0-target and --l0-lambda go with --gates"),
