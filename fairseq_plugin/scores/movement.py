@@ -65,20 +65,27 @@ def fine_tuned(
     folder = Path(tempfile.mkdtemp(prefix="headprune-movement-"))
     plan, sums = folder / "plan.json", folder / "movement.json"
     checkpoint.plan.save(plan)
-    train(
-        Job(label=f"movement, seed {seed}", log=folder / "train.log"),
-        [
-            *("--user-dir", str(PLUGIN), *flags),
-            *("--finetune-from-model", str(path), "--head-plan", str(plan)),
-            *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
-        ],
-        data=data,
-        languages=languages_of(checkpoint, data),
-        model=folder / "model.pt",
-        movement=(sums, components),
-    )
-    content = json_object(sums)
-    shutil.rmtree(folder)
+    is_log_needed = False
+    try:
+        train(
+            Job(label=f"movement, seed {seed}", log=folder / "train.log"),
+            [
+                *("--user-dir", str(PLUGIN), *flags),
+                *("--finetune-from-model", str(path), "--head-plan", str(plan)),
+                *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
+            ],
+            data=data,
+            languages=languages_of(checkpoint, data),
+            model=folder / "model.pt",
+            movement=(sums, components),
+        )
+        content = json_object(sums)
+    except DataError:
+        is_log_needed = True
+        raise
+    finally:
+        if not is_log_needed:
+            shutil.rmtree(folder)
     rate = flag_value(flags, "--lr")
     return FineTuned(
         values=content["values"],
