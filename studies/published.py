@@ -73,6 +73,7 @@ PAGES: Mapping[str, Page] = {
         name: Page(sources=[f"{name}/compare.json"])
         for name in (
             *("methods", "methods-long", "methods-layers", "methods-speed", "methods-speed-all"),
+            "methods-speed-long",
             "attention-guided",
             *("methods-multi30k", "methods-multi30k-speed", "methods-multi30k-shipped"),
             "methods-multi30k-speed-shipped",
