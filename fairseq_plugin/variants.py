@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from fairseq_plugin.running import PLUGIN
 from headprune.recovery.variant import GateTraining, Variant
 
 L0_CRITERION = "label_smoothed_cross_entropy_with_l0"
@@ -32,6 +34,25 @@ def variant_flags(
         drops = [f"--{side}-layerdrop={variant.layerdrop:g}" for side in sides]
         return [*_without(flags, [f"--{side}-layerdrop" for side in sides]), *drops]
     return list(flags)
+
+
+def finetuning_flags(
+    flags: Sequence[str], *, plan: Path, seed: int, start: Path | None
+) -> list[str]:
+    """The flags for fairseq-train of a fine-tuning of a pruned model.
+
+    Args:
+        flags: those of the training itself.
+        plan: the file of the plan.
+        seed: the seed of the training.
+        start: the checkpoint to begin with; None for random weights.
+    """
+    return [
+        *("--user-dir", str(PLUGIN), *flags),
+        *([] if start is None else ["--finetune-from-model", str(start)]),
+        *("--head-plan", str(plan), "--seed", str(seed)),
+        *("--no-epoch-checkpoints", "--no-progress-bar"),
+    ]
 
 
 def _gate_flags(gates: GateTraining) -> list[str]:

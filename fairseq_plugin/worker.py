@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -99,18 +100,23 @@ def _train(options: argparse.Namespace, flags: list[str]) -> None:
     arguments = [*data, *with_processes(flags, options.processes), "--save-dir", str(save_dir)]
     if options.processes > 1:
         _torchrun([*arguments, *machine], processes=options.processes)
-    elif options.movement:
-        from fairseq_plugin.scores.movement import collecting_movement
-
-        path, components = options.movement
-        with collecting_movement(Path(path), components.split(",")):
-            _call(cli_main, "train", [*arguments, *machine])
     else:
-        _call(cli_main, "train", [*arguments, *machine])
+        with _collecting(options.movement):
+            _call(cli_main, "train", [*arguments, *machine])
     training_folder.finish(save_dir, options.model, resumed=resumed)
     if not options.keep_checkpoints:
         for path in save_dir.glob("checkpoint*.pt"):
             path.unlink()
+
+
+def _collecting(movement: Sequence[str] | None) -> AbstractContextManager[None]:
+    """Sum the score movement of a training where its file and its components are given."""
+    if movement is None:
+        return nullcontext()
+    from fairseq_plugin.scores.movement import collecting_movement
+
+    path, components = movement
+    return collecting_movement(Path(path), components.split(","))
 
 
 def _call(cli_main: Callable[[], object], program: str, flags: Sequence[str]) -> None:

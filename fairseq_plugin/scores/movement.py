@@ -18,9 +18,10 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import languages_of
-from fairseq_plugin.running import PLUGIN, Job, train
+from fairseq_plugin.running import Job, train
 from fairseq_plugin.schedule import flag_value, length_name
 from fairseq_plugin.scores.model import FairseqModel
+from fairseq_plugin.variants import finetuning_flags
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
@@ -69,11 +70,7 @@ def fine_tuned(
     try:
         train(
             Job(label=f"movement, seed {seed}", log=folder / "train.log"),
-            [
-                *("--user-dir", str(PLUGIN), *flags),
-                *("--finetune-from-model", str(path), "--head-plan", str(plan)),
-                *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
-            ],
+            finetuning_flags(flags, plan=plan, seed=seed, start=path),
             data=data,
             languages=languages_of(checkpoint, data),
             model=folder / "model.pt",

@@ -13,7 +13,7 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, languages_of
 from fairseq_plugin.measuring import search_flags, translate
 from fairseq_plugin.recovery import calibration_of, refitted
-from fairseq_plugin.running import PLUGIN, Job, train
+from fairseq_plugin.running import Job, train
 from fairseq_plugin.schedule import length_name, require_one_length
 from fairseq_plugin.scores.bleu_ablation import Translator
 from fairseq_plugin.scores.model import Batch, FairseqModel
@@ -26,7 +26,7 @@ from fairseq_plugin.scores.run import (
     score_heads,
 )
 from fairseq_plugin.translated_data import translated_training_set
-from fairseq_plugin.variants import variant_flags
+from fairseq_plugin.variants import finetuning_flags, variant_flags
 from headprune.backends import ScoreRequest
 from headprune.components import LAYERS
 from headprune.errors import UsageError
@@ -248,14 +248,14 @@ class TranslationModel:
             data = self.data
             if variant.translations is not None:
                 data = self._translated(variant.translations)
-            start = [] if variant.from_scratch else ["--finetune-from-model", str(self.path)]
             train(
                 Job(label=f"fine-tuning, seed {seed}", log=folder / "train.log"),
-                [
-                    *("--user-dir", str(PLUGIN), *flags),
-                    *(*start, "--head-plan", str(plan_path)),
-                    *("--seed", str(seed), "--no-epoch-checkpoints", "--no-progress-bar"),
-                ],
+                finetuning_flags(
+                    flags,
+                    plan=plan_path,
+                    seed=seed,
+                    start=None if variant.from_scratch else self.path,
+                ),
                 data=data,
                 languages=languages_of(self.model, self.data),
                 model=model,

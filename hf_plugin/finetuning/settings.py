@@ -98,14 +98,11 @@ class Settings:
             return "none"
         once = f"{self.epochs:g}ep"
         length = once if self.protocol == "prune-finetune" else f"{once}+{once}"
+        penalty = self.variant.l0_lambda
         variant = [
             *(["from-scratch"] if self.variant.from_scratch else []),
             *([f"layerdrop={self.variant.layerdrop:g}"] if self.variant.layerdrop else []),
-            *(
-                [f"l0-lambda={penalty:g}"]
-                if (penalty := self.variant.l0_lambda) is not None
-                else []
-            ),
+            *([] if penalty is None else [f"l0-lambda={penalty:g}"]),
             *([] if self.pooling == "first" else [f"{self.pooling}-pooled"]),
         ]
         return ",".join([length, *variant])

@@ -10,20 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
-from typer.testing import CliRunner, Result
 
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.scores.model import FairseqModel
 from fairseq_plugin.scores.run import batches_of, load_items, load_scored
 from fairseq_plugin.scores.translation_model import TranslationModel
 from headprune import UsageError
-from headprune.cli import app
 from headprune.gates import gated
 from headprune.scores import HeadScores
 from headprune.scores.units import parts_of
-from tests.fairseq_plugin.test_compare import FINETUNE, forked_programs
 
-__all__ = ["forked_programs"]
+from .test_compare import FINETUNE, forked_programs, headprune  # noqa: F401
 
 ONE_UPDATE = (
     "--arch transformer_headpruned_tiny --share-all-embeddings --optimizer sgd --lr 1e-3 "
@@ -32,18 +29,11 @@ ONE_UPDATE = (
 )
 
 
-def scores(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, ["scores", *map(str, arguments)])
-    if result.exception is not None:
-        raise result.exception
-    return result
-
-
 def test_one_step_is_minus_the_gradient_of_gates_not_clipped(
     full: Path, corpus: Path, tmp_path: Path
 ) -> None:
     options = ("--score", "movement", "--components", "ES,ED,DS,EF,DF", "--finetune", ONE_UPDATE)
-    scores(full, *options, "-o", tmp_path)
+    headprune("scores", full, *options, "-o", tmp_path)
     movement = HeadScores.load(tmp_path / "movement.json")
     assert movement.settings["steps"] == 1 and movement.data.endswith("bin.train[300]")
     assert "|part:training|trained-on:yes|finetune:1up|learning_rate:1e-3|" in movement.signature
@@ -79,7 +69,7 @@ def test_an_epoch_beside_another_score_leaves_the_checkpoint(
     model = shutil.copy(full, tmp_path / "model.pt")
     before = Checkpoint.load(model).fingerprint
     both = ("--score", "movement", "--score", "fisher", "--data", corpus, "--max-examples", 6)
-    scores(model, *both, "--finetune", FINETUNE, "-o", tmp_path / "out")
+    headprune("scores", model, *both, "--finetune", FINETUNE, "-o", tmp_path / "out")
     movement = HeadScores.load(tmp_path / "out" / "movement.json")
     assert movement.settings["finetune"] == "1ep" and movement.settings["steps"] > 1
     assert "subset_seed" not in movement.settings
@@ -117,5 +107,5 @@ def test_mistakes(full: Path, tmp_path: Path) -> None:
         ),
     ):
         with pytest.raises(UsageError, match=message):
-            scores(full, *options, "-o", tmp_path / "out")
+            headprune("scores", full, *options, "-o", tmp_path / "out")
     assert not list((tmp_path / "out").glob("*.json"))
