@@ -81,6 +81,9 @@ class TaskModel(Protocol):
     def can_finetune(self) -> bool:
         """True if settings for fine-tuning were given."""
 
+    def require_scores(self, names: Sequence[str]) -> None:
+        """Raise a UsageError for scores that these settings do not allow; nothing is computed."""
+
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
     ) -> dict[str, HeadScores]:

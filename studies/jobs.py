@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from headprune.cli.group import command_named
-from hf_plugin.cli.glue import GRID_BATCH_SIZES, GRID_LEARNING_RATES
 from studies.budget import Cut, cut_to_budget, what_was_cut
 from studies.cost import Calibration, Job, Machine, cost_of
 from studies.glue_study import GlueStudy
@@ -107,6 +106,9 @@ def _epochs(task: str, flags: Sequence[str]) -> float:
 
 def _grid_cells(flags: Sequence[str]) -> int:
     """The number of fine-tunings of a grid search with these options of `headprune glue`."""
+    # Only here, as it imports transformers.
+    from hf_plugin.cli.glue import GRID_BATCH_SIZES, GRID_LEARNING_RATES
+
     options = command_named("glue").make_context("headprune glue", list(flags)).params
     sizes = options["grid_batch_sizes"] or GRID_BATCH_SIZES
     rates = options["grid_learning_rates"] or GRID_LEARNING_RATES

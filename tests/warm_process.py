@@ -25,7 +25,10 @@ from typing import IO
 # Not the plugin: fairseq is to import it itself, where the command line says so.
 # fairseq_cli.train is the first of fairseq's modules, as in its commands: it sets up the logging.
 # torch imports _dynamo with the first optimizer of a training, which takes seconds again.
-_PRELOADED = ["torch", "torch._dynamo", "sacrebleu", "fairseq_cli.train", "hydra", "typer"]
+_PRELOADED = [
+    *("torch", "torch._dynamo", "sacrebleu", "fairseq_cli.train", "hydra", "typer"),
+    "hf_plugin",
+]
 _PROGRAMS = (
     "fairseq-train",
     "fairseq-generate",
@@ -147,6 +150,11 @@ def _status_of(main: Callable[[], object]) -> int:
     return outcome if isinstance(outcome, int) else int(outcome is not None)
 
 
+def run_module(name: str) -> None:
+    """Do what `python -m NAME` does."""
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
 class WarmPopen:
     """Stands in for `subprocess.Popen` where a module runs `python -P -m MODULE` and follows it.
 
@@ -170,7 +178,7 @@ class WarmPopen:
             folder=Path.cwd(),
             environment=env,
             timeout=600,
-            main=partial(runpy.run_module, module, run_name="__main__", alter_sys=True),
+            main=partial(run_module, module),
             errors=errors,
         )
         self.stdout = io.StringIO(out) if isinstance(stdout, int) else None

@@ -34,6 +34,15 @@ _HALF_PRECISION = (
 _REFUSED = ("--train-subset", "--no-save", "--distributed-world-size")
 
 
+def require_flags(flags: Sequence[str]) -> None:
+    """Raise a UsageError for flags of fairseq-train with which movement is not computed."""
+    for name in (flag.split("=")[0] for flag in flags):
+        if name in _HALF_PRECISION:
+            raise UsageError(f"--finetune: movement needs full precision; leave {name} out")
+        if name in _REFUSED:
+            raise UsageError(f"--finetune: movement is not computed with {name}; leave it out")
+
+
 def fine_tuned(
     path: Path,
     flags: Sequence[str],
@@ -57,11 +66,7 @@ def fine_tuned(
         UsageError: half precision, or a flag that is not for a training like this.
         DataError: fairseq fails; the message names its log, which stays.
     """
-    for name in (flag.split("=")[0] for flag in flags):
-        if name in _HALF_PRECISION:
-            raise UsageError(f"--finetune: movement needs full precision; leave {name} out")
-        if name in _REFUSED:
-            raise UsageError(f"--finetune: movement is not computed with {name}; leave it out")
+    require_flags(flags)
     checkpoint = Checkpoint.load(path)
     folder = Path(tempfile.mkdtemp(prefix="headprune-movement-"))
     plan, sums = folder / "plan.json", folder / "movement.json"

@@ -17,6 +17,7 @@ from fairseq_plugin.running import Job, train
 from fairseq_plugin.schedule import length_name, require_one_length
 from fairseq_plugin.scores.bleu_ablation import Translator
 from fairseq_plugin.scores.model import Batch, FairseqModel
+from fairseq_plugin.scores.movement import require_flags
 from fairseq_plugin.scores.run import (
     batches_of,
     beam_search,
@@ -41,6 +42,7 @@ from headprune.results.tasks import TRANSLATION
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
+from headprune.scores.movement import WITHOUT_FINE_TUNING
 from headprune.scores.parts import PARTS
 from headprune.scores.registry import ABLATION
 from headprune.speed.turns import taking_turns
@@ -150,6 +152,13 @@ class TranslationModel:
     def training_settings(self) -> Mapping[str, Any]:
         """The flags of the fine-tuning and the weights of a distillation."""
         return {name: self.settings.get(name) for name in ("finetuning", *DISTILL_SETTINGS)}
+
+    def require_scores(self, names: Sequence[str]) -> None:
+        """Raise a UsageError for movement without flags for fine-tuning, or with wrong ones."""
+        if "movement" in names:
+            if not self.finetuning:
+                raise UsageError(WITHOUT_FINE_TUNING)
+            require_flags(self.finetuning)
 
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None

@@ -130,6 +130,7 @@ def iterate(
         )
     # Now, not after hours.
     competition.require_possible([] if components is None else [score], [percent])
+    model.require_scores([score])
     claim(
         folder,
         {

@@ -104,6 +104,7 @@ def compare(
     judges = [] if set(competition.components) & {*NEURONS} else ["ablation"]
     names = list(dict.fromkeys([*needed, *judges, "random"]))
     competition.require_possible(needed, percents)
+    model.require_scores(needed)
     if (measure == SPEED) != (latency is not None):
         raise UsageError("--speedup and --latency go together")
     if verify and latency is None:

@@ -89,6 +89,11 @@ class FineTuned:
     settings: Mapping[str, Any]
 
 
+WITHOUT_FINE_TUNING = (
+    "movement is computed during a fine-tuning with labels, not --without-labels (of a fairseq "
+    "checkpoint with the flags of --finetune); or give taylor or fisher"
+)
+
 FineTune = Callable[[Sequence[str]], FineTuned]
 """Fine-tunes a copy of the model, for the movement of the units of some components."""
 
@@ -96,10 +101,7 @@ FineTune = Callable[[Sequence[str]], FineTuned]
 def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
     """Compute ``movement`` during a fine-tuning."""
     if scoring.fine_tune is None:
-        raise UsageError(
-            "movement is computed during a fine-tuning with labels, not --without-labels (of a "
-            "fairseq checkpoint with the flags of --finetune); or give taylor or fisher"
-        )
+        raise UsageError(WITHOUT_FINE_TUNING)
     components = [name for name in scoring.components if name in (*HEADS, *NEURONS)]
     training = scoring.fine_tune(components)
     settings = {**training.settings, "steps": training.steps}

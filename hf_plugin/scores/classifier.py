@@ -35,7 +35,7 @@ from hf_plugin.finetuning.metrics import measure_task
 from hf_plugin.finetuning.models import load_classifier, require_length
 from hf_plugin.finetuning.run import run
 from hf_plugin.finetuning.settings import Labels, Settings
-from hf_plugin.finetuning.training import encode
+from hf_plugin.finetuning.training import Schedule, encode
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
 from hf_plugin.modeling import prune
@@ -43,6 +43,7 @@ from hf_plugin.places import device
 from hf_plugin.recovery import calibration_of, refitted
 from hf_plugin.scores.losses import predicted_tokens, text_losses
 from hf_plugin.scores.model import HuggingFaceModel, on_device_of
+from hf_plugin.scores.movement import require_schedule
 from hf_plugin.scores.run import batch_size_of, batches_of, order_in_batches, score_heads
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.predictions import labels_of_words, predicted, single, table
@@ -144,6 +145,14 @@ class Classifier:
         )
         return held_now == held_then
 
+    def require_scores(self, names: Sequence[str]) -> None:
+        """Raise a UsageError for movement with a learning rate that is not above 0."""
+        if "movement" in names:
+            require_schedule(self._schedule_of_movement(seed=0))
+
+    def _schedule_of_movement(self, *, seed: int) -> Schedule:
+        return replace(self.finetuning.schedule, epochs=self.finetuning.epochs or 1.0, seed=seed)
+
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
     ) -> dict[str, HeadScores]:
@@ -166,9 +175,7 @@ class Classifier:
             metric=self._task.metric_of_ablation,
             parts=self._parts,
             max_length=self.finetuning.max_length,
-            schedule=replace(
-                self.finetuning.schedule, epochs=self.finetuning.epochs or 1.0, seed=seed
-            ),
+            schedule=self._schedule_of_movement(seed=seed),
         )
 
     def measure(self, plan: PruningPlan | None = None) -> Measurement:

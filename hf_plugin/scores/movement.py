@@ -54,6 +54,12 @@ class StepCallback(TrainerCallback):
             torch.nn.utils.clip_grad_norm_(kwargs["model"].parameters(), self._max_norm)
 
 
+def require_schedule(schedule: Schedule) -> None:
+    """Raise a UsageError for a number of epochs or a learning rate that is not above 0."""
+    if not schedule.epochs > 0 or not schedule.learning_rate > 0:
+        raise UsageError("movement: give --epochs and --learning-rate above 0")
+
+
 def fine_tuned(
     model: PreTrainedModel,
     reader: Reader,
@@ -79,8 +85,7 @@ def fine_tuned(
         UsageError: a number of epochs or a learning rate that is not above 0.
         DataError: the fine-tuning diverges.
     """
-    if not schedule.epochs > 0 or not schedule.learning_rate > 0:
-        raise UsageError("movement: give --epochs and --learning-rate above 0")
+    require_schedule(schedule)
     trained = copy.deepcopy(model)
     movement = Movement(HuggingFaceModel(trained), components)
     with (

@@ -47,8 +47,9 @@ def test_no_thread_of_the_process_group_outlives_the_training(tmp_path: Path) ->
     threads = []
 
     def main(cfg: Any) -> None:
-        threads.append(threads_of_groups())
         torch.distributed.all_reduce(torch.ones(3), group=utils.get_global_group())
+        # After it, since a thread has its name only once it runs.
+        threads.append(threads_of_groups())
 
     utils.distributed_main(0, main, configuration(tmp_path), {})
     assert threads[0] > 0

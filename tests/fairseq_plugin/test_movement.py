@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from dataclasses import replace
@@ -20,7 +21,7 @@ from headprune.gates import gated
 from headprune.scores import HeadScores
 from headprune.scores.units import parts_of
 
-from .test_compare import FINETUNE, forked_programs, headprune  # noqa: F401
+from .test_compare import FINETUNE, forked_programs, headprune, prepared  # noqa: F401
 
 ONE_UPDATE = (
     "--arch transformer_headpruned_tiny --share-all-embeddings --optimizer sgd --lr 1e-3 "
@@ -109,3 +110,49 @@ def test_mistakes(full: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=message):
             headprune("scores", full, *options, "-o", tmp_path / "out")
     assert not list((tmp_path / "out").glob("*.json"))
+
+
+@pytest.mark.parametrize("command", [("compare",), ("iterate", "--steps", 2)])
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "movement is computed during a fine-tuning with labels"),
+        (
+            ("--finetune", f"{FINETUNE} --memory-efficient-fp16"),
+            "leave --memory-efficient-fp16 out",
+        ),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_measured(
+    full: Path,
+    corpus: Path,
+    tmp_path: Path,
+    command: tuple[object, ...],
+    flags: tuple[str, ...],
+    message: str,
+) -> None:
+    options = ("--score", "movement", "--percent", 50, "--data", corpus, *flags)
+    with pytest.raises(UsageError, match=message):
+        headprune(*command, full, *options, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_comparison_by_the_command(full: Path, prepared: Path, tmp_path: Path) -> None:  # noqa: F811
+    options = (
+        "--score",
+        "movement",
+        "--percent",
+        50,
+        "--data",
+        prepared,
+        "--seeds",
+        1,
+        "--beam",
+        1,
+    )
+    headprune("compare", full, *options, "--finetune", ONE_UPDATE, "-o", tmp_path / "out")
+    rows = json.loads((tmp_path / "out" / "compare.json").read_text())["rows"]
+    (movement,) = (row for row in rows if row["score"] == "movement")
+    assert movement["percent"] == 50
+    assert HeadScores.load(tmp_path / "out" / "scores" / "movement.json").settings["steps"] == 1

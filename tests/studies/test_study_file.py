@@ -10,11 +10,12 @@ import yaml
 
 from headprune import DataError
 from headprune.select import at_random
+from studies.fairseq_flags import require_good_flags
 from studies.find import find_study, load_any
 from studies.jobs import jobs_of
 from studies.plans import CONTROL
 from studies.plugin import schedule
-from studies.study import load_study
+from studies.study import Study, load_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 
@@ -41,7 +42,12 @@ def load(tmp_path: Path, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_study_that_is_shipped_is_valid_and_named_like_its_file(path: Path) -> None:
-    assert load_any(path).name == path.stem
+    study = load_any(path)
+    assert study.name == path.stem
+    assert jobs_of(study, list(study.tables)[:1], out=Path("out"), base=Path("base"))
+    if isinstance(study, Study):
+        pytest.importorskip("fairseq", reason="fairseq knows its flags")
+        require_good_flags(study, path)
 
 
 DISTILLED = {

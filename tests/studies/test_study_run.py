@@ -145,9 +145,12 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
         assert len(list((work / HOSTILE).glob("models/**/model/config.json"))) == 1
 
 
-@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_study_plans_its_jobs(path: Path, tmp_path: Path) -> None:
-    done = run(path.stem, tmp_path / "out", "-n")
+@pytest.mark.parametrize(
+    "study",
+    ["demo", "enru-shipped", "glue-mean", "glue.bert-base", "multi30k-shipped", "wmt14.en-ru"],
+)
+def test_a_study_of_each_kind_plans_its_jobs(study: str, tmp_path: Path) -> None:
+    done = run(study, tmp_path / "out", "-n")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^report +1 *$", done.stdout + done.stderr, re.MULTILINE)
     assert not (tmp_path / "out").exists()
@@ -260,6 +263,7 @@ logging.Logger.handle = stop
 def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path) -> None:
     study = yaml.safe_load((STUDIES / "tiny.yaml").read_text())
     study["train"]["max-epoch"] = 12
+    study["seeds"] = [1]
     # fairseq, too, meets paths with spaces and quotes.
     studies = copied_checkout(tmp_path / "it's a checkout")
     path, out = tmp_path / "tiny.yaml", tmp_path / HOSTILE
@@ -303,9 +307,9 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
 
     table = json.loads((out / "table.json").read_text())
     assert [row["label"] for row in table["rows"]] == ["50%"]
-    assert table["rows"][0]["seeds"] == table["control"]["seeds"] == [1, 2]
+    assert table["rows"][0]["seeds"] == table["control"]["seeds"] == [1]
     assert table["rows"][0]["parameters"] < table["control"]["parameters"]
-    assert table["rows"][0]["before"]["n"] == 2
+    assert table["rows"][0]["before"]["n"] == 1
     assert table["sentences"] == study["data"]["args"]["test"]
     with (out / "table.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 3
@@ -314,7 +318,7 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     assert "Training curves" in (out / "report.md").read_text()
     # Only what resuming needs is gone.
     assert not list(out.glob("finetuned/*/*/training/*.pt"))
-    assert len(list(out.glob("finetuned/*/*/model.pt"))) == 4
+    assert len(list(out.glob("finetuned/*/*/model.pt"))) == 2
 
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
     again = run(path, out, studies=studies)
@@ -322,7 +326,7 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()} == before
 
     # Another seed adds to what is there and repeats nothing.
-    study["seeds"] = [1, 2, 3]
+    study["seeds"] = [1, 2]
     path.write_text(yaml.safe_dump(study))
     more = run(path, out, "-n", studies=studies)
     counts = dict(re.findall(r"^(\w+) +(\d+)$", more.stdout + more.stderr, re.MULTILINE))
