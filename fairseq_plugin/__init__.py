@@ -17,6 +17,7 @@ from fairseq_plugin import (  # noqa: E402
     errors,
     resuming,
     safe_globals,
+    save_folder,
     unknown_words,
 )
 
@@ -27,6 +28,7 @@ errors.print_as_one_line()
 divergence.end_with_an_error()
 arguments.check_early()
 resuming.resume_exactly()
+save_folder.remove_if_empty()
 unknown_words.warn_of_unknown_words()
 
 from fairseq_plugin import truecasing  # noqa: E402, F401  (registers the tokenizer)

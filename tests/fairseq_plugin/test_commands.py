@@ -371,13 +371,14 @@ def test_mistakes_get_one_line(mistake: str, corpus: Path, full: Path, tmp_path:
     options = [option.format(full=full, **files) for option in options]
     arch = "--arch=transformer_headpruned_tiny"
     out = run(
-        *("fairseq-train", corpus, "--user-dir", PLUGIN, "--save-dir", tmp_path / "save"),
+        *("fairseq-train", corpus, "--user-dir", PLUGIN, "--save-dir", tmp_path / "a" / "save"),
         *(*TRAIN, arch, "--max-epoch=1", *options),
         status=status,
     )
     last = out.strip().splitlines()[-1]
     assert last.startswith("error: ") and message in last
     assert "Traceback" not in out
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.slow
