@@ -139,19 +139,9 @@ def test_mistakes_are_found_before_anything_is_measured(
 
 @pytest.mark.slow
 def test_a_comparison_by_the_command(full: Path, prepared: Path, tmp_path: Path) -> None:  # noqa: F811
-    options = (
-        "--score",
-        "movement",
-        "--percent",
-        50,
-        "--data",
-        prepared,
-        "--seeds",
-        1,
-        "--beam",
-        1,
-    )
-    headprune("compare", full, *options, "--finetune", ONE_UPDATE, "-o", tmp_path / "out")
+    options = ("--score", "movement", "--percent", 50, "--data", prepared)
+    flags = ("--finetune", ONE_UPDATE, "--seeds", 1, "--beam", 1)
+    headprune("compare", full, *options, *flags, "-o", tmp_path / "out")
     rows = json.loads((tmp_path / "out" / "compare.json").read_text())["rows"]
     (movement,) = (row for row in rows if row["score"] == "movement")
     assert movement["percent"] == 50
