@@ -63,6 +63,7 @@ def _gate_flags(gates: GateTraining) -> list[str]:
         penalty += ["--l0-warmup-updates", _WARM_UP]
     return [
         *("--criterion", L0_CRITERION, "--gates", ",".join(gates.components)),
+        *([] if gates.speed is None else ["--gates-speed", repr(gates.speed)]),
         *(*penalty, "--disable-validation"),
     ]
 

@@ -20,14 +20,17 @@ class GateTraining:
         components: those whose units have gates.
         budget: the share of these units of the unpruned model to prune.
         l0_lambda: instead: the weight of the expected number of open units in the loss.
+        speed: the learning rate of the gates in multiples of that of the weights; None for the
+            default of the library.
 
     Raises:
-        UsageError: not one of the two.
+        UsageError: not one of ``budget`` and ``l0_lambda``.
     """
 
     components: tuple[str, ...]
     budget: Budget | None = None
     l0_lambda: float | None = None
+    speed: float | None = None
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.l0_lambda is None):
@@ -35,7 +38,9 @@ class GateTraining:
 
     def as_settings(self) -> dict[str, object]:
         """The values by the names of their options."""
-        gates = {"gates": ",".join(self.components)}
+        gates: dict[str, object] = {"gates": ",".join(self.components)}
+        if self.speed is not None:
+            gates["gates_speed"] = self.speed
         if self.budget is None:
             return {**gates, "l0_lambda": self.l0_lambda}
         return {**gates, "l0_target": str(self.budget)}
@@ -70,6 +75,11 @@ class Variant:
             raise UsageError("--gates and --distill-from exclude each other; give one")
 
     @property
+    def gates_speed(self) -> float | None:
+        """See ``GateTraining``; None without gates too."""
+        return None if self.gates is None else self.gates.speed
+
+    @property
     def l0_lambda(self) -> float | None:
         """The fixed penalty of learned gates; None without gates, and with a target."""
         return None if self.gates is None else self.gates.l0_lambda
@@ -83,7 +93,10 @@ class Variant:
         }
 
 
-VARIANT_SETTINGS = ("gates", "l0_target", "l0_lambda", "layerdrop", "from_scratch")
+VARIANT_SETTINGS = (
+    *("gates", "gates_speed", "l0_target", "l0_lambda"),
+    *("layerdrop", "from_scratch"),
+)
 """The names of ``Variant.as_settings``."""
 
 PLAIN = Variant()

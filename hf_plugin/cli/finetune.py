@@ -118,6 +118,15 @@ def finetune(
             rich_help_panel=_WHILE,
         ),
     ] = None,
+    gates_speed: Annotated[
+        float | None,
+        typer.Option(
+            help="With --gates: the learning rate of the gates in multiples of the weights'. "
+            "A short training may need more than the default to close them.",
+            show_default="1000",
+            rich_help_panel=_WHILE,
+        ),
+    ] = None,
     layerdrop: Annotated[
         float,
         typer.Option(
@@ -187,7 +196,9 @@ def finetune(
         bf16=bf16,
         distill_from=distill_from,
         distillation=weights,
-        variant=Variant(gates=_gate_training(gates, l0_target, l0_lambda), layerdrop=layerdrop),
+        variant=Variant(
+            gates=_gate_training(gates, l0_target, l0_lambda, gates_speed), layerdrop=layerdrop
+        ),
     )
     with locked_folder(output):
         result = run(settings, Labels(), output, announce=True)
@@ -195,7 +206,7 @@ def finetune(
 
 
 def _gate_training(
-    gates: str | None, l0_target: str | None, l0_lambda: float | None
+    gates: str | None, l0_target: str | None, l0_lambda: float | None, speed: float | None
 ) -> GateTraining | None:
     from headprune.budget import Budget
     from headprune.cli.options import parse_components
@@ -204,9 +215,12 @@ def _gate_training(
     if gates is None:
         if l0_target is not None or l0_lambda is not None:
             raise UsageError("--l0-target and --l0-lambda go with --gates")
+        if speed is not None:
+            raise UsageError("--gates-speed goes with --gates")
         return None
     return GateTraining(
         components=tuple(parse_components(gates, option="--gates")),
         budget=None if l0_target is None else Budget.parse(l0_target, option="--l0-target"),
         l0_lambda=l0_lambda,
+        speed=speed,
     )

@@ -98,11 +98,12 @@ class Settings:
             return "none"
         once = f"{self.epochs:g}ep"
         length = once if self.protocol == "prune-finetune" else f"{once}+{once}"
-        penalty = self.variant.l0_lambda
+        penalty, speed = self.variant.l0_lambda, self.variant.gates_speed
         variant = [
             *(["from-scratch"] if self.variant.from_scratch else []),
             *([f"layerdrop={self.variant.layerdrop:g}"] if self.variant.layerdrop else []),
             *([] if penalty is None else [f"l0-lambda={penalty:g}"]),
+            *([] if speed is None else [f"gates-speed={speed:g}"]),
             *([] if self.pooling == "first" else [f"{self.pooling}-pooled"]),
         ]
         return ",".join([length, *variant])

@@ -460,6 +460,8 @@ def _trainer(
     )
     if gates is not None:
         common["gates"] = ",".join(gates.components)
+        if gates.speed is not None:
+            common["gates_speed"] = gates.speed
         if gates.budget is None:
             return L0Trainer(model, l0_lambda=gates.l0_lambda, **common)
         updates = math.ceil(len(data) / schedule.batch_size) * schedule.epochs

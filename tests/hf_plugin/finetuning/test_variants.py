@@ -106,10 +106,18 @@ def test_the_command(model, glue, tmp_path):
     open_gates = Record.load(many / "result.json")
     assert (open_gates.kind, open_gates.row) == ("pruned", "lambda 0")
     assert "|finetune:1ep,l0-lambda=0|" in open_gates.signature
+    # The same penalty closes no gate that learns slowly.
+    slow = ("--l0-lambda", 100.0, "--gates-speed", 1e-3)
+    command(app, *common, *fast, *slow, "-o", tmp_path / "slow")
+    with_slow_gates = Record.load(tmp_path / "slow" / "result.json")
+    assert with_slow_gates.plan.percent_pruned == 0
+    assert "|finetune:1ep,l0-lambda=100,gates-speed=0.001|" in with_slow_gates.signature
     for options, message in (
         (("--gates", "ES"), "--gates goes with one of --l0-target and --l0-lambda"),
         (("--l0-target", "50%"), "--l0-target and --l0-lambda go with --gates"),
         (("--l0-lambda", 0.1), "--l0-target and --l0-lambda go with --gates"),
+        (("--gates-speed", 10), "--gates-speed goes with --gates"),
+        (("--gates", "ES", "--l0-lambda", 1, "--gates-speed", 0), "has to be positive"),
         (("--gates", "ES", "--l0-lambda", 0.1, "--l0-target", "50%"), "with one of --l0-target"),
         (("--gates", "ES", "--l0-lambda", -1), r"the L0 weight \(lambda\) is -1"),
         (("--gates", "QQ", "--l0-target", "50%"), "--gates 'QQ': 'QQ' is not one of"),
