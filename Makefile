@@ -35,9 +35,9 @@ study: $(READY)
 		$(if $(EXECUTOR),--workflow-profile studies/profiles/$(EXECUTOR),$(if $(GPUS),--resources gpu=$(GPUS)) --cores $(CORES)) $(FLAGS) \
 		--config study="$(SETTING)" table="$(STUDY)" $(if $(BUDGET),budget=$(BUDGET)) $(if $(OUT),out="$(OUT)") $(if $(DATA_DIR),data_dir="$(DATA_DIR)")
 
-# One process for each core, with one thread each.
+# One process for each core, with one thread each; one that has done its part takes tests of the others.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" -n $(JOBS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" -n $(JOBS) --dist worksteal
 
 # Slurm with two nodes, set up on this machine in a temporary folder.
 slurm-test: $(READY)
