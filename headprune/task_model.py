@@ -81,9 +81,6 @@ class TaskModel(Protocol):
     def can_finetune(self) -> bool:
         """True if settings for fine-tuning were given."""
 
-    def require_scores(self, names: Sequence[str]) -> None:
-        """Raise a UsageError for scores that these settings do not allow; nothing is computed."""
-
     def scores(
         self, names: Sequence[str], *, seed: int, components: Sequence[str] | None = None
     ) -> dict[str, HeadScores]:
@@ -151,6 +148,16 @@ def translates(model: TaskModel) -> bool:
     Backends whose models can have the property ``translates``.
     """
     return bool(getattr(model, "translates", False))
+
+
+def require_scores(model: TaskModel, names: Sequence[str]) -> None:
+    """Raise a UsageError for scores that a model's settings do not allow; nothing is computed.
+
+    Backends with settings that only some scores need have a method of this name.
+    """
+    method = getattr(model, "require_scores", None)
+    if method is not None:
+        method(names)
 
 
 def training_settings(model: TaskModel) -> Mapping[str, Any]:

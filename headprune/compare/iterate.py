@@ -35,7 +35,7 @@ from headprune.scores.names import keep_of, require_known
 from headprune.scores.partial import partial_results
 from headprune.select.score import by_score
 from headprune.select.steps import budgets_of_steps, percent_of_budget
-from headprune.task_model import TaskModel
+from headprune.task_model import TaskModel, require_scores
 
 if TYPE_CHECKING:
     from headprune.recovery.refit import Target
@@ -130,7 +130,7 @@ def iterate(
         )
     # Now, not after hours.
     competition.require_possible([] if components is None else [score], [percent])
-    model.require_scores([score])
+    require_scores(model, [score])
     claim(
         folder,
         {

@@ -29,7 +29,7 @@ from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
 from headprune.speed.latency import Latency
 from headprune.speed.turns import Quartiles, over_plans
-from headprune.task_model import TaskModel
+from headprune.task_model import TaskModel, require_scores
 
 Say = Callable[[str, int, int], None]
 """A callback for the current step, the number of complete steps and the number of all steps."""
@@ -104,7 +104,7 @@ def compare(
     judges = [] if set(competition.components) & {*NEURONS} else ["ablation"]
     names = list(dict.fromkeys([*needed, *judges, "random"]))
     competition.require_possible(needed, percents)
-    model.require_scores(needed)
+    require_scores(model, needed)
     if (measure == SPEED) != (latency is not None):
         raise UsageError("--speedup and --latency go together")
     if verify and latency is None:

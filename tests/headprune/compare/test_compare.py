@@ -103,9 +103,6 @@ class Made:
         shape = self.plan.units | (self.shape or {})
         return MadeModel(self.plan, shape, self.path, str(self.path), self.sizes)
 
-    def require_scores(self, names):
-        pass
-
     def scores(self, names, *, seed, components=None):
         def values(name):
             if components is not None and [*components] != ["ES"]:
