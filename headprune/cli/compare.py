@@ -98,15 +98,16 @@ def compare(
         ),
     ] = None,
     verify: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
             help="With --speedup: measure each chosen plan, at most this number of times, and "
-            "correct it where its speed is not the one asked for; 3 are enough, and 1 corrects "
-            "nothing. 0 trusts the predictions. Plans of methods that train are not corrected.",
+            "correct it where its speed differs by more than 2%. 1 corrects nothing, 0 trusts the "
+            "predictions. Plans of methods that train are not corrected.",
+            show_default="3",
             rich_help_panel=_CHOICE,
         ),
-    ] = 0,
+    ] = None,
     seeds: Annotated[
         int,
         typer.Option(
@@ -197,6 +198,7 @@ def compare(
         import scipy.stats  # noqa: F401
     from headprune.compare.report import Report
     from headprune.compare.run import compare as run
+    from headprune.speed.verifying import DEFAULT_MEASUREMENTS
 
     recoveries = recovery or [Recovery.FINETUNE]
     distills = Recovery.DISTILL in recoveries
@@ -210,12 +212,15 @@ def compare(
         raise UsageError(
             "--speedup and --latency go together; `headprune latency` measures what units save"
         )
-    if verify and not speedup:
+    if verify is not None and not speedup:
         raise UsageError("--verify goes with --speedup")
     budgets = budgets_given(percent, budget) or [Budget(each) for each in (25.0, 50.0, 75.0)]
     table = None if latency is None else latency_for(open_model(model), latency)
     if table is not None and components is not None:
         table.require_components(components, where=latency)
+    measurements = verify
+    if measurements is None:
+        measurements = DEFAULT_MEASUREMENTS if speedup else 0
     with locked_folder(output):
         task_model = backend_of(model).task_model(
             model,
@@ -233,7 +238,7 @@ def compare(
             percents=sorted(set(speedup or [each.percent for each in budgets])),
             measure=SPEED if speedup else budgets[0].of,
             latency=table,
-            verify=verify,
+            verify=measurements,
             seeds=range(1, seeds + 1),
             random_seeds=None if random_seeds is None else range(1, random_seeds + 1),
             folder=output,

@@ -226,7 +226,8 @@ def plan(
     output = None if output == Path("-") else output
     require_separate({"--output": output}, inputs=(model, scores, latency))
     if speedup_inputs is not None:
-        from headprune.cli.plan_by_speed import DEFAULT_MEASUREMENTS, plan_by_speed
+        from headprune.cli.plan_by_speed import plan_by_speed
+        from headprune.speed.verifying import DEFAULT_MEASUREMENTS
 
         chosen = plan_by_speed(
             speedup_inputs.model,

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from headprune.speed.verifying import Measured
 
 
-DEFAULT_MEASUREMENTS = 3
-"""Number of plans that are timed at most, where nothing else is asked for."""
-
-
 def plan_by_speed(
     model: Path,
     times: float,

@@ -16,6 +16,9 @@ from headprune.speed.turns import speedup, taking_turns
 Measured = tuple[float, float, float]
 """The speed as a multiple of the unpruned model's: median and quartiles."""
 
+DEFAULT_MEASUREMENTS = 3
+"""Number of plans that are timed at most, where nothing else is asked for."""
+
 TOLERANCE = 0.02
 """A speed that differs by no more than this share is not corrected."""
 

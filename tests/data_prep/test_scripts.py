@@ -263,10 +263,6 @@ def test_multi30k_all_the_way(
     assert steps(done, "run") == ["bpe.learn", "bpe.en", "bpe.de", "bin", "prep.json"]
     assert json.loads((out / "prep.json").read_text())["merges"] == 20
 
-    # and back: the same bytes as the first time
-    script("multi30k.sh", "--out", "made/here", "--merges", 30, *common)
-    assert contents(out) == before
-
     # sentencepiece in the same folder
     done = script(
         "multi30k.sh", "--out", "made/here", "--bpe", "sentencepiece", "--merges", 45, *common
@@ -276,7 +272,7 @@ def test_multi30k_all_the_way(
     assert (prep["tokenizer"], prep["bpe"]) == (None, "sentencepiece")
     assert (out / prep["sentencepiece_model"]).is_file()
 
-    # the same files from a server
+    # the same files from a server: the same bytes as the first time
     site.files = {
         f"/raw/{path.name.removesuffix('.gz')}.gz": path.read_bytes()
         if path.suffix == ".gz"

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +23,8 @@ TRAIN = [
     "--lr=3e-3",
     "--max-tokens=400",
     "--share-all-embeddings",
+    # Toy models hardly learn where a sentence ends: no translation is longer.
+    "--max-target-positions=64",
     "--seed=1",
     "--no-epoch-checkpoints",
     "--log-format=json",
@@ -56,6 +59,14 @@ def run(*command: str | Path, status: int = 0, text: str | None = None, **enviro
         ended, output = done.returncode, done.stdout
     assert ended == status, output[-3000:]
     return output
+
+
+def fork_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq's jobs run in forked processes, which need not import torch and fairseq again."""
+    names = ("PIPE", "STDOUT", "DEVNULL")
+    constants = {name: getattr(subprocess, name) for name in names}
+    programs = SimpleNamespace(Popen=warm_process.WarmPopen, **constants)
+    monkeypatch.setattr("fairseq_plugin.running.subprocess", programs)
 
 
 def train(data: Path, save: Path, *options: str | Path, status: int = 0, epochs: int = 1) -> str:

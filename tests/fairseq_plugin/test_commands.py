@@ -16,8 +16,10 @@ import torch
 
 from fairseq_plugin.checkpoints import Checkpoint
 from headprune import HeadPlan, select
+from tests import warm_process
 from tests.fairseq_plugin.conftest import (
     PLUGIN,
+    ROOT,
     TRAIN,
     assert_same,
     generate,
@@ -238,6 +240,12 @@ def test_averaging_ensembles_and_interactive(corpus: Path, full: Path, plan: Pat
     assert len(re.findall(r"^H-\d", out, flags=re.M)) == 2
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("machines", [1, 2])
 def test_two_processes_are_one_with_twice_the_update_freq(
@@ -252,9 +260,7 @@ def test_two_processes_are_one_with_twice_the_update_freq(
         *("--clip-norm=1.0", "--max-update=4"),
     ]
     alone = train(corpus, tmp_path / "one", *options, "--update-freq=2")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
 
     def train_on_a_machine(_: int) -> str:
         return run(
@@ -284,13 +290,30 @@ def test_two_processes_begin_with_a_checkpoint(corpus: Path, tmp_path: Path):
     """Fine-tuning, and resuming with the weights of a training that was not interrupted."""
 
     def train_two(folder: Path, *options: object) -> str:
-        return run(
-            *("torchrun", "--standalone", "--nproc-per-node=2", "--no-python", "fairseq-train"),
-            *(corpus, "--user-dir", PLUGIN, "--distributed-world-size=2", "--save-dir", folder),
+        """What torchrun starts, in forks that need not import fairseq again."""
+        command = (
+            *("fairseq-train", corpus, "--user-dir", PLUGIN, "--save-dir", folder),
+            *("--distributed-world-size=2", "--distributed-backend=gloo"),
             *(*TRAIN, "--arch=transformer_headpruned_tiny", "--max-epoch=2", *options),
-            *("--distributed-backend=gloo", "--ddp-backend=legacy_ddp", "--cpu"),
-            PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "--ddp-backend=legacy_ddp",
         )
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+
+        def train_one(rank: int) -> tuple[int, str]:
+            ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            return warm_process.run(
+                tuple(map(str, command)),
+                text=None,
+                folder=ROOT,
+                environment={**os.environ, "OMP_NUM_THREADS": "1", **address, **ranks},
+                timeout=600,
+            )
+
+        with ThreadPoolExecutor() as pool:
+            ended = list(pool.map(train_one, range(2)))
+        logs = "\n".join(log for _, log in ended)
+        assert [status for status, _ in ended] == [0, 0], logs[-3000:]
+        return logs
 
     train_two(tmp_path / "whole", "--max-update=4")
     train_two(tmp_path / "parts", "--max-update=2")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,13 +24,13 @@ from headprune.results.bleu import bleu_and_chrf, read_lines, translations
 from headprune.results.record import Record
 from headprune.scores import HeadScores
 from headprune.task_model import TaskModel
-from tests.fairseq_plugin.conftest import generate
+from tests.fairseq_plugin.conftest import fork_programs, generate
 from tests.fairseq_plugin.models import SHAPE
 from tests.latency_files import write_latency
-from tests.warm_process import WarmPopen
 
 FINETUNE = (
     "--arch transformer_headpruned_tiny --share-all-embeddings --optimizer adam --lr 1e-3 "
+    "--max-target-positions 64 "
     "--max-tokens 400 --max-epoch 1 --dropout 0 --num-workers 0"
 )
 HALF = HeadPlan(kept={name: [(0, 2), (1, 3)] for name in SHAPE}, heads=SHAPE)
@@ -40,10 +38,7 @@ HALF = HeadPlan(kept={name: [(0, 2), (1, 3)] for name in SHAPE}, heads=SHAPE)
 
 @pytest.fixture(autouse=True)
 def forked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """fairseq runs in forked processes, which need not import torch and fairseq again."""
-    names = ("PIPE", "STDOUT", "DEVNULL")
-    constants = {name: getattr(subprocess, name) for name in names}
-    monkeypatch.setattr(running, "subprocess", SimpleNamespace(Popen=WarmPopen, **constants))
+    fork_programs(monkeypatch)
 
 
 def headprune(*arguments: object) -> Result:
@@ -265,7 +260,7 @@ def test_compare_at_a_speed(full, prepared, tmp_path):
     names = ("taylor", "middle", "iterate", "subnetwork")
     scores = [part for name in names for part in ("--score", name)]
     few = ("--seeds", 1, "--rounds", 1)
-    speed = ("--speedup", 1.3, "--latency", tmp_path / "latency.json")
+    speed = ("--speedup", 1.3, "--latency", tmp_path / "latency.json", "--verify", 0)
     headprune("compare", full, *options, *scores, *speed, *few, "-o", tmp_path / "out")
     found = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert {row["score"] for row in found["rows"]} == {*names, "random"}

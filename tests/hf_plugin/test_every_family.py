@@ -72,11 +72,18 @@ GENERATES = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),
 )
 
+_LAYERS_OF_ANOTHER = (
+    *("data2vec-text", "markuplm", "splinter", "flaubert"),
+    *("deit", "vit_mae", "audio-spectrogram-transformer"),
+)
+"""Families whose layers are those of ERNIE, LayoutLM, XLM or ViT under other names."""
+
 EXPORTED = [
     family
     for family in SMALL
     # torch cannot export CANINE, pruned or not.
-    if not any(component in FAMILIES[family] for component in ("DS", "DF")) and family != "canine"
+    if not any(component in FAMILIES[family] for component in ("DS", "DF"))
+    and family not in ("canine", *_LAYERS_OF_ANOTHER)
 ]
 
 

@@ -587,7 +587,7 @@ def test_what_no_stock_model_computes(family, layers, message, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "modernbert"])
+@pytest.mark.parametrize("family", ["distilbert", "deberta-v2", "modernbert"])
 def test_export_to_onnx(family, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -106,7 +106,7 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
         *(f"--tune={name}" for name in ([] if has_all_finetuned else tune_options)),
         *(_amount_flag(percent, measured.measure) for percent in percents),
         *(["--latency=latency.json"] if measured.measure == SPEED else []),
-        *([f"--verify={measured.verify}"] if measured.verify else []),
+        *([f"--verify={measured.verify}"] if measured.measure == SPEED else []),
         *([f"--seeds={len(seeds or random_seeds)}", f"--random-seeds={len(random_seeds)}"]),
         *([f"--components={','.join(measured.components)}"] if measured.components else []),
         *([] if measured.at_least in (None, 1) else [f"--at-least={measured.at_least}"]),

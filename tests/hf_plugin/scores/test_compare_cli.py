@@ -108,6 +108,7 @@ def test_compare_at_a_speed(classifier, glue, tmp_path):
     options = ("--task", "sst2", "--data-dir", glue, "--max-length", 32, "--epochs", 0)
     speed = ("--components", "ES,EF,EL", "--speedup", 1.5, "--latency", tmp_path / "latency.json")
     few = ("--seeds", 1, "--random-seeds", 2, "--recovery", "none", "-o", tmp_path / "out")
+    few = (*few, "--verify", 0)
     names = ("taylor-molchanov", "kwon", "iterate", "subnetwork", "top", "layers-top")
     names = (*names, "gradient-raw-important-first")
     scores = [part for name in names for part in ("--score", name)]
@@ -133,8 +134,9 @@ def test_methods_that_train_stand_beside_others_at_a_speed(classifier, glue, tmp
     few = ("--seeds", 1, "--rounds", 0, "--recovery", "refit", "-o", tmp_path / "out")
     scores = ("--score", "layerdrop", "--score", "l0-gates", "--score", "magnitude")
     headprune("compare", classifier, *options, *speed, *scores, *few)
-    rows = json.loads((tmp_path / "out" / "compare.json").read_text())["rows"]
-    by_score = {row["score"]: row for row in rows}
+    found = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert found["verify"] == 3
+    by_score = {row["score"]: row for row in found["rows"]}
     assert {*by_score} == {"layerdrop", "l0-gates", "magnitude", "random"}
     for name in ("layerdrop", "l0-gates"):
         assert by_score[name]["recovery"] == "refit" and by_score[name]["after"] is not None
