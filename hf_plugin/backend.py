@@ -125,10 +125,9 @@ class HuggingFaceBackend:
                 model, scores=request.scores, components=request.components, seed=request.seed
             )
         data = (text_given if request.without_labels else data_given)(given, model=model)
-        if request.metric == "accuracy" and data.task.is_regression:
-            raise UsageError(
-                f"--metric accuracy: {data.task.name} is to predict a number; give loss"
-            )
+        if request.metric == "accuracy" and data.task.metric_of_ablation == "loss":
+            what = "a number" if data.task.is_regression else "a text"
+            raise UsageError(f"--metric accuracy: {data.task.name} is to predict {what}; give loss")
         return score_heads(
             model,
             request,

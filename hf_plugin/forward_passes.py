@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor, LogitsProcessorList
 
 from headprune.cost import known_flops
 from headprune.errors import DataError, UsageError, needing
@@ -26,6 +25,7 @@ from hf_plugin.folders import Folder, outline_of
 from hf_plugin.loading import read_config
 from hf_plugin.places import reporting
 from hf_plugin.random_batches import inputs_name, random_batch
+from hf_plugin.timed_translations import translate_to_length
 
 _SEED = 1
 
@@ -72,16 +72,7 @@ def _job(
     if job == SEARCH:
         if not model.can_generate():
             raise UsageError(f"{path}: {type(model).__name__} writes no text; give --job forward")
-        # All translations have the same length: bad models write longer ones.
-        lengths = {"min_new_tokens": length, "max_new_tokens": length}
-        drawn_scores = LogitsProcessorList([_DrawnScores(model.generation_config.eos_token_id)])
-        return lambda: model.generate(
-            **source,
-            **lengths,
-            num_beams=beam,
-            do_sample=False,
-            logits_processor=drawn_scores,
-        )
+        return lambda: translate_to_length(model, source, length=length, num_beams=beam)
     decoder, output = model.get_decoder(), model.get_output_embeddings()
     with torch.inference_mode():
         encoded = encoder(**source)[0].repeat_interleave(beam, dim=0)  # beam*B x T x C
@@ -107,26 +98,6 @@ def _job(
         return outputs
 
     return decode
-
-
-class _DrawnScores(LogitsProcessor):
-    """Scores of the next tokens that are drawn, so that all models continue the same hypotheses.
-
-    A model that repeats one word keeps the order of the hypotheses, and would be timed too fast.
-    """
-
-    def __init__(self, ends: int | list[int] | None) -> None:
-        self._ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-        self._drawn: Tensor | None = None
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Replace scores, beam*B x V, for hypotheses beam*B x t; no hypothesis ends."""
-        if self._drawn is None:  # once, as drawing takes longer than a step of a small model
-            generator = torch.Generator().manual_seed(_SEED)
-            self._drawn = torch.randn(scores.shape, generator=generator).to(scores)
-        drawn = self._drawn.roll(input_ids.size(1), dims=(-1,))  # other tokens at each step
-        drawn[:, self._ends] = -torch.inf
-        return drawn
 
 
 def onnx_forward_pass(path: Path, conditions: Conditions) -> ForwardPass:

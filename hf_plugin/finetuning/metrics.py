@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, mean_squared_error
 
+from headprune.results.bleu import bleu_and_chrf
 from hf_plugin.tasks.entities import entity_f1
 from hf_plugin.tasks.predictions import single
 from hf_plugin.tasks.task import Task
@@ -71,6 +72,9 @@ def measure_task(
     if task.is_of_text:
         of_text = _of_text(labels=labels, predictions=predictions)
         return {name: of_text[name] for name in task.metrics}
+    if task.is_translation:
+        scored = bleu_and_chrf(list(predictions), list(labels))
+        return {name: {"bleu": scored.bleu, "chrf": scored.chrf}[name] for name in task.metrics}
     if not task.is_of_words:
         return measure(task.metrics, labels=labels, predictions=predictions)
     of_words = {name: name for name in task.metrics if name != ENTITY_F1}
@@ -84,6 +88,14 @@ def measure_task(
         named = ([[task.labels[n] for n in row] for row in rows] for rows in (labels, predictions))
         values[ENTITY_F1] = 100 * entity_f1(*named)
     return {name: values[name] for name in task.metrics}
+
+
+def signatures_of(task: Task) -> dict[str, str]:
+    """sacreBLEU's signatures of the metrics of a translation; of other tasks, none."""
+    if not task.is_translation:
+        return {}
+    scored = bleu_and_chrf(["a"], ["a"])  # which depend on no text
+    return {"bleu": scored.bleu_signature, "chrf": scored.chrf_signature}
 
 
 def _of_text(*, labels: Sequence[int], predictions: Sequence[float]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
+    AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     PreTrainedConfig,
@@ -42,6 +43,8 @@ def auto_class(task: Task) -> Any:
         return AutoModelForImageClassification
     if task.is_of_text:
         return AutoModelForCausalLM
+    if task.is_translation:
+        return AutoModelForSeq2SeqLM
     return (
         AutoModelForTokenClassification if task.is_of_words else AutoModelForSequenceClassification
     )
@@ -60,8 +63,8 @@ def keeps_classifier(name: str, task: Task) -> bool:
 def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedModel:
     """Load the model in the folder, or the hub's model, ``name`` with a classifier for ``task``.
 
-    Where the task is language modelling, it is a causal language model, all of whose weights are
-    there.
+    Where the task is language modelling or translation, it is a model that writes text, all of
+    whose weights are there.
 
     Args:
         name: the folder, or the name on the hub.
@@ -81,7 +84,7 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         require_head(config, auto_class(task), name=name)
         _require_language(config, name=name)
-        if not task.is_of_text:  # language models have no labels
+        if task.has_classifier:
             if untrained:
                 _warn_of_other_labels(config.id2label, task, name=name)
             else:
@@ -101,7 +104,7 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
     encoder = f"{model.base_model_prefix}."
     not_loaded = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
     # Some encoders are published without a pooler, which is then trained with the classifier.
-    may_be_new = untrained and not task.is_of_text
+    may_be_new = untrained and task.has_classifier
     missing = [key for key in not_loaded if not (may_be_new and _is_new(key, encoder))]
     if missing:
         raise DataError(
@@ -113,8 +116,8 @@ def load_classifier(name: str, task: Task, *, untrained: bool) -> PreTrainedMode
 
 
 def _label_options(task: Task) -> dict[str, Any]:
-    """The entries of a classifier's config for its labels; none for a language model."""
-    if task.is_of_text:
+    """The entries of a classifier's config for its labels; none for a model that writes text."""
+    if not task.has_classifier:
         return {}
     labels = dict(enumerate(task.labels)) or {0: task.label}
     return {

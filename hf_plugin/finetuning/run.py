@@ -28,11 +28,12 @@ from headprune.results.environment import processor_name, versions_of
 from headprune.results.labels import method_of, requested_percent_of, row_of
 from headprune.results.marks import CONSTANT, RESUMED, is_constant
 from headprune.results.record import Record
+from headprune.results.record_files import REFERENCE, output_files
 from headprune.results.signature import signature, with_method
 from hf_plugin.distillation import Teacher, load_teacher
 from hf_plugin.families import form_of
 from hf_plugin.finetuning.held_out import copy_record, record_training
-from hf_plugin.finetuning.metrics import measure_task
+from hf_plugin.finetuning.metrics import measure_task, signatures_of
 from hf_plugin.finetuning.models import (
     auto_class,
     keeps_classifier,
@@ -60,9 +61,10 @@ from hf_plugin.glue.data import GlueData
 from hf_plugin.layerdrop import add_layerdrop, require_layers
 from hf_plugin.plans import plan_after
 from hf_plugin.tasks.examples import SUBSET_SEED, Examples
-from hf_plugin.tasks.predictions import single, table
+from hf_plugin.tasks.predictions import lines, single, table
 from hf_plugin.tasks.task import LabelledData, Task, dev_splits
 from hf_plugin.tokenizers import Reader, load_reader, set_padding
+from hf_plugin.translating import set_target_language, translations
 
 
 def run(
@@ -197,10 +199,15 @@ class _Runner:
         return metrics
 
     def _predictions_of(self, split: str) -> list[Any]:
+        model, reader = self.loaded.model, self.loaded.reader
+        encoded = self.loaded.encoded[split]
+        if self.source.task.is_translation:
+            length = self.settings.max_length
+            return [*translations(model, reader, encoded, max_length=length)]
         return predict(
-            self.loaded.model,
-            self.loaded.reader,
-            self.loaded.encoded[split],
+            model,
+            reader,
+            encoded,
             schedule=self.settings.schedule,
             folder=self.folder / "dev",
             type_=self.source.task.type,
@@ -249,7 +256,15 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
         settings=settings, source=source, loaded=loaded, folder=training_folder, announce=announce
     )
     outcome = _pruned_and_tuned(runner)
+    files = {"predictions": _prediction_file("dev")}
     for split, values in outcome.predicted.items():
+        if task.is_translation:
+            written = {"hypotheses": values, REFERENCE: loaded.labels[split]}
+            places = output_files(output / "result.json")
+            for name, texts in written.items():
+                write_text_atomically(places[name], lines(texts))
+            files = {name: places[name].name for name in written}
+            continue
         content = table(values, loaded.labels[split], task)
         write_text_atomically(output / _prediction_file(split), content)
     facts = {
@@ -265,7 +280,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
                 f"warning: the model predicts the same for every {what}: it has learnt nothing",
                 file=sys.stderr,
             )
-    if warn and not task.is_of_text:
+    if warn and task.has_classifier:
         warn_of_one_label(loaded.labels, outcome.predicted, task)
     fingerprint = model_fingerprint(loaded.model)
     if outcome.form == "mask":
@@ -282,6 +297,7 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
     return Record(
         task=task.name,
         metrics=runner.metrics(outcome.predicted),
+        metric_signatures=signatures_of(task),
         plan=outcome.plan,
         form=outcome.form,
         signature="",
@@ -290,10 +306,12 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
         model=settings.model,
         fingerprint=fingerprint,
         examples={split: len(part) for split, part in loaded.examples.items()},
-        files={"predictions": _prediction_file("dev")},
+        files=files,
         seconds=round(time.monotonic() - started, 1),
         device=processor_name(),
-        versions=versions_of("torch", "transformers"),
+        versions=versions_of(
+            *("torch", "transformers"), *(["sacrebleu"] if task.is_translation else [])
+        ),
         training=facts,
     )
 
@@ -346,9 +364,13 @@ def _loaded(settings: Settings, source: LabelledData) -> _Loaded:
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
     require_length(settings.max_length, model, reader, name=settings.model)
     set_padding(model, reader)
+    if task.is_translation:
+        set_target_language(model, reader, name=settings.model)
     from_classifier = not settings.variant.from_scratch and keeps_classifier(settings.model, task)
     if settings.variant.from_scratch:
+        generation = getattr(model, "generation_config", None)
         model = auto_class(task).from_config(model.config)
+        model.generation_config = generation
     if settings.pooling == "mean":
         pool_by_mean(model)
     plan_after(model, settings.plan or hf_plugin.plan(model))  # before hours of training

@@ -26,7 +26,7 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import (
     DataCollator,
-    DataCollatorForTokenClassification,
+    DataCollatorForSeq2Seq,
     DataCollatorWithPadding,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -142,7 +142,7 @@ def encode(examples: Examples, reader: Reader, *, max_length: int) -> Dataset:
 
     Returns:
         Data with the column ``label``; with ``labels`` where words have labels, or texts are
-        predicted.
+        predicted: the tokens of translations, each of which is cut to ``max_length`` too.
 
     Raises:
         DataError: the tokenizer does not know the larger part of the text, or all texts to predict
@@ -158,6 +158,11 @@ def encode(examples: Examples, reader: Reader, *, max_length: int) -> Dataset:
         return _encode_words(examples, tokenizer, max_length=max_length)
     if examples.of_text:
         return _encode_texts(examples, tokenizer, max_length=max_length)
+    if examples.of_translation:
+        sources = [text for (text,) in examples.texts]
+        targets = list(examples.labels)
+        pairs = tokenizer(sources, text_target=targets, truncation=True, max_length=max_length)
+        return Dataset.from_dict({**pairs})
     columns = [list(column) for column in zip(*examples.texts, strict=True)]
     encoded = tokenizer(*columns, truncation=True, max_length=max_length)
     labels = [
@@ -260,7 +265,7 @@ def collator_for(data: Dataset, reader: Reader) -> DataCollator:
     tokenizer = padding_tokenizer(as_tokenizer(reader))
     # Other data sets call the one label of a text `labels` too.
     if "labels" in data.column_names and isinstance(data[0]["labels"], list):
-        return DataCollatorForTokenClassification(tokenizer)
+        return DataCollatorForSeq2Seq(tokenizer)  # pads labels by themselves
     return DataCollatorWithPadding(tokenizer)
 
 

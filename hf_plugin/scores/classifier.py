@@ -24,6 +24,7 @@ from headprune.recovery.distillation import DISTILL_SETTINGS
 from headprune.recovery.refit import RefittedModel, Target
 from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.marks import is_constant
+from headprune.results.record_files import REFERENCE
 from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.compute import Watch, unwatched
 from headprune.scores.head_scores import HeadScores
@@ -31,7 +32,7 @@ from headprune.scores.registry import ABLATION
 from headprune.speed.turns import taking_turns
 from headprune.task_model import Measurement, TaskModel
 from hf_plugin.finetuning.held_out import TrainingPart, held_out
-from hf_plugin.finetuning.metrics import measure_task
+from hf_plugin.finetuning.metrics import measure_task, signatures_of
 from hf_plugin.finetuning.models import load_classifier, require_length
 from hf_plugin.finetuning.run import run
 from hf_plugin.finetuning.settings import Labels, Settings
@@ -46,9 +47,11 @@ from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.movement import require_schedule
 from hf_plugin.scores.run import batch_size_of, batches_of, order_in_batches, score_heads
 from hf_plugin.tasks.examples import Examples
-from hf_plugin.tasks.predictions import labels_of_words, predicted, single, table
+from hf_plugin.tasks.predictions import labels_of_words, lines, predicted, single, table
 from hf_plugin.tasks.task import Task, TaskType, cut_name, dev_splits
+from hf_plugin.timed_translations import translate_to_length
 from hf_plugin.tokenizers import Reader, load_reader, set_padding
+from hf_plugin.translating import set_target_language, source_of, translations
 
 _TIMED_BATCHES = 4
 _OF_TRAININGS = (
@@ -195,6 +198,8 @@ class Classifier:
     def _measured(self, plan: PruningPlan | None, examples: Examples) -> Measurement:
         """The metric on some examples, in percent."""
         model, task = self._classifier, self._task
+        if task.is_translation:
+            return self._translated(plan, examples)
         if plan is not None and plan != self.model.plan:
             model = prune(copy.deepcopy(model), plan)
         scored = HuggingFaceModel(model)
@@ -232,6 +237,25 @@ class Classifier:
             fingerprint=model_fingerprint(model),
             others=metrics,
             outputs={"predictions": table(predictions, labels, task)},
+        )
+
+    def _translated(self, plan: PruningPlan | None, examples: Examples) -> Measurement:
+        """BLEU and chrF of the translations of some examples."""
+        model, task = self._classifier, self._task
+        if plan is not None and plan != self.model.plan:
+            model = prune(copy.deepcopy(model), plan)
+        encoded, reader = self._encoded(examples)
+        hypotheses = translations(model, reader, encoded, max_length=self.finetuning.max_length)
+        metrics = measure_task(task, labels=examples.labels, predictions=hypotheses)
+        signatures = signatures_of(task)
+        return Measurement(
+            metrics.pop(self.metric),
+            is_constant(hypotheses, examples.labels),
+            signature=signatures.pop(self.metric),
+            fingerprint=model_fingerprint(model),
+            others=metrics,
+            other_signatures=signatures,
+            outputs={"hypotheses": lines(hypotheses), REFERENCE: lines(examples.labels)},
         )
 
     def pruned(self, plan: PruningPlan, folder: Path) -> Classifier:
@@ -278,14 +302,21 @@ class Classifier:
 
     @torch.no_grad()
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
-        """The run time of some batches of the development set."""
+        """The run time of some batches of the development set.
+
+        Translations are as long as the longest reference of their batch.
+        """
         models = [prune(copy.deepcopy(self._classifier), plan).eval() for plan in plans]
         encoded, reader = self._encoded(self._dev_examples())
-        batches = list(map(_inputs, self._batches(encoded, reader, most=_TIMED_BATCHES)))
+        batches = list(self._batches(encoded, reader, most=_TIMED_BATCHES))
 
         def work(model: PreTrainedModel) -> None:
             for batch in batches:
-                model(**batch)
+                if self._task.is_translation:
+                    inputs = source_of(model, batch)
+                    translate_to_length(model, inputs, length=batch["labels"].size(1))
+                else:
+                    model(**_inputs(batch))
 
         return taking_turns([partial(work, model) for model in models], rounds=rounds)
 
@@ -297,6 +328,8 @@ class Classifier:
     def _classifier(self) -> PreTrainedModel:
         model = load_classifier(str(self.path), self._task, untrained=False)
         set_padding(model, self._reader)
+        if self._task.is_translation:
+            set_target_language(model, self._reader, name=str(self.path))
         model.to(device())  # type: ignore[arg-type]
         return model
 

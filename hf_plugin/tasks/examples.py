@@ -20,11 +20,12 @@ class Examples:
         texts: the sentence, or the two sentences, of each example; or its words.
         labels: the index of each example's label, or the number to predict; with several labels,
             a tuple of 0 and 1 for each label of the task; with words, a tuple of the index of each
-            word's label.
+            word's label; of translations, the reference.
         left_out: the number of lines that were left out because fields are missing.
         of_words: whether the texts are words, each of which has a label.
         images: the folder of the images that the texts are the paths of; None for texts.
         of_text: whether the texts themselves are predicted; all labels are 0 and stand for nothing.
+        of_translation: whether the labels are texts, which the model writes.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -32,6 +33,7 @@ class Examples:
     left_out: int = 0
     of_words: bool = False
     of_text: bool = False
+    of_translation: bool = False
     images: Path | None = None
 
     def __len__(self) -> int:

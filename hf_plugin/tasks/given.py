@@ -49,6 +49,11 @@ def data_given(
                 f"--label {given['label']}: {model} predicts texts, which have no labels; leave "
                 "--label out, or give the --task-type of a classifier"
             )
+        if data.task.is_translation and not data.task.text and {"text", "label"} & {*given}:
+            raise UsageError(
+                "--text and --label name columns, which sentence pairs in two files do not have; "
+                "leave them out"
+            )
         return data
     if "task" not in given:
         raise UsageError(

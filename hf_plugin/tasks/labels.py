@@ -12,6 +12,7 @@ from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
 )
 
 from headprune.errors import DataError, UsageError
@@ -62,6 +63,11 @@ class Outputs:
         return "ES" not in FAMILIES[self.family] or (self.is_decoder and has_one_stack(self.family))
 
     @property
+    def write_texts(self) -> bool:
+        """True if the model can read one text and write another: an encoder with a decoder."""
+        return self.family in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+
+    @property
     def are_named(self) -> bool:
         """False if the names are those that transformers gives by default."""
         return any(label != f"LABEL_{number}" for number, label in enumerate(self.labels))
@@ -90,6 +96,8 @@ def outputs_of(model: str) -> Outputs:
         type_ = TaskType.tokens
     elif any(_is_language_model(name, family) for name in architectures):
         type_ = TaskType.language_modelling
+    elif MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.get(family) in architectures:
+        type_ = TaskType.translation
     elif config.problem_type == "multi_label_classification":
         type_ = TaskType.multi_label
     elif config.problem_type == "regression" or len(labels) == 1:

@@ -23,7 +23,15 @@ from hf_plugin.tasks.labels import (
     shown,
     vocabulary,
 )
-from hf_plugin.tasks.tables import Columns, Table, is_plain, read_table, read_texts
+from hf_plugin.tasks.tables import (
+    Columns,
+    Table,
+    is_plain,
+    read_pairs,
+    read_table,
+    read_texts,
+    two_files,
+)
 from hf_plugin.tasks.task import Task, TaskType
 
 METRICS: Mapping[TaskType, tuple[str, ...]] = {
@@ -33,6 +41,7 @@ METRICS: Mapping[TaskType, tuple[str, ...]] = {
     TaskType.regression: ("pearson", "spearman", "mse"),
     TaskType.tokens: ("entity-f1", "token-accuracy", "macro-f1"),
     TaskType.language_modelling: ("perplexity", "loss"),
+    TaskType.translation: ("bleu", "chrf"),
 }
 """The metrics of each type of task; the first two are always measured, the first by default.
 
@@ -170,6 +179,10 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         expected = TaskType.language_modelling
     if expected is TaskType.language_modelling:
         return _texts(described, sources, outputs)
+    if described.type is None and any(map(two_files, sources.values())):
+        expected = TaskType.translation
+    if expected is TaskType.translation:
+        return _pairs(described, sources, outputs)
     if described.type is None and any(map(is_image_folder, sources.values())):
         expected = TaskType.images
     if expected is TaskType.images and (len(columns.text) > 1 or columns.label != "label"):
@@ -278,9 +291,47 @@ def _texts(described: Description, sources: Mapping[str, str], outputs: Outputs)
     )
 
 
+def _pairs(described: Description, sources: Mapping[str, str], outputs: Outputs) -> OwnData:
+    """Sentence pairs, the second of which is written by the model."""
+    if not outputs.write_texts:
+        raise UsageError(
+            f"{outputs.model}: a {outputs.family} model does not write a text that it was not "
+            "given; translation is for encoders with a decoder, such as Marian, NLLB, BART and T5"
+        )
+    columns = described.columns
+    if len(columns.text) > 1 or described.labels:
+        raise UsageError(
+            "translation: --text names the column of the source text and --label that of its "
+            "translation; leave --text2 and --labels out"
+        )
+    tables = {split: read_pairs(source, columns, split=split) for split, source in sources.items()}
+    if len(tables) == 2:
+        _compare(tables["train"], tables["dev"])
+    measured = tables["dev" if "dev" in tables else "train"]
+    in_files = two_files(measured.source)
+    name = f"{Path(measured.source).name.partition('.')[0]}.{columns.label}"
+    has_columns = not all(map(two_files, sources.values()))
+    return OwnData(
+        task=Task(
+            name=plain_name(name if in_files is None else in_files[1].name),
+            type=TaskType.translation,
+            text=columns.text if has_columns else (),
+            label=columns.label if has_columns else "",
+            metrics=_metrics(TaskType.translation, described.metric),
+        ),
+        names={split: _name_of(table) for split, table in tables.items()},
+        examples={
+            split: Examples(table.texts, table.labels, of_translation=True)
+            for split, table in tables.items()
+        },
+    )
+
+
 def _name_of(table: Table) -> str:
     """The name of a split in signatures."""
-    return f"{plain_name(Path(table.source).name)}@{table.fingerprint[:FINGERPRINT_LENGTH]}"
+    files = two_files(table.source) or (Path(table.source),)
+    name = "_".join(plain_name(file.name) for file in files)
+    return f"{name}@{table.fingerprint[:FINGERPRINT_LENGTH]}"
 
 
 def _compare(train: Table, dev: Table) -> None:

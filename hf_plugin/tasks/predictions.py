@@ -73,10 +73,17 @@ def table(predictions: Sequence[Any], labels: Sequence[Any], task: Task) -> str:
     return f"index\t{columns}\n" + "".join(lines)
 
 
+def lines(texts: Sequence[str]) -> str:
+    """The content of a file of translations, one a line."""
+    return "".join(f"{_cell(text)}\n" for text in texts)
+
+
 def _written(value: Any, task: Task) -> str:
     """A prediction or label in the words of the task."""
     if task.is_regression or task.is_of_text:
         return f"{value:.9g}"
+    if task.is_translation:
+        return str(value)
     if task.type is TaskType.multi_label:
         return SEPARATOR.join(
             label for label, is_on in zip(task.labels, value, strict=True) if is_on

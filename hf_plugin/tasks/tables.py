@@ -162,6 +162,51 @@ def read_texts(source: str, columns: Columns, *, split: str) -> Table:
     return Table(source, texts, [0] * len(texts), [f"line {number}" for number, _ in lines])
 
 
+def read_pairs(source: str, columns: Columns, *, split: str) -> Table:
+    """Read sentence pairs; the labels are the sentences of the target language.
+
+    Args:
+        source: two files of plain text with a comma between them, of the source and of the target
+            language, whose lines are pairs (those with an empty line are left out); or a table, see
+            ``read_table``.
+        columns: the column of the source text, and as the label that of the target text.
+        split: see ``read_table``.
+
+    Raises:
+        DataError: the data cannot be read, or two files differ in their number of lines.
+    """
+    if (files := two_files(source)) is None:
+        both = replace(columns, text=(*columns.text, columns.label))
+        table = read_table(source, both, split=split)
+        return replace(
+            table,
+            texts=[text[:-1] for text in table.texts],
+            labels=[text[-1] for text in table.texts],
+            label_names=(),
+        )
+    read = [[line.strip() for line in lines_of(file)] for file in files]
+    if len(read[0]) != len(read[1]):
+        counts = " and ".join(
+            f"{file} {len(lines):,}" for file, lines in zip(files, read, strict=True)
+        )
+        raise DataError(f"{source}: the files differ in their number of lines: {counts}")
+    pairs = [(n, *pair) for n, pair in enumerate(zip(*read, strict=True), start=1) if all(pair)]
+    if not pairs:
+        raise DataError(f"{source}: no sentence pair in it")
+    return Table(
+        source,
+        [(text,) for _, text, _ in pairs],
+        [target for *_, target in pairs],
+        [f"line {number}" for number, *_ in pairs],
+    )
+
+
+def two_files(source: str) -> tuple[Path, Path] | None:
+    """The files of the source and the target language, where ``source`` names two."""
+    one, _, other = source.partition(",")
+    return (Path(one), Path(other)) if other and not Path(source).exists() else None
+
+
 @dataclass(frozen=True)
 class _Rows:
     """Rows with their places, and the names of labels, as readers return them."""

@@ -19,6 +19,7 @@ class TaskType(StrEnum):
     tokens = "tokens"
     images = "images"
     language_modelling = "language-modelling"
+    translation = "translation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +32,8 @@ class Task:
         name: the name of the task in records.
         type: the kind of output.
         text: the column of the sentence, or the columns of the two sentences, or the column of the
-            words.
-        label: the column of the label, or of the words' labels.
+            words; empty for sentence pairs in two files.
+        label: the column of the label, of the words' labels, or of the translation.
         labels: the labels, in the order of the model's outputs; empty in regression.
         metrics: names from ``hf_plugin.finetuning.metrics``; the first metric is reported.
     """
@@ -60,6 +61,16 @@ class Task:
         return self.type is TaskType.language_modelling
 
     @property
+    def is_translation(self) -> bool:
+        """True if the model reads one text and writes another: a translation, or a summary."""
+        return self.type is TaskType.translation
+
+    @property
+    def has_classifier(self) -> bool:
+        """True if the model chooses among labels, or predicts a number."""
+        return not self.is_of_text and not self.is_translation
+
+    @property
     def is_of_images(self) -> bool:
         """True if the examples are images, each of which has a label."""
         return self.type is TaskType.images
@@ -70,7 +81,7 @@ class Task:
 
         Where every word has a label, it is the mean over texts of the share of right words.
         """
-        return "loss" if self.is_regression or self.is_of_text else "accuracy"
+        return "loss" if self.is_regression or not self.has_classifier else "accuracy"
 
 
 class LabelledData(Protocol):
