@@ -188,7 +188,8 @@ class LabelledDataOptions(ModelOptions):
         str | None,
         typer.Option(
             help="Training examples: a file .csv, .tsv, .jsonl, .parquet or .conll, .txt for "
-            "language models, a folder of images with one sub-folder for each label, a folder of "
+            "language models, two files with a comma between them (train.en,train.de) for "
+            "translation, a folder of images with one sub-folder for each label, a folder of "
             "the `datasets` library (FOLDER or FOLDER:SPLIT), or a data set on the hub (NAME, "
             "NAME:SPLIT or NAME:CONFIGURATION:SPLIT).",
             rich_help_panel=OWN_DATA,
@@ -203,7 +204,8 @@ class LabelledDataOptions(ModelOptions):
     text: Annotated[
         str | None,
         typer.Option(
-            help="Column of the text, or of the lists of words. Default: text.",
+            help="Column of the text (of translations, of the source text), or of the lists of "
+            "words. Default: text.",
             rich_help_panel=OWN_DATA,
         ),
     ] = None
@@ -214,7 +216,8 @@ class LabelledDataOptions(ModelOptions):
     label: Annotated[
         str | None,
         typer.Option(
-            help="Column of the label, or of the lists of words' labels. Default: label.",
+            help="Column of the label, of the translation, or of the lists of words' labels. "
+            "Default: label.",
             rich_help_panel=OWN_DATA,
         ),
     ] = None
@@ -233,8 +236,9 @@ class LabelledDataOptions(ModelOptions):
             help="single-label; multi-label, where an example has any number of labels: a list, or "
             "text with | between them; regression, to predict a number; tokens, where every "
             "word has a label: lists, or text with spaces between words and between labels; "
-            "images, with a sub-folder for each label; or language-modelling, to predict text "
-            "without labels, for decoders such as GPT-2. "
+            "images, with a sub-folder for each label; language-modelling, to predict text "
+            "without labels, for decoders such as GPT-2; or translation, to write text, for "
+            "encoders with a decoder such as Marian. "
             "Default: follows from the metric, the model and the labels.",
             rich_help_panel=OWN_DATA,
         ),

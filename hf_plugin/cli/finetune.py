@@ -139,16 +139,17 @@ def finetune(
     distillation: DistillationOptions,
     options: LabelledDataOptions,
 ) -> None:
-    """Fine-tune a classifier on labelled examples of your own, pruned first if there is a plan.
+    """Fine-tune a model on examples of your own: a classifier, language model or translator.
 
-    Reads texts (or pairs of texts) with labels, or with numbers to predict, from csv, tsv, jsonl
-    and parquet files and from data sets. The names of the labels are kept in the model's config.
+    It is pruned first if there is a plan. Reads texts (or pairs of texts) with labels, with numbers
+    to predict or with translations from csv, tsv, jsonl and parquet files and from data sets. The
+    names of the labels are kept in the model's config.
     The metrics are measured on --dev after the last epoch; after the
     others the first of them is printed.
 
     Writes to OUT: result.json (metrics, plan, signature with the files and their fingerprints),
-    predictions.tsv, and the folder model, which transformers' Auto classes read after `import
-    hf_plugin`.
+    predictions.tsv (of translations result.hyp.txt), and the folder model, which transformers'
+    Auto classes read after `import hf_plugin`.
 
     Examples:
 
@@ -157,6 +158,9 @@ def finetune(
 
       headprune finetune runs/reviews/model --train train.csv --dev dev.csv --text review --label
       category --plan half.json --epochs 1 -o runs/reviews-half
+
+      headprune finetune opus --train train.en,train.de --dev dev.en,dev.de --plan half.json
+      --epochs 1 -o runs/opus-half
     """
     from headprune.plan import PruningPlan
     from headprune.recovery.variant import Variant

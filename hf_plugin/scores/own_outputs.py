@@ -110,8 +110,11 @@ def with_translations(model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[
     # Tokenizers of other families give inputs that the model does not take, such as token types.
     accepted = inspect.signature(model.forward).parameters
     batch = {name: value for name, value in batch.items() if name in accepted}
+    longest = batch["input_ids"].size(1) * 2 + 10
+    if positions := getattr(model.config, "max_position_embeddings", None):  # T5 has no last one
+        longest = min(longest, positions)
     found = model.generate(  # type: ignore[operator]
-        **batch, do_sample=False, num_beams=1, max_length=batch["input_ids"].size(1) * 2 + 10
+        **batch, do_sample=False, num_beams=1, max_length=longest
     )
     end = model.generation_config.eos_token_id
     ends = torch.isin(found[:, 1:], torch.tensor(end, device=found.device))  # B x T

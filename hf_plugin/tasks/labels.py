@@ -242,7 +242,7 @@ def vocabulary(
         return _with_numbers(names, tables, labels_of)
     if untrained:
         train = tables["train"]
-        labels = _labels_of(train, labels_of)
+        labels = _labels_of(train, labels_of, writes_texts=outputs.write_texts)
         if set(labels) == set(outputs.labels) or _same_folded(labels, outputs.labels):
             labels = outputs.labels  # keep the classifier's weights with their labels
         elif outputs.are_named and labels == _numbers(len(outputs.labels)):
@@ -349,10 +349,15 @@ def shown(labels: Sequence[str]) -> str:
     return f"{listed}, ... ({len(labels)})" if len(labels) > _SHOWN else listed
 
 
-def _labels_of(train: Table, labels_of: LabelsOf) -> tuple[str, ...]:
+def _labels_of(train: Table, labels_of: LabelsOf, *, writes_texts: bool) -> tuple[str, ...]:
     """The labels of training data: in the order that a data set gives them, else sorted.
 
     Labels that differ in upper and lower case alone are different labels, with a warning.
+
+    Args:
+        train: the training data.
+        labels_of: see ``vocabulary``.
+        writes_texts: whether the model can write the labels as texts, for an error message.
     """
     if train.label_names:
         return train.label_names
@@ -368,6 +373,7 @@ def _labels_of(train: Table, labels_of: LabelsOf) -> tuple[str, ...]:
         raise DataError(
             f"{train.source}: {len(labels)} labels in {size} {what}; name the column of the labels"
             + ("" if of_words else ", or give --task-type regression to predict numbers")
+            + (" or translation to write texts" if writes_texts and not of_words else "")
         )
     _warn_of_spellings(labels, source=train.source)
     if all(label.isascii() and label.isdigit() for label in labels):

@@ -1,0 +1,237 @@
+"""Encoders with decoders that translate, on sentence pairs."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
+
+import headprune
+import hf_plugin  # noqa: F401  # the Auto classes read pruned folders
+from headprune import PruningPlan
+from headprune.cli.compare import app as compare_app
+from headprune.cli.scores import app as scores_app
+from headprune.errors import HeadpruneError
+from headprune.results.record import Record
+from headprune.scores import HeadScores
+from hf_plugin.finetuning.training import encode
+from hf_plugin.scores.model import HuggingFaceModel
+from hf_plugin.scores.run import batches_of
+from hf_plugin.tasks.examples import Examples
+from hf_plugin.translating import set_target_language, translations
+from tests.hf_plugin.made import write_model
+from tests.hf_plugin.vocabulary import tiny
+
+from .test_commands import finetune, measure, run
+
+WORDS = {"the": "house", "old": "quick", "man": "red", "dog": "fox"}
+LENGTH = ("--max-length", 24)
+QUICK = (*LENGTH, "--batch-size", 8, "--learning-rate", 1e-2)
+HALF = PruningPlan(
+    kept={name: [(0, 2), (1, 3), (0, 1)] for name in ("ES", "ED", "DS")},
+    units=dict.fromkeys(("ES", "ED", "DS"), (4, 4, 4)),
+)
+
+
+def write_pairs(folder: Path, split: str, size: int, *, seed: int) -> None:
+    """Sentence pairs in two files and in one table."""
+    rng = random.Random(seed)
+    sources = [" ".join([rng.choice([*WORDS])] * rng.randint(4, 9)) for _ in range(size)]
+    targets = [" ".join(WORDS[word] for word in source.split()) for source in sources]
+    (folder / f"{split}.en").write_text("\n".join(sources) + "\n")
+    (folder / f"{split}.de").write_text("\n".join(targets) + "\n")
+    rows = [f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True)]
+    (folder / f"{split}.tsv").write_text("en\tde\n" + "".join(rows))
+
+
+def write_translator(folder: Path) -> Path:
+    """A small Marian with its first weights; those of tiny.marian hardly learn."""
+    tiny.marian(folder)
+    torch.manual_seed(1)
+    config = AutoConfig.from_pretrained(folder, dropout=0.0)
+    AutoModelForSeq2SeqLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    write_pairs(folder, "train", 64, seed=1)
+    write_pairs(folder, "dev", 9, seed=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> tuple[object, ...]:
+    """The options that name pairs of files."""
+    train, dev = (f"{folder / split}.en,{folder / split}.de" for split in ("train", "dev"))
+    return ("--train", train, "--dev", dev)
+
+
+@pytest.fixture(scope="module")
+def trained(files: tuple[object, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a translator that was fine-tuned on the pairs."""
+    folder = tmp_path_factory.mktemp("trained")
+    model = write_translator(folder / "model")
+    finetune(model, *files, *QUICK, "--epochs", 8, "--hold-out", 25, "-o", folder / "out")
+    return folder / "out"
+
+
+def test_figures_are_sacrebleus_of_transformers_own_translations(trained, files, folder, tmp_path):
+    record = Record.load(trained / "result.json")
+    model = AutoModelForSeq2SeqLM.from_pretrained(trained / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(trained / "model")
+    references = (folder / "dev.de").read_text().splitlines()
+    hypotheses = []
+    for source in (folder / "dev.en").read_text().splitlines():
+        found = model.generate(**tokenizer(source, return_tensors="pt"), max_new_tokens=24)
+        hypotheses += tokenizer.batch_decode(found, skip_special_tokens=True)
+    assert (trained / "result.hyp.txt").read_text().splitlines() == hypotheses
+    assert (trained / "result.reference.txt").read_text().splitlines() == references
+    bleu, chrf = sacrebleu.corpus_bleu(hypotheses, [references]), sacrebleu.CHRF()
+    assert bleu.score > 0
+    assert record.metrics["bleu"] == pytest.approx(bleu.score)
+    expected = chrf.corpus_score(hypotheses, [references]).score
+    assert record.metrics["chrf"] == pytest.approx(expected)
+    assert record.task == "dev.de" and "sacrebleu" in record.versions
+    assert {*record.metric_signatures} == {"bleu", "chrf"}
+    # The same pairs in a table have the same fingerprint.
+    columns = ("--text", "en", "--label", "de")
+    measure(
+        trained / "model", "--dev", folder / "dev.tsv", *columns, *LENGTH, "-o", tmp_path / "r.json"
+    )
+    again = Record.load(tmp_path / "r.json")
+    assert again.metrics == pytest.approx(record.metrics)
+    assert again.metric_signatures == record.metric_signatures
+    assert (tmp_path / "r.hyp.txt").read_text().splitlines() == hypotheses
+    names = [one.signature.partition("dev.")[2] for one in (record, again)]
+    assert names[0].partition("@")[2] == names[1].partition("@")[2]
+
+
+@pytest.mark.slow
+def test_a_pruned_model_is_fine_tuned_and_its_gates_are_learned(trained, files, tmp_path):
+    HALF.save(tmp_path / "plan.json")
+    options = (*files, *QUICK, "--epochs", 1)
+    teacher = ("--distill-from", trained / "model", "--plan", tmp_path / "plan.json")
+    finetune(trained / "model", *options, *teacher, "-o", tmp_path / "pruned")
+    record = Record.load(tmp_path / "pruned" / "result.json")
+    assert record.plan.kept == HALF.kept and "recovery:distill" in record.signature
+    assert not record.training.get("constant")
+    measure(tmp_path / "pruned" / "model", *files[2:], *LENGTH, "-o", tmp_path / "again.json")
+    assert Record.load(tmp_path / "again.json").metrics == pytest.approx(record.metrics)
+    gates = ("--gates", "ES,ED,DF", "--l0-target", "50%")
+    finetune(trained / "model", *options, *gates, "-o", tmp_path / "gated")
+    gated = Record.load(tmp_path / "gated" / "result.json")
+    assert not gated.plan.is_full and gated.plan.kept["DS"] == (tuple(range(4)),) * 3
+
+
+@pytest.mark.slow
+def test_scores_and_compare(trained, files, tmp_path):
+    names = ("gradient", "ablation", "confidence")
+    chosen = [f"--score={name}" for name in names]
+    run(scores_app, trained / "model", *files[:2], *LENGTH, *chosen, "-o", tmp_path / "scores")
+    for name in names:
+        scores = HeadScores.load(tmp_path / "scores" / f"{name}.json")
+        assert scores.scored.is_full and list(scores.values) == ["ES", "ED", "DS"]
+    assert HeadScores.load(tmp_path / "scores" / "ablation.json").settings["metric"] == "loss"
+    options = (*files, *QUICK, "--percent", 50, "--score", "magnitude", "--score", "taylor")
+    kinds = ("--epochs", 1, "--recovery", "finetune", "--recovery", "refit")
+    more = ("--seeds", 1, "--random-seeds", 1, "--rounds", 1, "-o", tmp_path / "compared")
+    run(compare_app, trained / "model", *options, *kinds, *more)
+    found = json.loads((tmp_path / "compared" / "compare.json").read_text())
+    assert found["metric"] == "bleu"
+    table = (tmp_path / "compared" / "compare.md").read_text()
+    assert "sacreBLEU" in table or "nrefs:1" in table
+    written = sorted((tmp_path / "compared").rglob("*.hyp.txt"))
+    assert written and all(len(each.read_text().splitlines()) == 9 for each in written)
+
+
+def test_in_python_a_plan_is_measured_as_the_pruned_model_is(trained, files, tmp_path):
+    given = {"train": str(files[1]), "dev": str(files[3]), "max_length": 24}
+    opened = headprune.open_task_model(trained / "model", **given)
+    assert opened.metric == "bleu"
+    pruned = opened.pruned(HALF, tmp_path / "pruned")
+    assert opened.measure(HALF).others == pytest.approx(pruned.measure().others)
+    ((seconds,),) = opened.seconds([HALF], rounds=1)
+    assert seconds > 0
+
+
+def test_texts_alone_are_translated_no_further_than_the_model_has_positions(trained, folder):
+    """Twice the length of the longest source, and ten, are more than the model's 32."""
+    (folder / "train.txt").write_text((folder / "train.en").read_text())
+    given = {"train": str(folder / "train.txt"), "max_length": 24, "without_labels": True}
+    found = headprune.score(trained / "model", ["fisher"], **given)["fisher"]
+    assert found.scored.is_full and found.settings["labels"] == "own"
+
+
+def test_a_padded_batch_has_the_losses_and_translations_of_its_sentences(trained):
+    model = AutoModelForSeq2SeqLM.from_pretrained(trained / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(trained / "model")
+    # The longest reference is longer than any source.
+    pairs = Examples([("dog",), ("the the the",)], ["fox " * 9, "house"], of_translation=True)
+    encoded = encode(pairs, tokenizer, max_length=24)
+    (batch,) = batches_of(encoded, tokenizer, size=2)
+    losses = HuggingFaceModel(model).outcome(batch).losses
+    for number, loss in enumerate(losses):
+        row = encoded.select([number])[0]
+        inputs = {name: torch.tensor([values]) for name, values in row.items()}
+        with torch.no_grad():
+            assert float(loss) == pytest.approx(float(model(**inputs).loss), rel=1e-4)
+    together = translations(model, tokenizer, encoded, max_length=9)
+    alone = [
+        translations(model, tokenizer, encoded.select([number]), max_length=9)[0]
+        for number in range(2)
+    ]
+    assert together == alone
+
+
+def test_multilingual_models_write_the_language_of_their_tokenizer(tmp_path):
+    folder = tiny.m2m_100(tmp_path / "m2m")
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    set_target_language(model, tokenizer, name="m2m")
+    assert model.generation_config.forced_bos_token_id == tokenizer.get_lang_id("de")
+    pairs = Examples([("the old man",)], ["red fox"], of_translation=True)
+    encoded = encode(pairs, tokenizer, max_length=12)
+    assert encoded[0]["labels"][0] == tokenizer.get_lang_id("de")
+    assert "__de__" not in translations(model, tokenizer, encoded, max_length=9)[0]
+    tokenizer.tgt_lang = None
+    set_target_language(model, tokenizer, name="m2m")  # the config names the language
+    model.generation_config.forced_bos_token_id = None
+    with pytest.raises(HeadpruneError, match="m2m: nothing says which language it is to write"):
+        set_target_language(model, tokenizer, name="m2m")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--text", "en"), "--text and --label name columns, which sentence pairs in two files"),
+        (("--text2", "other"), "translation: --text names the column of the source text"),
+        (("--metric", "accuracy"), "translation task is measured by bleu, chrf"),
+        (("--dev", "dev.en,train.de"), "differ in their number of lines: dev.en 9 and train.de 64"),
+        (("--dev", "dev.en,none.de"), "none.de: cannot be read: No such file"),
+        (("--dev", "empty,empty"), "no sentence pair in it"),
+    ],
+)
+def test_mistakes_are_one_line(options, message, trained, files, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    Path("empty").write_text("\n\n")
+    with pytest.raises(HeadpruneError, match=message) as caught:
+        measure(trained / "model", *files[2:], *options, *LENGTH)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_models_and_labels_have_advice(trained, files, folder, tmp_path):
+    given = ("--epochs", 1, "-o", tmp_path / "out")
+    with pytest.raises(HeadpruneError, match="a bert model does not write a text"):
+        finetune(write_model(tmp_path / "bert"), *files, *QUICK, *given)
+    rows = [f"a dog {n},a fox {n}\n" for n in range(30)]
+    (tmp_path / "t.csv").write_text("en,de\n" + "".join(rows))
+    columns = ("--train", tmp_path / "t.csv", "--dev", folder / "dev.tsv", "--text", "en")
+    with pytest.raises(HeadpruneError, match="or translation to write texts"):
+        finetune(trained / "model", *columns, "--label", "de", *given)
