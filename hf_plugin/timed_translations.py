@@ -14,7 +14,7 @@ _SEED = 1
 
 def translate_to_length(
     model: PreTrainedModel, source: Mapping[str, Tensor], *, length: int, **options: Any
-) -> None:
+) -> Tensor:
     """Translate for a measurement of time, by scores that are drawn at random.
 
     All translations have ``length`` tokens, as bad models write longer ones than good models.
@@ -23,10 +23,13 @@ def translate_to_length(
         model: a model that translates.
         source: the inputs of its encoder.
         options: further options of ``generate``, such as ``num_beams``.
+
+    Returns:
+        The tokens, B x (1 + length), with the one that a translation begins with.
     """
     assert model.generation_config is not None
     drawn = DrawnScores(model.generation_config.eos_token_id)
-    model.generate(  # type: ignore[operator]
+    found: Tensor = model.generate(  # type: ignore[operator]
         **source,
         **options,
         min_new_tokens=length,
@@ -34,6 +37,7 @@ def translate_to_length(
         do_sample=False,
         logits_processor=LogitsProcessorList([drawn]),
     )
+    return found
 
 
 class DrawnScores(LogitsProcessor):
