@@ -130,13 +130,13 @@ def test_labels_that_differ_in_case_alone_are_a_warning(files, unnamed, tmp_path
         ({"untrained": False}, "its labels have no names .LABEL_0, .*'sports'; give --labels"),
         ({"untrained": True, "metric": "f1"}, "--metric f1 is of .* two labels, there are 3"),
         (
-                {"untrained": True, "metric": "rouge"},
-                "--metric rouge: it is one of accuracy, macro-f1",
-            ),
-            (
-                {"untrained": True, "metric": "bleu"},
-                "--metric bleu: a single-label task is measured by accuracy, macro-f1",
-            ),
+            {"untrained": True, "metric": "rouge"},
+            "--metric rouge: it is one of accuracy, macro-f1",
+        ),
+        (
+            {"untrained": True, "metric": "bleu"},
+            "--metric bleu: a single-label task is measured by accuracy, macro-f1",
+        ),
         (
             {"untrained": True, "type": TaskType.regression},
             "train.csv: line 2: label 'sports' is no number",
