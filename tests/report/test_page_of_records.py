@@ -328,6 +328,21 @@ def test_curves_of_other_lengths_of_fine_tuning_name_them(make: Make, tmp_path: 
     assert "longer, fine-tuned for 30 epochs: 50% " in text
 
 
+def test_curves_of_many_rows_are_named_by_quarters(make: Make, tmp_path: Path) -> None:
+    make("control", row="control", percent=0)
+    for percent in (6, 12, 25, 31, 44, 50, 62, 75, 81, 87, 100):
+        make(row=f"{percent}%", percent=percent)
+    for path in tmp_path.glob("*/*/seed1/result.json"):
+        record = Record.load(path)
+        record.training["curve"] = {"train": [[5, 2.5], [10, 2.0], [15, 1.5]], "valid": None}
+        record.save(path)
+    blocks = with_inner(report_of([tmp_path], test=False).page.blocks)
+    curves = next(each for each in blocks if isinstance(each, Figure) and each.name == "training")
+    (legend,) = curves.draw().legends
+    quarters = {f"{low} to {low + 25}% pruned" for low in (0, 25, 50, 75)}
+    assert {each.get_text() for each in legend.get_texts()} == {"control", *quarters}
+
+
 def test_points_of_figure_1_are_means_over_the_seeds_of_their_bars(
     make: Make, tmp_path: Path
 ) -> None:

@@ -112,7 +112,8 @@ def _panel(axes: Axes, trained: Sequence[_Trained]) -> None:
         marker = MARKERS[place % len(MARKERS)]
         label = record.row
         if len(rows) > _MOST_NAMED and pruned:
-            label, marker = f"{round(record.percent / 25) * 25:d}% pruned, about", "o"
+            quarter = min(int(record.percent // 25), 3)
+            label, marker = f"{25 * quarter} to {25 * quarter + 25}% pruned", "o"
         axes.plot(*_axes_of(each.curve.train), color=colour, linewidth=1, alpha=0.7)
         axes.plot(
             *_axes_of(each.curve.valid or each.curve.train[-1:]),
