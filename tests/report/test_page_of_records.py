@@ -256,9 +256,13 @@ def test_findings_of_several_comparisons_stand_below_their_titles() -> None:
         assert section.blocks == [Notes(comparison.report.findings)]
 
 
-def figure_1(folder: Path) -> Figure:
+def figure_named(folder: Path, name: str) -> Figure:
     blocks = with_inner(report_of([folder], test=False).page.blocks)
-    return next(each for each in blocks if isinstance(each, Figure) and each.name == "drops")
+    return next(each for each in blocks if isinstance(each, Figure) and each.name == name)
+
+
+def figure_1(folder: Path) -> Figure:
+    return figure_named(folder, "drops")
 
 
 def test_bars_of_figure_1_are_intervals_of_paired_differences(make: Make, tmp_path: Path) -> None:
@@ -336,9 +340,7 @@ def test_curves_of_many_rows_are_named_by_quarters(make: Make, tmp_path: Path) -
         record = Record.load(path)
         record.training["curve"] = {"train": [[5, 2.5], [10, 2.0], [15, 1.5]], "valid": None}
         record.save(path)
-    blocks = with_inner(report_of([tmp_path], test=False).page.blocks)
-    curves = next(each for each in blocks if isinstance(each, Figure) and each.name == "training")
-    (legend,) = curves.draw().legends
+    (legend,) = figure_named(tmp_path, "training").draw().legends
     quarters = {f"{low} to {low + 25}% pruned" for low in (0, 25, 50, 75)}
     assert {each.get_text() for each in legend.get_texts()} == {"control", *quarters}
 
