@@ -11,12 +11,13 @@ from headprune.claims import (
     gradient_importance,
     importance,
     prunability,
+    single_heads,
 )
 from headprune.claims.claim import Claim
 
 _MODULES = (
     *(prunability, importance, classification, compensation, deviation),
-    *(gradient_importance, gates, attention_scores),
+    *(gradient_importance, single_heads, gates, attention_scores),
 )
 
 

@@ -92,8 +92,3 @@ class Claim:
     rows: str
     command: str
     measure: Callable[[Runs], Measurement | None]
-
-
-def not_in_records(runs: Runs) -> Measurement | None:
-    """The measurement of a claim that cannot be measured from records."""
-    return None

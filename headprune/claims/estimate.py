@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import chdtr, chdtrc, chdtri, nctdtr, stdtr, stdtrit
+from scipy.special import bdtr, bdtrc, betaincinv, chdtr, chdtrc, chdtri, nctdtr, stdtr, stdtrit
 
 POWER = 0.8
 """The probability with which the smallest detectable effect is found."""
@@ -266,6 +266,52 @@ class Deviation:
         if bound <= 0:
             return math.inf
         return self.freedom * (self.effect / bound) ** 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The share of cases with a property, in percent.
+
+    Attributes:
+        having: the number of cases that have the property.
+        n: the number of cases.
+    """
+
+    having: int
+    n: int
+
+    @property
+    def effect(self) -> float:
+        """The share."""
+        return 100 * self.having / self.n
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """The exact interval from the binomial distribution (Clopper and Pearson 1934)."""
+        tail = (1 - confidence) / 2
+        having, others = self.having, self.n - self.having
+        low = float(betaincinv(having, others + 1, tail)) if having else 0.0
+        high = float(betaincinv(having + 1, others, 1 - tail)) if others else 1.0
+        return 100 * low, 100 * high
+
+    def p_above(self, bound: float) -> float:
+        """The exact one-sided binomial test against shares up to the bound."""
+        return float(bdtrc(self.having - 1, self.n, bound / 100)) if self.having else 1.0
+
+    def p_below(self, bound: float) -> float:
+        """The exact one-sided binomial test against shares from the bound upwards."""
+        return float(bdtr(self.having, self.n, bound / 100))
+
+    def detectable(self, bound: float, level: float) -> float:
+        """The distance below the bound at which the binomial test has the power.
+
+        It is infinite where no number of cases would be significant.
+        """
+        significant = [k for k in range(self.n + 1) if bdtr(k, self.n, bound / 100) < level]
+        if not significant:
+            return math.inf
+        most = significant[-1]
+        share = brentq(lambda p: bdtr(most, self.n, p) - POWER, 0, bound / 100)
+        return bound - 100 * float(share)
 
 
 def relative_deviation(rows: Sequence[Mapping[int, float]]) -> Deviation | None:

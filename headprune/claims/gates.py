@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from headprune.claims.claim import Claim, Measurement, Source, not_in_records
+from headprune.claims.claim import Claim, Measurement, Source
 from headprune.claims.contrasts import Contrast, contrast, part
 from headprune.claims.region import Region
 from headprune.claims.runs import Runs, method_in
+from headprune.claims.specialised import specialised_heads_kept
 from headprune.components import HEADS
 from headprune.recovery.variant import L0_GATES
 from headprune.results.record import Record
@@ -45,12 +46,14 @@ def claims() -> list[Claim]:
             sentence="Specialised heads (positional, syntactic, rare words) are pruned last.",
             source=Source(paper=VOITA, place="abstract", value=""),
             region=Region(low=0),
-            unit="",
-            effect="share of specialised heads among the kept less their share among all",
-            rows="no records: plans by gates at several strengths of the penalty, and the roles of "
-            "heads (`headprune scores --score previous --score next --score rare`)",
-            command="",
-            measure=not_in_records,
+            unit="points",
+            effect="percentage of specialised heads among the kept ES heads less that among all",
+            rows="plans by gates that prune ES heads, the record of the unpruned model, and its "
+            "scores `previous`, `next`, `rare` and those of syntax for the option --scores",
+            command="headprune compare MODEL --data DATA --score l0-gates --components ES "
+            "--percent 25 --percent 50 --percent 75; headprune scores MODEL --data DATA --score "
+            "previous --score next --score rare",
+            measure=_specialised,
         ),
         Claim(
             name="encoder-self-attention-first",
@@ -83,6 +86,10 @@ def _encoder_heads(runs: Runs) -> Measurement | None:
     if difference is None:
         return None
     return Measurement(parts=[part("ES by gates - control", [difference])])
+
+
+def _specialised(runs: Runs) -> Measurement | None:
+    return specialised_heads_kept(runs, lambda record: method_in(record) in _METHODS)
 
 
 def _order_of_components(runs: Runs) -> Measurement | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headprune.claims.by_score import against_important_first, against_random, rows_by_score
-from headprune.claims.claim import Claim, Measurement, Source, not_in_records
+from headprune.claims.claim import Claim, Measurement, Source
 from headprune.claims.classification import ONE_POINT
 from headprune.claims.contrasts import Contrast, contrast, part
 from headprune.claims.importance import EQUAL
@@ -60,19 +60,6 @@ def claims() -> list[Claim]:
         ),
         _at_test_time("translation", TRANSLATION, None, 20, "WMT: about 20%", -NO_LOSS, "BLEU"),
         _at_test_time("BERT", None, ACCURACY, 40, "MNLI: about 40%", -ONE_POINT, "points"),
-        Claim(
-            name="one-head-is-enough",
-            sentence="Many layers of attention can be reduced to a single head, one layer at a "
-            "time, without a significant loss.",
-            source=Source(paper=MICHEL, place="ablation of all heads but one", value=""),
-            region=Region(low=-NO_LOSS),
-            unit="BLEU",
-            effect="BLEU with the best head of a layer alone less BLEU of the full model",
-            rows="no records: the score `alone` tests each head of each layer, and the command "
-            "prints in how many layers one head is enough",
-            command="headprune scores MODEL --data DATA --score alone --metric bleu",
-            measure=not_in_records,
-        ),
         Claim(
             name="encoder-decoder-attention-most-sensitive",
             sentence="Encoder-decoder attention depends more on having many heads than "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 from headprune.claims.claim import Claim, Measurement, Part
 from headprune.claims.estimate import Estimate
@@ -14,6 +16,7 @@ from headprune.claims.runs import Runs, grouped
 from headprune.results.changes import Changes
 from headprune.results.control_tests import Located
 from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
+from headprune.scores.head_scores import HeadScores
 
 # For all claims together, Holm's method bounds the probability of a wrong rejection at
 # SIGNIFICANCE_LEVEL; that of a wrong direction is checked by simulation (docs/claims.md).
@@ -77,7 +80,8 @@ class Assessed:
         evidence: the p-values; None where no interval can be given.
         adjusted: the p-value after Holm's correction for all claims that were tested.
         detectable: the smallest distance of the true effect from the claimed region that these
-            runs would have found with a probability of 80%, if it had been the clearest of all.
+            runs would have found with a probability of 80%, if it had been the clearest of all;
+            None where they could not have found any.
         tests: for each part and detail by name, the tests of its models on examples.
     """
 
@@ -106,16 +110,46 @@ class Assessed:
         )
 
 
-def runs_of(results: Sequence[Located], *, changes: Sequence[Changes] = ()) -> list[Runs]:
-    """The sets of runs on which claims are decided; changes of heads are one of their own.
+def runs_of(
+    results: Sequence[Located],
+    *,
+    changes: Sequence[Changes] = (),
+    scores: Sequence[HeadScores] = (),
+) -> list[Runs]:
+    """The sets of runs on which claims are decided; changes and scores of heads are their own.
+
+    Args:
+        results: records and their files.
+        changes: changes of heads in fine-tuning, of one study.
+        scores: scores of heads; runs of the scored model have them too.
 
     Raises:
         DataError: see ``grouped``.
     """
-    all_runs = grouped(results)
+    all_runs = [
+        replace(runs, scores=[each for each in scores if each.fingerprint in runs.fingerprints])
+        for runs in grouped(results)
+    ]
     if changes:
         all_runs.append(Runs(name="changes of heads", form="none", rows={}, changes=changes))
-    return all_runs
+    return [*all_runs, *_scored_models(scores)]
+
+
+def _scored_models(scores: Sequence[HeadScores]) -> list[Runs]:
+    """The scores of each model."""
+    by_model: dict[str, list[HeadScores]] = {}
+    for each in scores:
+        by_model.setdefault(each.fingerprint, []).append(each)
+    names = [Path(of_model[0].model).name for of_model in by_model.values()]
+    return [
+        Runs(
+            name=f"scores of {name}" + (f" ({fingerprint[:12]})" if names.count(name) > 1 else ""),
+            form="none",
+            rows={},
+            scores=of_model,
+        )
+        for name, (fingerprint, of_model) in zip(names, by_model.items(), strict=True)
+    ]
 
 
 def assess_runs(
@@ -178,4 +212,5 @@ def _detectable(each: Assessed, level: float) -> float | None:
     part = each.weakest
     if each.evidence is None or part is None or part.estimate is None or not each.measurement:
         return None
-    return each.claim.region.detectable(part.estimate, level / len(each.measurement.parts))
+    detectable = each.claim.region.detectable(part.estimate, level / len(each.measurement.parts))
+    return None if math.isinf(detectable) else detectable

@@ -17,6 +17,7 @@ from headprune.results.merging import merged
 from headprune.results.metrics import is_low_good
 from headprune.results.record import Record
 from headprune.results.signature import fields_of
+from headprune.scores.head_scores import HeadScores
 
 Matches = Callable[[Record], bool]
 Row = Mapping[int, Located]
@@ -34,6 +35,7 @@ class Runs:
         left_out: rows with a model that gives one output for every example. Its figure says
             nothing about pruning, and the other seeds alone would be a selection.
         changes: changes of heads in fine-tuning.
+        scores: scores of the heads of the unpruned model.
     """
 
     name: str
@@ -41,6 +43,17 @@ class Runs:
     rows: Mapping[tuple[str, str, str], Row]
     left_out: Sequence[tuple[str, str, str]] = field(default=())
     changes: Sequence[Changes] = field(default=())
+    scores: Sequence[HeadScores] = field(default=())
+
+    @property
+    def fingerprints(self) -> set[str]:
+        """The fingerprints of the unpruned models."""
+        return {
+            record.fingerprint
+            for (kind, _, _), row in self.rows.items()
+            for _, record in row.values()
+            if kind == "baseline" and record.fingerprint
+        }
 
     @property
     def title(self) -> str:

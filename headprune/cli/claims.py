@@ -46,6 +46,14 @@ def claims(
             "in fine-tuning."
         ),
     ] = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A file of `headprune scores`, repeatable: two of the score `alone` on different "
+            "examples, for the claim that one head in a layer is enough; roles of heads, for the "
+            "claim on specialised heads."
+        ),
+    ] = None,
     recovery: Annotated[
         Training | None,
         typer.Option(help="Take the models after this recovery, where records are of both."),
@@ -84,28 +92,40 @@ def claims(
         import scipy.stats  # noqa: F401
     from headprune.claims.outcome import Outcome
     from headprune.claims.recoveries import after_recovery
+    from headprune.claims.single_heads import require_comparable
     from headprune.report.claims import assess, document_of
     from headprune.report.render import renderers, save
     from headprune.results.changes import read_changes
     from headprune.results.record import Record
     from headprune.results.record_files import files_of_records
+    from headprune.scores.head_scores import HeadScores
 
     folders = parse_folders(study or [], option="--study", key="NAME")
-    if not records and not folders:
+    if not records and not folders and not scores:
         raise UsageError("give records, or folders with records")
     results = [(path, Record.load(path)) for path in files_of_records(records or [])]
     for name, folder in folders.items():
         results += [
             (path, replace(Record.load(path), study=name)) for path in files_of_records([folder])
         ]
+    of_heads = [HeadScores.load(path) for path in scores or []]
+    require_comparable(of_heads)
     assessed, all_runs = assess(
         after_recovery(results, recovery),
         changes=() if changes is None else read_changes(changes),
+        scores=of_heads,
         test=test,
     )
     if output_dir is not None:
         save(document_of(assessed, all_runs, title=title), output_dir, name="claims")
     print(renderers()[".md"](document_of(assessed, all_runs, title=title, not_run=not_run)))
+    if scores and not any(each.runs is not None and each.runs.scores for each in assessed):
+        print(
+            "note: --scores: no claim is decided by these files. One head in a layer needs two of "
+            "`alone`, by bleu or accuracy, of one model; specialised heads need plans by gates, "
+            "and the record of the unpruned model",
+            file=sys.stderr,
+        )
     left_out = sum(each.outcome is Outcome.NOT_RUN for each in assessed)
     if not not_run and 0 < left_out < len(assessed):
         print(

@@ -16,6 +16,7 @@ from headprune.report.shown import Decimals, PValue
 from headprune.results.changes import Changes
 from headprune.results.control_tests import Located
 from headprune.results.significance import SIGNIFICANCE_LEVEL
+from headprune.scores.head_scores import HeadScores
 
 _P_VALUE = PValue(3)
 
@@ -24,6 +25,7 @@ def claims_document(
     results: Sequence[Located],
     *,
     changes: Sequence[Changes] = (),
+    scores: Sequence[HeadScores] = (),
     title: str = "Claims",
     test: bool = True,
 ) -> Document:
@@ -32,20 +34,26 @@ def claims_document(
     Args:
         results: records and their files, of one study or several, complete or not.
         changes: changes of heads in fine-tuning, of one study.
+        scores: scores of heads.
         title: the title of the document.
         test: test the compared models on the examples of their test set too.
 
     Raises:
         DataError: see ``grouped``.
     """
-    return document_of(*assess(results, changes=changes, test=test), title=title)
+    assessed = assess(results, changes=changes, scores=scores, test=test)
+    return document_of(*assessed, title=title)
 
 
 def assess(
-    results: Sequence[Located], *, changes: Sequence[Changes] = (), test: bool = True
+    results: Sequence[Located],
+    *,
+    changes: Sequence[Changes] = (),
+    scores: Sequence[HeadScores] = (),
+    test: bool = True,
 ) -> tuple[list[Assessed], list[Runs]]:
     """The outcome of every claim, and the studies; see ``claims_document``."""
-    all_runs = runs_of(results, changes=changes)
+    all_runs = runs_of(results, changes=changes, scores=scores)
     return [*assess_runs(all_claims(), all_runs, test=test)], [*all_runs]
 
 
@@ -187,8 +195,9 @@ def _explanations(assessed: Sequence[Assessed], all_runs: Sequence[Runs]) -> lis
         "nothing is said about other baselines. Where a claim has several effects, the one "
         "farthest from the region is shown.",
         "n: number of seeds, or of random draws that a score is compared with; for deviations, of "
-        "values; for changes, of heads. The plans of one seed are nested, so that its rows are not "
-        "independent: they are one observation. An interval from three seeds is wide.",
+        "values; for changes, of heads; for a share of layers, of layers. The plans of one seed "
+        "are nested, so that its rows are not independent: they are one observation. An interval "
+        "from three seeds is wide.",
         "smallest detectable: by how much the true effect would have to lie outside the region to "
         "be found with a probability of 80%, if it were the clearest of all claims and the spread "
         "were as measured.",

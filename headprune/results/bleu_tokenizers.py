@@ -44,6 +44,13 @@ def missing_package(tokenizer: str) -> str | None:
     return package if module and find_spec(module) is None else None
 
 
+def require_package(tokenizer: str) -> None:
+    """Raise a UsageError if a tokeniser needs a package that is not installed."""
+    package = missing_package(tokenizer)
+    if package is not None:
+        raise UsageError(f"sacreBLEU's tokenizer {tokenizer} needs: pip install '{package}'")
+
+
 def tokenizer_of(signature: str) -> str:
     """The tokeniser that sacreBLEU's signature of BLEU names.
 
@@ -87,7 +94,5 @@ def bleu_metric(tokenizer: str = DEFAULT) -> BLEU:
 
     if tokenizer not in BLEU.TOKENIZERS:
         raise UsageError(f"tokenizer {tokenizer}: give one of {', '.join(sorted(BLEU.TOKENIZERS))}")
-    package = missing_package(tokenizer)
-    if package is not None:
-        raise UsageError(f"sacreBLEU's tokenizer {tokenizer} needs: pip install '{package}'")
+    require_package(tokenizer)
     return BLEU(tokenize=tokenizer)

@@ -48,6 +48,10 @@ class PaperTable:
 
     def delta_of(self, records: Sequence[Record]) -> float | None:
         """The difference in BLEU in the paper's row that corresponds to the records."""
+        return self._delta_in(self.row_of(records))
+
+    def row_of(self, records: Sequence[Record]) -> int | None:
+        """The number of the paper's row that corresponds to the records; None without one."""
         first = records[0]
         if not first.plan.prunes_heads_alone or first.kind == "scratch":
             return None
@@ -55,7 +59,7 @@ class PaperTable:
         if asked is not None and abs(first.percent - asked) > NEAR:
             asked = None
         counts = _common_counts([record.plan for record in records])
-        return self.delta(percent=asked, counts=counts)
+        return self._row(percent=asked, counts=counts)
 
     def delta(
         self, *, percent: float | None, counts: Mapping[str, tuple[int, ...]]
@@ -65,14 +69,20 @@ class PaperTable:
         Rows of table 1 correspond by the percentage, rows of tables 2 and 3 by the number of heads
         kept in each layer and component. None if the paper has no such row.
         """
-        for row in self._rows:
+        return self._delta_in(self._row(percent=percent, counts=counts))
+
+    def _row(self, *, percent: float | None, counts: Mapping[str, tuple[int, ...]]) -> int | None:
+        for number, row in enumerate(self._rows):
             if self._by_counts:
                 same = all(_counts_agree(row[name], counts.get(name)) for name in HEADS)
             else:
                 same = percent is not None and float(row["percent"]) == percent
             if same:
-                return float(row[self._bleu]) - self.unpruned
+                return number
         return None
+
+    def _delta_in(self, number: int | None) -> float | None:
+        return None if number is None else float(self._rows[number][self._bleu]) - self.unpruned
 
 
 def _percent_drawn(record: Record) -> float | None:
@@ -123,10 +133,14 @@ class PaperGlueTable:
 
     def delta_of(self, records: Sequence[Record]) -> float | None:
         """The difference in accuracy in the paper's row that corresponds to the records."""
+        return self._delta_in(records[0].task, self.row_of(records))
+
+    def row_of(self, records: Sequence[Record]) -> int | None:
+        """The number of the paper's row that corresponds to the records; None without one."""
         first = records[0]
         if first.metric != ACCURACY or not first.plan.prunes_heads_alone:
             return None
-        return self.delta(first.task, percent=_percent_drawn(first), plan=first.plan)
+        return self._row(percent=_percent_drawn(first), plan=first.plan)
 
     def delta(self, task: str, *, percent: float | None, plan: PruningPlan) -> float | None:
         """The accuracy in the corresponding row of the paper, minus that of its unpruned model.
@@ -136,17 +150,25 @@ class PaperGlueTable:
         BERT-base only: the effect of "top 3" depends on the number of layers. None if the paper
         has no such row.
         """
-        unpruned = self.unpruned(task)
-        for row in self._rows:
+        return self._delta_in(task, self._row(percent=percent, plan=plan))
+
+    def _row(self, *, percent: float | None, plan: PruningPlan) -> int | None:
+        for number, row in enumerate(self._rows):
             if "percent" in row:
                 same = percent is not None and float(row["percent"]) == percent
             else:
                 same = _is_deep_as_bert(plan) and plan == by_location(
                     plan.heads, prune=row["layers"]
                 )
-            if same and unpruned is not None:
-                return float(row[GLUE_COLUMNS[task]]) - unpruned
+            if same:
+                return number
         return None
+
+    def _delta_in(self, task: str, number: int | None) -> float | None:
+        unpruned = self.unpruned(task)
+        if number is None or unpruned is None:
+            return None
+        return float(self._rows[number][GLUE_COLUMNS[task]]) - unpruned
 
 
 def paper_glue_table(name: str) -> PaperGlueTable:

@@ -23,6 +23,9 @@ TAKE_LONG = (*ABLATIONS, *FINE_TUNED, "shapley")
 """Scores that take much longer than one pass over the data; they share no pass with others."""
 STATISTICS = ("confidence", "entropy", "sparsity", "hoyer", "distribution")
 ROLES = ("previous", "same", "next", "rare", "separator")
+DIRECTIONS = ("to-head", "from-head")
+"""The ends of the names of syntactic roles: the word that a head attends to is the head word of a
+dependency, or the dependent."""
 COMBINATION = "combination"
 """The score that is computed from others."""
 

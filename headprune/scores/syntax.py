@@ -20,12 +20,11 @@ from torch import Tensor
 from headprune.errors import DataError, UsageError, needing
 from headprune.model import Batch, RunnableModel
 from headprune.scores.head_scores import Values
+from headprune.scores.names import DIRECTIONS
 from headprune.scores.values import means, no_sums
 
 RELATIONS = ("nsubj", "obj", "amod", "advmod")
 """The relations that Voita et al. look at, as Universal Dependencies call them."""
-
-DIRECTIONS = ("to-head", "from-head")
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def measure_task(
         of_text = _of_text(labels=labels, predictions=predictions)
         return {name: of_text[name] for name in task.metrics}
     if task.is_translation:
-        scored = bleu_and_chrf(list(predictions), list(labels))
+        scored = bleu_and_chrf(list(predictions), list(labels), tokenizer=task.bleu_tokenizer)
         return {name: {"bleu": scored.bleu, "chrf": scored.chrf}[name] for name in task.metrics}
     if not task.is_of_words:
         return measure(task.metrics, labels=labels, predictions=predictions)
@@ -94,7 +94,7 @@ def signatures_of(task: Task) -> dict[str, str]:
     """sacreBLEU's signatures of the metrics of a translation; of other tasks, none."""
     if not task.is_translation:
         return {}
-    scored = bleu_and_chrf(["a"], ["a"])  # which depend on no text
+    scored = bleu_and_chrf(["a"], ["a"], tokenizer=task.bleu_tokenizer)  # which depend on no text
     return {"bleu": scored.bleu_signature, "chrf": scored.chrf_signature}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune.errors import DataError, UsageError
+from headprune.results.bleu_tokenizers import DEFAULT, require_package, tokenizer_for
 from hf_plugin.tasks.entities import name_entities
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.images import is_image_folder, read_images
@@ -137,6 +138,7 @@ class OwnData:
 
     def as_json(self) -> dict[str, Any]:
         """All that the outcome of a run depends on, as JSON values."""
+        tokenizer = self.task.bleu_tokenizer
         return {
             "data": dict(self.names),
             "type": self.task.type.value,
@@ -144,6 +146,8 @@ class OwnData:
             "label": self.task.label,
             "labels": list(self.task.labels),
             "metrics": list(self.task.metrics),
+            # Older runs have the default, and do not name it.
+            **({} if tokenizer == DEFAULT else {"bleu_tokenizer": tokenizer}),
         }
 
 
@@ -311,6 +315,9 @@ def _pairs(described: Description, sources: Mapping[str, str], outputs: Outputs)
     in_files = two_files(measured.source)
     name = f"{Path(measured.source).name.partition('.')[0]}.{columns.label}"
     has_columns = not all(map(two_files, sources.values()))
+    language = columns.label if in_files is None else in_files[1].suffix.removeprefix(".")
+    tokenizer = tokenizer_for(language)
+    require_package(tokenizer)  # before a fine-tuning, not after it
     return OwnData(
         task=Task(
             name=plain_name(name if in_files is None else in_files[1].name),
@@ -318,6 +325,7 @@ def _pairs(described: Description, sources: Mapping[str, str], outputs: Outputs)
             text=columns.text if has_columns else (),
             label=columns.label if has_columns else "",
             metrics=_metrics(TaskType.translation, described.metric),
+            bleu_tokenizer=tokenizer,
         ),
         names={split: _name_of(table) for split, table in tables.items()},
         examples={

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from headprune.results.bleu_tokenizers import DEFAULT
 from hf_plugin.tasks.examples import Examples
 
 
@@ -36,6 +37,7 @@ class Task:
         label: the column of the label, of the words' labels, or of the translation.
         labels: the labels, in the order of the model's outputs; empty in regression.
         metrics: names from ``hf_plugin.finetuning.metrics``; the first metric is reported.
+        bleu_tokenizer: sacreBLEU's name of the tokeniser for the BLEU of translations.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Task:
     label: str = "label"
     labels: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("accuracy",)
+    bleu_tokenizer: str = DEFAULT
 
     @property
     def is_regression(self) -> bool:

@@ -8,6 +8,7 @@ from headprune.claims.claim import Claim
 from headprune.claims.outcome import Assessed, assess_runs, runs_of
 from headprune.results.changes import Changes
 from headprune.results.control_tests import Located
+from headprune.scores import HeadScores
 
 
 def assess(
@@ -15,6 +16,7 @@ def assess(
     results: Sequence[Located],
     *,
     changes: Sequence[Changes] = (),
+    scores: Sequence[HeadScores] = (),
     test: bool = True,
 ) -> list[Assessed]:
     """Decide on every claim in every set of runs that has its rows.
@@ -23,9 +25,10 @@ def assess(
         claims: the claims.
         results: records and their files, of one study or several, complete or not.
         changes: changes of heads in fine-tuning, of one study.
+        scores: scores of heads.
         test: test the models that a claim compares on the examples of their test set too.
 
     Raises:
         DataError: see ``grouped``.
     """
-    return assess_runs(claims, runs_of(results, changes=changes), test=test)
+    return assess_runs(claims, runs_of(results, changes=changes, scores=scores), test=test)

@@ -12,6 +12,7 @@ from scipy import stats
 from headprune.claims.estimate import (
     Deviation,
     MeanDifference,
+    Share,
     balanced,
     mean_difference,
     one_more_draw,
@@ -120,6 +121,24 @@ def test_the_detectable_deviation_has_the_power() -> None:
     true = 2.0 + estimate.detectable(2.0, 0.05)
     found = stats.chi2.sf(stats.chi2.isf(0.05, 6) * (2.0 / true) ** 2, 6)
     assert found == pytest.approx(0.8)
+
+
+def test_a_share_is_tested_by_the_binomial_distribution() -> None:
+    share = Share(having=5, n=6)
+    exact = stats.binomtest(5, 6).proportion_ci(0.95, method="exact")
+    assert share.interval() == pytest.approx((100 * exact.low, 100 * exact.high))
+    assert share.p_above(50) == pytest.approx(7 / 64)
+    assert share.p_below(50) == pytest.approx(63 / 64)
+    assert (Share(having=0, n=6).interval()[0], Share(having=6, n=6).interval()[1]) == (0, 100)
+    assert Share(having=0, n=6).p_above(50) == 1 == Share(having=6, n=6).p_below(50)
+
+
+def test_the_detectable_share_has_the_power() -> None:
+    distance = Share(having=9, n=18).detectable(50, 0.05)
+    # Of 18 cases, 5 or fewer are significant.
+    assert stats.binom.cdf(5, 18, 0.5) < 0.05 < stats.binom.cdf(6, 18, 0.5)
+    assert stats.binom.cdf(5, 18, (50 - distance) / 100) == pytest.approx(0.8)
+    assert math.isinf(Share(having=2, n=4).detectable(50, 0.05))
 
 
 @pytest.mark.parametrize("rows", [[], [by_seed(1.0)], [by_seed(2.0, 2.0)], [by_seed(0.0, 0.0)]])

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Drawing
 from scipy.stats import ttest_1samp
 
 from headprune.cli.report import _command as command_of_page
+from headprune.components import HEADS
 from headprune.errors import DataError, UsageError
 from headprune.origin import Origin
 from headprune.plan import PruningPlan
@@ -100,6 +101,28 @@ def test_a_folder_gives_the_page_of_its_study(study: Path) -> None:
     assert by_name["50%"]["n"] == "2"
     # Each model differs from its control in five sentences, all for the worse: p is 2 / 2 ** 5.
     assert by_name["50%"]["p < 0.05"] == "0 of 2"
+
+
+def test_rows_are_beside_the_paper_in_its_order(make: Make, tmp_path: Path) -> None:
+    """So that the rows of a pair or a triple stay together."""
+    shape = dict.fromkeys(HEADS, (8,) * 6)
+    path, control = make("control", row="control", percent=0)
+    replace(control, plan=PruningPlan.full(shape)).save(path)
+    kept = [(8, 13, 15), (13, 8, 15), (15, 13, 8), (5, 9, 12), (31, 14, 30)]
+    for counts in kept:
+        keep = dict(zip(HEADS, counts, strict=True))
+        label = " ".join(f"{name}={count}" for name, count in keep.items())
+        path, record = make(row=label)
+        plan = at_random(shape, seed=1, keep=keep)
+        replace(record, plan=plan, requested_percent=None).save(path)
+    beside = table(report_of([tmp_path], test=False), "Table 3 of the paper:")
+    assert [row[0] for row in beside.texts()[1:]] == [
+        "ES=31 ED=14 DS=30",
+        "ES=8 ED=13 DS=15",
+        "ES=13 ED=8 DS=15",
+        "ES=15 ED=13 DS=8",
+        "ES=5 ED=9 DS=12",
+    ]
 
 
 def test_rows_of_one_component_are_not_beside_the_paper(make: Make, tmp_path: Path) -> None:

@@ -86,9 +86,10 @@ def _groups(study: StudyResult, task: str) -> list[_Group]:
 def _translation_table(
     study: StudyResult, name: str, papers: Sequence[PaperTable], groups: Sequence[_Group]
 ) -> list[Table]:
-    in_the_paper = [(group, [p.delta_of(group.records) for p in papers]) for group in groups]
+    # The columns of a table have the same rows.
     matching = [
-        (group, deltas) for group, deltas in in_the_paper if any(d is not None for d in deltas)
+        (group, [paper.delta_of(group.records) for paper in papers])
+        for group in _in_the_papers_order(papers[0], groups)
     ]
     if not matching:
         return []
@@ -126,7 +127,7 @@ def _glue_table(study: StudyResult, paper: PaperGlueTable) -> list[Table]:
             continue
         own = [
             [group.row.label, task, group.row.form, *_here(group.cell), unpruned + delta, delta]
-            for group in _groups(study, task)
+            for group in _in_the_papers_order(paper, _groups(study, task))
             if (delta := paper.delta_of(group.records)) is not None
         ]
         if own and reference is not None and task in reference.cells:
@@ -146,6 +147,15 @@ def _glue_table(study: StudyResult, paper: PaperGlueTable) -> list[Table]:
             rows=rows,
         ).without_empty_columns()
     ]
+
+
+def _in_the_papers_order(
+    paper: PaperTable | PaperGlueTable, groups: Sequence[_Group]
+) -> list[_Group]:
+    """The groups that a table of the paper has rows for, in its order."""
+    numbered = [(paper.row_of(group.records), group) for group in groups]
+    found = [(number, group) for number, group in numbered if number is not None]
+    return [group for _, group in sorted(found, key=lambda pair: pair[0])]
 
 
 def _columns_here(metric: str) -> list[Column]:

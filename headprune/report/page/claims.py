@@ -47,7 +47,9 @@ def claims(material: Material, *, test: bool) -> list[Block]:
 
     try:
         changes = [change for each in material.changes for change in each.changes]
-        table, *basis = claims_document(results, changes=changes, test=test).blocks
+        table, *basis = claims_document(
+            results, changes=changes, scores=material.scores, test=test
+        ).blocks
     except DataError as problem:
         # The tables need no outputs of models without tests; claims read them to leave out models
         # that have learnt nothing.

@@ -16,7 +16,8 @@ import hf_plugin  # noqa: F401  # the Auto classes read pruned folders
 from headprune import PruningPlan
 from headprune.cli.compare import app as compare_app
 from headprune.cli.scores import app as scores_app
-from headprune.errors import HeadpruneError
+from headprune.errors import HeadpruneError, UsageError
+from headprune.results import bleu_tokenizers
 from headprune.results.record import Record
 from headprune.scores import HeadScores
 from hf_plugin.finetuning.training import encode
@@ -111,6 +112,35 @@ def test_figures_are_sacrebleus_of_transformers_own_translations(trained, files,
     assert (tmp_path / "r.hyp.txt").read_text().splitlines() == hypotheses
     names = [one.signature.partition("dev.")[2] for one in (record, again)]
     assert names[0].partition("@")[2] == names[1].partition("@")[2]
+
+
+@pytest.mark.parametrize("in_table", [False, True])
+def test_the_tokenizer_of_bleu_is_that_of_the_language(trained, folder, tmp_path, in_table):
+    """13a would take a Chinese sentence for one word."""
+    if in_table:
+        rows = (folder / "dev.tsv").read_text().replace("en\tde\n", "en\tzh\n", 1)
+        (tmp_path / "dev.tsv").write_text(rows)
+        dev = (tmp_path / "dev.tsv", "--text", "en", "--label", "zh")
+    else:
+        (tmp_path / "dev.zh").write_text((folder / "dev.de").read_text())
+        dev = (f"{folder / 'dev.en'},{tmp_path / 'dev.zh'}",)
+    measure(trained / "model", "--dev", *dev, *LENGTH, "-o", tmp_path / "result.json")
+    record = Record.load(tmp_path / "result.json")
+    assert "|tok:zh|" in record.metric_signatures["bleu"]
+    texts = [
+        (tmp_path / f"result.{name}.txt").read_text().splitlines() for name in ("hyp", "reference")
+    ]
+    expected = sacrebleu.corpus_bleu(texts[0], [texts[1]], tokenize="zh").score
+    assert record.metrics["bleu"] == pytest.approx(expected)
+
+
+def test_a_tokenizer_that_is_not_installed_is_named_first(trained, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(bleu_tokenizers, "find_spec", lambda name: None)
+    (tmp_path / "dev.ja").write_text((folder / "dev.de").read_text())
+    dev = f"{folder / 'dev.en'},{tmp_path / 'dev.ja'}"
+    with pytest.raises(UsageError, match=r"ja-mecab needs: pip install 'sacrebleu\[ja\]'"):
+        measure(trained / "model", "--dev", dev, *LENGTH, "-o", tmp_path / "result.json")
+    assert not (tmp_path / "result.json").exists()
 
 
 @pytest.mark.slow
