@@ -19,6 +19,7 @@ from headprune.report.render import html, json_values, markdown, spreadsheet
 from headprune.results.changes import Changes, read_changes
 from headprune.results.record import Record
 from headprune.results.record_files import files_of_records
+from headprune.scores import HeadScores
 from studies.published import PAGES, unpack
 from studies.published import main as make_pages
 from studies.published import report as published_report
@@ -68,6 +69,17 @@ def test_the_claims_on_glue(tmp_path: Path) -> None:
         [(path, Record.load(path)) for path in sorted(tmp_path.glob("models/*/*/*/*/result.json"))],
         changes=read_changes(folder / "changes.json"),
         title=expected["title"],
+    )
+    assert markdown.render(document) == text(folder / "claims.md")
+    assert spreadsheet.render(document) == text(folder / "claims.csv")
+
+
+def test_the_claim_on_one_head_in_a_layer() -> None:
+    folder = PUBLISHED / "scores" / "multi30k-one-head"
+    document = claims_document(
+        [],
+        scores=[HeadScores.load(folder / split / "alone.json") for split in ("valid", "test")],
+        title=json.loads(text(folder / "claims.json"))["title"],
     )
     assert markdown.render(document) == text(folder / "claims.md")
     assert spreadsheet.render(document) == text(folder / "claims.csv")
