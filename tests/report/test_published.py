@@ -117,6 +117,10 @@ def test_the_claims_on_all_studies(tmp_path: Path) -> None:
     document = claims_document(
         results,
         changes=read_changes(PUBLISHED / "glue" / "changes.json"),
+        scores=[
+            HeadScores.load(PUBLISHED / path)
+            for path in re.findall(r"--scores (\S+)", text(folder / "README.md"))
+        ],
         title="Claims on all published studies",
         test=False,
     )
