@@ -58,7 +58,7 @@ def _one_head(runs: Runs) -> Measurement | None:
     if runs.rows:  # scores have runs of their own
         return None
     tested = [each for each in runs.scores if is_tested(each)]
-    of_one_metric = [each for each in tested if each.settings["metric"] == _metric(tested[0])]
+    of_one_metric = [each for each in tested if _metric(each) == _metric(tested[0])]
     files = list({_examples(each): each for each in of_one_metric}.values())
     if len(files) < 2:
         return None

@@ -12,6 +12,8 @@ from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.names import DIRECTIONS
+from headprune.select.ranking import Unit
+from headprune.subnetworks.elements import units_of
 
 POSITIONAL = 0.9
 """Share of queries whose largest weight is on the token before, or on the one after, from which
@@ -22,8 +24,8 @@ ABOVE_BASELINE = 0.1
 """By how much a syntactic head follows a dependency more often than a head that always looks at the
 dependency's most frequent distance. Voita et al. ask for 10%; here these are points."""
 
-Head = tuple[int, int]
-"""Layer and head."""
+_ES = "ES"
+"""The component whose heads have these roles."""
 
 
 def specialised_heads_kept(runs: Runs, is_by_gates: Matches) -> Measurement | None:
@@ -44,7 +46,7 @@ def specialised_heads_kept(runs: Runs, is_by_gates: Matches) -> Measurement | No
     if not roles or not rows:
         return None
     specialised = specialised_in(list(roles.values()))
-    total = sum(next(iter(roles.values())).units["ES"])
+    total = sum(next(iter(roles.values())).units[_ES])
     count = f"{len(specialised)} of {total} ES heads are specialised ({', '.join(roles)})"
     name = f"specialised heads among the kept - among all, {', '.join(rows)}"
     if not specialised:
@@ -64,13 +66,13 @@ def specialised_heads_kept(runs: Runs, is_by_gates: Matches) -> Measurement | No
     return Measurement(parts=[part(name, strata)], counts=[count])
 
 
-def specialised_in(roles: Sequence[HeadScores]) -> set[Head]:
+def specialised_in(roles: Sequence[HeadScores]) -> set[Unit]:
     """The ES heads with a role: positional, syntactic or of rare tokens."""
     return {
-        (layer, head)
+        (_ES, layer, head)
         for scores in roles
         if (threshold := _threshold(scores)) is not None
-        for layer, values in enumerate(scores.values["ES"])
+        for layer, values in enumerate(scores.values[_ES])
         for head, value in enumerate(values)
         if value is not None and value >= threshold
     }
@@ -78,7 +80,7 @@ def specialised_in(roles: Sequence[HeadScores]) -> set[Head]:
 
 def _threshold(scores: HeadScores) -> float | None:
     """The score from which a head has the role; None for scores of no role of ES heads."""
-    if "ES" not in scores.values:
+    if _ES not in scores.values:
         return None
     if scores.name.endswith(DIRECTIONS):
         baseline = scores.settings.get("positional_baseline")
@@ -88,10 +90,10 @@ def _threshold(scores: HeadScores) -> float | None:
 
 def _prunes_es(record: Record) -> bool:
     plan = record.plan
-    return "ES" in plan.units and 0 < sum(plan.counts["ES"]) < sum(plan.units["ES"])
+    return _ES in plan.units and 0 < sum(plan.counts[_ES]) < sum(plan.units[_ES])
 
 
-def _share(plan: PruningPlan, specialised: set[Head]) -> float | None:
+def _share(plan: PruningPlan, specialised: set[Unit]) -> float | None:
     """The share of the kept ES heads that are specialised."""
-    kept = {(layer, head) for layer, heads in enumerate(plan.kept["ES"]) for head in heads}
+    kept = {unit for unit in units_of(plan) if unit[0] == _ES}
     return len(kept & specialised) / len(kept) if kept else None

@@ -48,7 +48,7 @@ class PaperTable:
 
     def delta_of(self, records: Sequence[Record]) -> float | None:
         """The difference in BLEU in the paper's row that corresponds to the records."""
-        return self._delta_in(self.row_of(records))
+        return self.delta_in(self.row_of(records))
 
     def row_of(self, records: Sequence[Record]) -> int | None:
         """The number of the paper's row that corresponds to the records; None without one."""
@@ -59,19 +59,14 @@ class PaperTable:
         if asked is not None and abs(first.percent - asked) > NEAR:
             asked = None
         counts = _common_counts([record.plan for record in records])
-        return self._row(percent=asked, counts=counts)
+        return self.row(percent=asked, counts=counts)
 
-    def delta(
-        self, *, percent: float | None, counts: Mapping[str, tuple[int, ...]]
-    ) -> float | None:
-        """BLEU in the corresponding row of the paper, minus `unpruned`.
+    def row(self, *, percent: float | None, counts: Mapping[str, tuple[int, ...]]) -> int | None:
+        """The number of the paper's row with a percentage, or with numbers of heads.
 
         Rows of table 1 correspond by the percentage, rows of tables 2 and 3 by the number of heads
         kept in each layer and component. None if the paper has no such row.
         """
-        return self._delta_in(self._row(percent=percent, counts=counts))
-
-    def _row(self, *, percent: float | None, counts: Mapping[str, tuple[int, ...]]) -> int | None:
         for number, row in enumerate(self._rows):
             if self._by_counts:
                 same = all(_counts_agree(row[name], counts.get(name)) for name in HEADS)
@@ -81,7 +76,8 @@ class PaperTable:
                 return number
         return None
 
-    def _delta_in(self, number: int | None) -> float | None:
+    def delta_in(self, number: int | None) -> float | None:
+        """BLEU in a row of the paper, minus `unpruned`; None without a row."""
         return None if number is None else float(self._rows[number][self._bleu]) - self.unpruned
 
 
@@ -133,26 +129,23 @@ class PaperGlueTable:
 
     def delta_of(self, records: Sequence[Record]) -> float | None:
         """The difference in accuracy in the paper's row that corresponds to the records."""
-        return self._delta_in(records[0].task, self.row_of(records))
+        return self.delta_in(records[0].task, self.row_of(records))
 
     def row_of(self, records: Sequence[Record]) -> int | None:
         """The number of the paper's row that corresponds to the records; None without one."""
         first = records[0]
         if first.metric != ACCURACY or not first.plan.prunes_heads_alone:
             return None
-        return self._row(percent=_percent_drawn(first), plan=first.plan)
+        return self.row(percent=_percent_drawn(first), plan=first.plan)
 
-    def delta(self, task: str, *, percent: float | None, plan: PruningPlan) -> float | None:
-        """The accuracy in the corresponding row of the paper, minus that of its unpruned model.
+    def row(self, *, percent: float | None, plan: PruningPlan) -> int | None:
+        """The number of the paper's row with a percentage, or with the layers of a plan.
 
         Rows of table 4 correspond by the requested percentage, in models of any size. Rows of
         tables 5 and 6 correspond by the layers whose heads are all pruned, in models as deep as
         BERT-base only: the effect of "top 3" depends on the number of layers. None if the paper
         has no such row.
         """
-        return self._delta_in(task, self._row(percent=percent, plan=plan))
-
-    def _row(self, *, percent: float | None, plan: PruningPlan) -> int | None:
         for number, row in enumerate(self._rows):
             if "percent" in row:
                 same = percent is not None and float(row["percent"]) == percent
@@ -164,7 +157,11 @@ class PaperGlueTable:
                 return number
         return None
 
-    def _delta_in(self, task: str, number: int | None) -> float | None:
+    def delta_in(self, task: str, number: int | None) -> float | None:
+        """Accuracy on a task in a row of the paper, minus that of its unpruned model.
+
+        None without a row, or for a task that the paper does not have.
+        """
         unpruned = self.unpruned(task)
         if number is None or unpruned is None:
             return None

@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from headprune.errors import DataError, UsageError
-from headprune.results.bleu_tokenizers import DEFAULT, require_package, tokenizer_for
+from headprune.results.bleu_tokenizers import (
+    DEFAULT,
+    require_package,
+    tokenizer_for,
+    tokenizer_of_reference,
+)
 from hf_plugin.tasks.entities import name_entities
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.images import is_image_folder, read_images
@@ -315,8 +320,9 @@ def _pairs(described: Description, sources: Mapping[str, str], outputs: Outputs)
     in_files = two_files(measured.source)
     name = f"{Path(measured.source).name.partition('.')[0]}.{columns.label}"
     has_columns = not all(map(two_files, sources.values()))
-    language = columns.label if in_files is None else in_files[1].suffix.removeprefix(".")
-    tokenizer = tokenizer_for(language)
+    tokenizer = (
+        tokenizer_for(columns.label) if in_files is None else tokenizer_of_reference(in_files[1])
+    )
     require_package(tokenizer)  # before a fine-tuning, not after it
     return OwnData(
         task=Task(

@@ -355,19 +355,28 @@ def deep(prune: str, *, layers: int = 12) -> HeadPlan:
 def test_the_papers_numbers_are_differences_to_its_own_unpruned_bert() -> None:
     by_percent, by_layers, halves = (paper_glue_table(f"table{n}") for n in (4, 5, 6))
     full = deep("none")
-    assert by_percent.delta("mnli", percent=90, plan=full) == pytest.approx(75.08 - 83.69)
-    assert by_percent.delta("mnli", percent=None, plan=full) is None
-    assert by_percent.delta("cola", percent=90, plan=full) is None
+    assert by_percent.delta_in("mnli", by_percent.row(percent=90, plan=full)) == pytest.approx(
+        75.08 - 83.69
+    )
+    assert by_percent.delta_in("mnli", by_percent.row(percent=None, plan=full)) is None
+    assert by_percent.delta_in("cola", by_percent.row(percent=90, plan=full)) is None
     both = deep("top 3 + bottom 3")
     for table in (by_layers, halves):
-        assert table.delta("qnli", percent=None, plan=both) == pytest.approx(88.30 - 91.66)
+        assert table.delta_in("qnli", table.row(percent=None, plan=both)) == pytest.approx(
+            88.30 - 91.66
+        )
         assert table.unpruned("sst2") == 92.88
         assert table.unpruned("cola") is None
-    assert by_layers.delta("sst2", percent=None, plan=deep("layers 11")) == pytest.approx(
-        91.85 - 92.88
+    assert by_layers.delta_in(
+        "sst2", by_layers.row(percent=None, plan=deep("layers 11"))
+    ) == pytest.approx(91.85 - 92.88)
+    assert halves.delta_in("sst2", halves.row(percent=None, plan=deep("odd"))) == pytest.approx(
+        92.20 - 92.88
     )
-    assert halves.delta("sst2", percent=None, plan=deep("odd")) == pytest.approx(92.20 - 92.88)
-    assert by_layers.delta("sst2", percent=None, plan=deep("top 1", layers=6)) is None
+    assert (
+        by_layers.delta_in("sst2", by_layers.row(percent=None, plan=deep("top 1", layers=6)))
+        is None
+    )
 
 
 @pytest.mark.parametrize("name", ["table1", "table7", "table4:SST-2", ""])

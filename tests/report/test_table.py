@@ -302,15 +302,19 @@ def test_results_of_two_studies_are_no_table(make: Make) -> None:
 
 def test_the_papers_numbers_are_differences_to_its_own_unpruned_model() -> None:
     de, ru = paper_table("table1:en-de"), paper_table("table1:en-ru")
-    assert de.delta(percent=25, counts={}) == pytest.approx(28.19 - 27.95)
-    assert ru.delta(percent=87, counts={}) == pytest.approx(27.47 - 29.09)
-    assert ru.delta(percent=86, counts={}) is None
+    assert de.delta_in(de.row(percent=25, counts={})) == pytest.approx(28.19 - 27.95)
+    assert ru.delta_in(ru.row(percent=87, counts={})) == pytest.approx(27.47 - 29.09)
+    assert ru.delta_in(ru.row(percent=86, counts={})) is None
     by_layer, by_component = paper_table("table2"), paper_table("table3")
     counts = {"ES": (8, 8, 8, 4, 4, 4), "ED": (4, 4, 4, 8, 8, 8), "DS": (8, 8, 8, 4, 4, 4)}
-    assert by_layer.delta(percent=None, counts=counts) == pytest.approx(29.62 - 29.09)
+    assert by_layer.delta_in(by_layer.row(percent=None, counts=counts)) == pytest.approx(
+        29.62 - 29.09
+    )
     sums = {"ES": (14,), "ED": (31,), "DS": (30,)}
-    assert by_component.delta(percent=None, counts=sums) == pytest.approx(28.96 - 29.09)
-    assert by_component.delta(percent=48, counts={"ES": (14,)}) is None
+    assert by_component.delta_in(by_component.row(percent=None, counts=sums)) == pytest.approx(
+        28.96 - 29.09
+    )
+    assert by_component.delta_in(by_component.row(percent=48, counts={"ES": (14,)})) is None
 
 
 @pytest.mark.parametrize("name", ["table9", "table1", "table1:en-fr", "table4:SST-2", ""])

@@ -88,8 +88,8 @@ def _translation_table(
 ) -> list[Table]:
     # The columns of a table have the same rows.
     matching = [
-        (group, [paper.delta_of(group.records) for paper in papers])
-        for group in _in_the_papers_order(papers[0], groups)
+        (group, [paper.delta_in(number) for paper in papers])
+        for number, group in _in_the_papers_order(papers[0], groups)
     ]
     if not matching:
         return []
@@ -127,8 +127,8 @@ def _glue_table(study: StudyResult, paper: PaperGlueTable) -> list[Table]:
             continue
         own = [
             [group.row.label, task, group.row.form, *_here(group.cell), unpruned + delta, delta]
-            for group in _in_the_papers_order(paper, _groups(study, task))
-            if (delta := paper.delta_of(group.records)) is not None
+            for number, group in _in_the_papers_order(paper, _groups(study, task))
+            if (delta := paper.delta_in(task, number)) is not None
         ]
         if own and reference is not None and task in reference.cells:
             rows.append(
@@ -151,11 +151,11 @@ def _glue_table(study: StudyResult, paper: PaperGlueTable) -> list[Table]:
 
 def _in_the_papers_order(
     paper: PaperTable | PaperGlueTable, groups: Sequence[_Group]
-) -> list[_Group]:
-    """The groups that a table of the paper has rows for, in its order."""
+) -> list[tuple[int, _Group]]:
+    """The groups that a table of the paper has rows for, with the rows' numbers, in its order."""
     numbered = [(paper.row_of(group.records), group) for group in groups]
     found = [(number, group) for number, group in numbered if number is not None]
-    return [group for _, group in sorted(found, key=lambda pair: pair[0])]
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def _columns_here(metric: str) -> list[Column]:
