@@ -81,6 +81,7 @@ class Claim:
         rows: the rows that are needed, in words.
         command: a command that makes them; empty where this version has none.
         measure: finds the rows and estimates the effects; None if the runs do not have the rows.
+        on_scores: True if the claim needs scores of heads.
     """
 
     name: str
@@ -92,3 +93,4 @@ class Claim:
     rows: str
     command: str
     measure: Callable[[Runs], Measurement | None]
+    on_scores: bool = False

@@ -54,6 +54,7 @@ def claims() -> list[Claim]:
             "--percent 25 --percent 50 --percent 75; headprune scores MODEL --data DATA --score "
             "previous --score next --score rare",
             measure=_specialised,
+            on_scores=True,
         ),
         Claim(
             name="encoder-self-attention-first",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from headprune.claims.claim import Claim, Measurement, Source
 from headprune.claims.contrasts import contrast, part
@@ -19,37 +20,35 @@ NO_LOSS = 0.15
 def claims() -> list[Claim]:
     """The claims on percentages of all heads, drawn at random."""
     return [
-        Claim(
+        _claim(
             name="25-percent-costs-nothing",
             sentence="25% of the heads can be pruned at random at no cost in BLEU.",
             source=_table1(25),
             region=Region(low=-NO_LOSS),
             rows="control and 25%, with the same seeds",
             measure=_against_control(random_percent(25), "25%"),
-            **_COMMON,
         ),
-        Claim(
+        _claim(
             name="60-percent-costs-0.15",
             sentence="60% of the heads can be pruned at random with at most 0.15 BLEU lost.",
             source=_table1(60),
             region=Region(low=-NO_LOSS),
             rows="control and 60%, with the same seeds",
             measure=_against_control(random_percent(60), "60%"),
-            **_COMMON,
         ),
-        Claim(
+        _claim(
             name="one-head-a-layer",
             sentence="With one head left in each layer, BLEU is 1.0 to 1.6 lower.",
             source=_table1(87),
             region=Region(low=-1.65, high=-0.95),  # to one decimal
             rows="control and one head in every layer, with the same seeds",
             measure=_against_control(one_head_a_layer, "one head a layer"),
-            **_COMMON,
         ),
     ]
 
 
-_COMMON = dict(
+_claim = partial(
+    Claim,
     unit="BLEU",
     effect="BLEU of the pruned models less the control's",
     command="make study STUDY=table1 SETTING=wmt14.en-ru",

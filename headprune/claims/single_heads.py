@@ -50,6 +50,7 @@ def claims() -> list[Claim]:
             command="headprune scores MODEL --data DATA --score alone --metric bleu; again with "
             "--split test",
             measure=_one_head,
+            on_scores=True,
         )
     ]
 

@@ -119,7 +119,7 @@ def claims(
     if output_dir is not None:
         save(document_of(assessed, all_runs, title=title), output_dir, name="claims")
     print(renderers()[".md"](document_of(assessed, all_runs, title=title, not_run=not_run)))
-    if scores and not any(each.runs is not None and each.runs.scores for each in assessed):
+    if scores and not any(each.claim.on_scores and each.runs is not None for each in assessed):
         print(
             "note: --scores: no claim is decided by these files. One head in a layer needs two of "
             "`alone`, by bleu or accuracy, of one model; specialised heads need plans by gates, "

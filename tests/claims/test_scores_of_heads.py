@@ -196,3 +196,17 @@ def test_a_model_without_specialised_heads_decides_nothing(translations: Make) -
             each.outcome is Outcome.NOT_RUN
             for each in outcome("specialised-heads-last", scores, results)
         )
+
+
+def test_claims_on_rows_do_not_hide_that_scores_decide_none(
+    translations: Make, tmp_path: Path
+) -> None:
+    results = with_gates(translations, "444444")
+    for path, record in results:
+        record.save(path)
+    records = [path for path, _ in results]
+    for name, expected in (("separator", True), ("previous", False)):
+        role(name, NONE).save(tmp_path / "scores.json")
+        run = headprune("claims", *records, "--scores", tmp_path / "scores.json", "--no-test")
+        assert run.status == 0, run.err
+        assert ("no claim is decided by these files" in run.err) is expected
