@@ -1,13 +1,10 @@
-"""Training data with a model's own translations, for sequence-level distillation.
-
-Kim and Rush (2016): the student learns from the teacher's translations of the training text in the
-place of the references.
-"""
+"""Binarised training data with a model's own translations, for sequence-level distillation."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +16,10 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.engine import FairseqEngine, load_engine
 from fairseq_plugin.loading import fairseq_silent
 from headprune.errors import DataError
-from headprune.files import write_text_atomically
 from headprune.folders import new_folder
+from headprune.recovery.translated_text import read_translations, translate_texts
 from headprune.scores.compute import Watch, unwatched
 from headprune.translate import EngineSettings
-
-_AT_ONCE = 2000
-"""Sentences whose translations are written to one file: an interrupted run goes on after them."""
 
 _BATCH = 64
 _SPLIT = "train"
@@ -56,7 +50,6 @@ def translated_training_set(
     binarised = folder / "bin"
     if binarised.is_dir():
         return binarised
-    folder.mkdir(parents=True, exist_ok=True)
     settings = EngineSettings(
         device="auto",
         threads=torch.get_num_threads(),
@@ -71,21 +64,15 @@ def translated_training_set(
             data_utils.load_indexed_dataset(str(data / f"{prefix}.{language}"), dictionary)
             for language, dictionary in ((source, engine.source), (target, engine.target))
         )
-    starts = range(0, len(sources), _AT_ONCE)
-    for start in watch(iter(starts), len(starts), "translating the training set"):
-        path = _part(folder, start)
-        if not path.is_file():
-            numbers = range(start, min(start + _AT_ONCE, len(sources)))
-            write_text_atomically(
-                path, "".join(f"{line}\n" for line in _translations(engine, sources, numbers))
-            )
+    translate_texts(folder, len(sources), partial(_translations, engine, sources), watch=watch)
+    translated = read_translations(folder, len(sources))
     with new_folder(binarised) as temporary:
         for file in data.iterdir():
             if not file.name.startswith(f"{prefix}.{target}."):
                 (temporary / file.name).symlink_to(os.path.abspath(file))
         _write(
             temporary / f"{prefix}.{target}",
-            _target_rows(folder, starts, engine=engine, references=references),
+            _target_rows(translated, engine=engine, references=references),
             words=len(engine.target),
         )
     return binarised
@@ -101,10 +88,6 @@ def _prefix(data: Path, source: str, target: str) -> str:
     raise DataError(f"{data}: no training set of {source}-{target} to translate")
 
 
-def _part(folder: Path, start: int) -> Path:
-    return folder / f"translations.{start}.txt"
-
-
 def _translations(engine: FairseqEngine, sources: Any, numbers: Sequence[int]) -> Iterator[str]:
     """The translation of each sentence, as sub-words; empty for those that are too long."""
     words = [engine.source.string(sources[number]).split() for number in numbers]
@@ -115,20 +98,16 @@ def _translations(engine: FairseqEngine, sources: Any, numbers: Sequence[int]) -
 
 
 def _target_rows(
-    folder: Path, starts: Sequence[int], *, engine: FairseqEngine, references: Any
+    translated: Sequence[str], *, engine: FairseqEngine, references: Any
 ) -> Iterator[torch.Tensor]:
     """The numbers of the words of each target, with its end.
 
     Of a sentence that is too long to be translated, or whose translation is empty, the reference.
     """
-    number = 0
-    for start in starts:
-        # Not splitlines, as sub-words may hold other ends of lines.
-        for line in _part(folder, start).read_text(encoding="utf-8").split("\n")[:-1]:
-            words = [engine.target.index(word) for word in line.split(" ") if word]
-            row = torch.tensor([*words, engine.target.eos()], dtype=torch.int32)
-            yield row if words else references[number]
-            number += 1
+    for number, line in enumerate(translated):
+        words = [engine.target.index(word) for word in line.split(" ") if word]
+        row = torch.tensor([*words, engine.target.eos()], dtype=torch.int32)
+        yield row if words else references[number]
 
 
 def _write(path: Path, rows: Iterator[torch.Tensor], *, words: int) -> None:

@@ -22,6 +22,7 @@ from headprune.files import write_text_atomically
 from headprune.origin import Origin
 from headprune.plan import HeadPlan
 from headprune.recovery.distillation import TEACHER, distillation_name
+from headprune.recovery.translated_text import read_translations
 from headprune.recovery.variant import L0_GATES, GateTraining
 from headprune.results.curves import CURVE
 from headprune.results.environment import processor_name, versions_of
@@ -359,6 +360,8 @@ def _loaded(settings: Settings, source: LabelledData) -> _Loaded:
     if whole_training_set is not None:
         size = settings.training_part.size(len(whole_training_set))
         examples["train"] = whole_training_set.subset(size)
+        if (folder := settings.variant.translations) is not None:
+            examples["train"] = _with_translations(examples["train"], folder)
     transformers.set_seed(settings.seed)
     reader = load_reader(settings.model, task)
     model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
@@ -401,6 +404,13 @@ def _loaded(settings: Settings, source: LabelledData) -> _Loaded:
         fingerprints=fingerprints,
         from_classifier=from_classifier,
     )
+
+
+def _with_translations(examples: Examples, folder: Path) -> Examples:
+    """The examples with the translations in ``folder`` as references, where these are not empty."""
+    written = read_translations(folder, len(examples))
+    pairs = zip(written, examples.labels, strict=True)
+    return replace(examples, labels=[text or reference for text, reference in pairs])
 
 
 def _predicts_a_constant(

@@ -22,6 +22,7 @@ from headprune.plan import PruningPlan
 from headprune.recovery.calibration import EXAMPLES, Calibration
 from headprune.recovery.distillation import DISTILL_SETTINGS
 from headprune.recovery.refit import RefittedModel, Target
+from headprune.recovery.translated_text import translate_texts
 from headprune.recovery.variant import PLAIN, Variant
 from headprune.results.marks import is_constant
 from headprune.results.record_files import REFERENCE
@@ -47,7 +48,14 @@ from hf_plugin.scores.model import HuggingFaceModel, on_device_of
 from hf_plugin.scores.movement import require_schedule
 from hf_plugin.scores.run import batch_size_of, batches_of, order_in_batches, score_heads
 from hf_plugin.tasks.examples import Examples
-from hf_plugin.tasks.predictions import labels_of_words, lines, predicted, single, table
+from hf_plugin.tasks.predictions import (
+    labels_of_words,
+    lines,
+    on_one_line,
+    predicted,
+    single,
+    table,
+)
 from hf_plugin.tasks.task import Task, TaskType, cut_name, dev_splits
 from hf_plugin.timed_translations import translate_to_length
 from hf_plugin.tokenizers import Reader, load_reader, set_padding
@@ -75,11 +83,13 @@ class Classifier:
             tokens, and the number of epochs; 0 disables it.
         max_examples: the size of a random subset of examples to compute scores on.
         watch: see ``ScoreRequest``.
+        teacher: the model whose translations others learn from; None for the model itself.
     """
 
     path: Path
     finetuning: Settings
     max_examples: int | None = None
+    teacher: Path | None = None
     watch: Watch = field(default=unwatched, compare=False)
 
     @cached_property
@@ -111,6 +121,11 @@ class Classifier:
     def finetune_name(self) -> str:
         """The number of epochs."""
         return self.finetuning.finetune
+
+    @property
+    def translates(self) -> bool:
+        """True if it can be fine-tuned on its own translations."""
+        return self._task.is_translation
 
     @property
     def can_finetune(self) -> bool:
@@ -280,14 +295,16 @@ class Classifier:
         return refitted(model.model, plan, self._calibration, target=target)
 
     def opened(self, path: Path) -> Classifier:
-        """The classifier of another folder."""
-        return replace(self, path=path)
+        """The classifier of another folder, with the same teacher."""
+        return replace(self, path=path, teacher=self.teacher or self.path)
 
     def finetuned(
         self, plan: PruningPlan, *, seed: int, folder: Path, variant: Variant = PLAIN
     ) -> Classifier:
         """The pruned model, fine-tuned."""
         folder = Path(folder)
+        if variant.translations is not None:
+            self._translate_training_set(variant.translations)
         settings = replace(
             self.finetuning,
             model=str(self.path),
@@ -319,6 +336,26 @@ class Classifier:
                     model(**_inputs(batch))
 
         return taking_turns([partial(work, model) for model in models], rounds=rounds)
+
+    def _translate_training_set(self, folder: Path) -> None:
+        """Write the teacher's translations of the examples that fine-tunings are trained on.
+
+        What an interrupted run has translated is used again. Longer texts than ``max_length`` are
+        cut, as they are for the student.
+        """
+        teacher = self if self.teacher is None else replace(self, path=self.teacher)
+        whole = self.finetuning.data.load("train")
+        examples = whole.subset(self.finetuning.training_part.size(len(whole)))
+
+        def translate(numbers: Sequence[int]) -> list[str]:
+            return list(map(on_one_line, teacher._translations(examples.select(numbers))))
+
+        translate_texts(folder, len(examples), translate, watch=self.watch)
+
+    def _translations(self, examples: Examples) -> list[str]:
+        encoded, reader = self._encoded(examples)
+        length = self.finetuning.max_length
+        return translations(self._classifier, reader, encoded, max_length=length)
 
     @property
     def _task(self) -> Task:

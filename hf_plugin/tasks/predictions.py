@@ -67,7 +67,7 @@ def table(predictions: Sequence[Any], labels: Sequence[Any], task: Task) -> str:
     columns = "loss\ttokens" if task.is_of_text else "prediction\tlabel"
     rows = zip(predictions, labels, strict=True)
     lines = [
-        "\t".join([str(index), *(_cell(_written(value, task)) for value in row)]) + "\n"
+        "\t".join([str(index), *(on_one_line(_written(value, task)) for value in row)]) + "\n"
         for index, row in enumerate(rows)
     ]
     return f"index\t{columns}\n" + "".join(lines)
@@ -75,7 +75,7 @@ def table(predictions: Sequence[Any], labels: Sequence[Any], task: Task) -> str:
 
 def lines(texts: Sequence[str]) -> str:
     """The content of a file of translations, one a line."""
-    return "".join(f"{_cell(text)}\n" for text in texts)
+    return "".join(f"{on_one_line(text)}\n" for text in texts)
 
 
 def _written(value: Any, task: Task) -> str:
@@ -93,6 +93,6 @@ def _written(value: Any, task: Task) -> str:
     return task.labels[int(value)]
 
 
-def _cell(text: str) -> str:
+def on_one_line(text: str) -> str:
     """The text with spaces in place of the characters that end cells and lines."""
     return text.translate(dict.fromkeys(map(ord, "\t\r\n"), " "))

@@ -20,6 +20,7 @@ from headprune.errors import HeadpruneError, UsageError
 from headprune.results import bleu_tokenizers
 from headprune.results.record import Record
 from headprune.scores import HeadScores
+from hf_plugin.finetuning import training
 from hf_plugin.finetuning.training import encode
 from hf_plugin.scores.model import HuggingFaceModel
 from hf_plugin.scores.run import batches_of
@@ -179,6 +180,46 @@ def test_scores_and_compare(trained, files, tmp_path):
     assert "sacreBLEU" in table or "nrefs:1" in table
     written = sorted((tmp_path / "compared").rglob("*.hyp.txt"))
     assert written and all(len(each.read_text().splitlines()) == 9 for each in written)
+
+
+@pytest.mark.slow
+def test_models_learn_from_the_translations_of_the_unpruned_one(
+    trained, files, folder, tmp_path, monkeypatch
+):
+    learnt = []
+
+    def fine_tune(model, reader, encoded, **options):
+        learnt.append(reader.batch_decode([*encoded["labels"]], skip_special_tokens=True))
+        return training.fine_tune(model, reader, encoded, **options)
+
+    monkeypatch.setattr("hf_plugin.finetuning.run.fine_tune", fine_tune)
+    model = AutoModelForSeq2SeqLM.from_pretrained(trained / "model")
+    reader = AutoTokenizer.from_pretrained(trained / "model")
+    sources = (folder / "train.en").read_text().splitlines()
+    references = (folder / "train.de").read_text().splitlines()
+    examples = Examples([(text,) for text in sources], references, of_translation=True)
+    examples = examples.subset(48)  # --hold-out 25
+    own = translations(model, reader, encode(examples, reader, max_length=24), max_length=24)
+    first = encode(examples.select(range(20)), reader, max_length=24)["input_ids"]
+
+    def with_an_empty_one(model, reader, encoded, **options):
+        found = translations(model, reader, encoded, **options)
+        return ["", *found[1:]] if encoded["input_ids"] == first else found
+
+    monkeypatch.setattr("hf_plugin.scores.classifier.translations", with_an_empty_one)
+    monkeypatch.setattr("headprune.recovery.translated_text.AT_ONCE", 20)
+    options = (*files, *QUICK, "--hold-out", 25, "--percent", 50, "--score", "magnitude")
+    more = ("--seeds", 1, "--random-seeds", 1, "--rounds", 0, "-o", tmp_path)
+    recovery = ("--epochs", 1, "--recovery", "distill-sequences")
+    run(compare_app, trained / "model", *options, *recovery, *more)
+    parts = [tmp_path / "translations" / f"translations.{start}.txt" for start in (0, 20, 40)]
+    assert "".join(part.read_text() for part in parts).splitlines() == ["", *own[1:]]
+    assert own != list(examples.labels)  # of an empty translation the reference is taken
+    assert learnt == [[examples.labels[0], *own[1:]]] * 3
+    found = json.loads((tmp_path / "compare.json").read_text())
+    assert {row["recovery"] for row in found["rows"]} == {"distill-sequences"}
+    record = tmp_path / "records" / "pruned-distill-sequences" / "magnitude" / "50pct"
+    assert "|recovery:distill-sequences[from=" in Record.load(record / "seed1.json").signature
 
 
 def test_in_python_a_plan_is_measured_as_the_pruned_model_is(trained, files, tmp_path):
