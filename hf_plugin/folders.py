@@ -218,7 +218,7 @@ class Folder:
         return Sizes(
             **sizes,
             encoder_passes=passes_through_layers(self._unpruned),
-            uncounted=_UNCOUNTED.get(family),
+            uncounted=_uncounted(self._unpruned.config, family),
         )
 
     @property
@@ -342,6 +342,13 @@ class Folder:
         if lost:
             raise DataError(f"{self.path}: its files do not hold {min(lost)} as its config says")
         return model
+
+
+def _uncounted(config: PreTrainedConfig, family: str) -> str | None:
+    """The part of a model whose FLOPs do not follow from its widths; see ``Sizes.uncounted``."""
+    if family == "opt" and config.word_embed_proj_dim != config.hidden_size:  # OPT-350m
+        return "the projections of OPT's embeddings, which have another width than its layers,"
+    return _UNCOUNTED.get(family)
 
 
 def count_parameters(model: nn.Module) -> int:

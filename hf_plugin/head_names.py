@@ -283,7 +283,10 @@ _LIKE_BART = (
 )
 _LIKE_VIT = ("vit", "deit", "vit_mae", "audio-spectrogram-transformer")
 _LIKE_XLM = ("xlm", "flaubert")
-_LIKE_LLAMA = (*("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),)
+_LIKE_LLAMA = (
+    *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),
+    *("granite", "smollm3"),
+)
 
 FAMILIES: Mapping[str, Mapping[str, Names]] = {
     **dict.fromkeys(_LIKE_BERT, _bert()),
@@ -349,6 +352,8 @@ FAMILIES: Mapping[str, Mapping[str, Names]] = {
     "openai-gpt": {
         "DS": replace(_GPT2, size=None, count="n_head", returns="list of weights on request")
     },
+    "opt": {"DS": _bart("decoder.layers", "self_attn")},
+    "biogpt": {"DS": _bart("layers", "self_attn")},
     **dict.fromkeys(("t5", "mt5"), _of_t5("shared table")),
     "umt5": _of_t5("table"),
     "mpnet": {
@@ -498,6 +503,15 @@ FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
             output="mlp.c_proj",
             depth="n_layer",
             width="n_inner",
+        )
+    },
+    "opt": {"DF": replace(_BART_FEED_FORWARD["DF"], depth="num_hidden_layers", width="ffn_dim")},
+    "biogpt": {
+        "DF": replace(
+            _BART_FEED_FORWARD["DF"],
+            layers="layers",
+            depth="num_hidden_layers",
+            width="intermediate_size",
         )
     },
     **dict.fromkeys(

@@ -152,6 +152,14 @@ SMALL: dict[str, dict[str, Any]] = {
         eos_token_id=2,
     ),
     "openai-gpt": dict(vocab_size=40, n_embd=16, n_layer=LAYERS, n_head=HEADS, n_positions=64),
+    "opt": {
+        **_ENCODER,
+        "ffn_dim": NEURONS,
+        "word_embed_proj_dim": 16,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "biogpt": {**_ENCODER, "bos_token_id": 1, "eos_token_id": 2},
     "t5": _T5,
     "mt5": _T5,
     "umt5": _T5,
@@ -159,7 +167,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "albert": {**_ENCODER, "embedding_size": 8, "num_hidden_groups": LAYERS},
     "xlm": _XLM,
     "flaubert": _XLM,
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text"), _GROUPED),
+    **dict.fromkeys(
+        ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "granite", "smollm3"),
+        _GROUPED,
+    ),
     "gemma2": {**_GROUPED, "sliding_window": 4},
 }
 _SINE_WAVES = ("pegasus", "m2m_100", "whisper")

@@ -50,7 +50,7 @@ def counted_flops(model: PreTrainedModel) -> int:
     return int(counter.get_total_flops())
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "gemma2"])
+@pytest.mark.parametrize("family", ["gpt2", "opt", "llama", "qwen2", "gemma2", "granite"])
 def test_flops_are_those_that_torch_counts(family):
     model = small(family, AutoModelForCausalLM, attention="eager")
     sizes = Folder(Path(), model).sizes
@@ -140,6 +140,14 @@ def test_flops_of_a_masked_language_model_are_those_of_its_predictions_too(famil
         pruned = hf_plugin.prune(copy.deepcopy(model), plan_of(model, component))
         assert counted_flops(pruned) - rest == forward_flops(plan, sizes)
         assert Folder(Path(), pruned).sizes == sizes
+
+
+def test_flops_of_embeddings_of_another_width_are_not_known():
+    config = AutoConfig.for_model("opt", **{**SMALL["opt"], "word_embed_proj_dim": 8})
+    folder = Folder(Path(), AutoModelForCausalLM.from_config(config))
+    assert known_flops(folder.plan, folder.sizes) is None
+    folder = Folder(Path(), small("opt", AutoModelForCausalLM))
+    assert known_flops(folder.plan, folder.sizes) is not None
 
 
 @pytest.mark.parametrize("family", ["mobilebert", "canine"])

@@ -70,6 +70,7 @@ GENERATES = (
     *("mbart", "pegasus", "m2m_100", "plbart", "blenderbot", "blenderbot-small", "gpt2"),
     *("t5", "mt5", "umt5", "whisper"),
     *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),
+    *("granite", "smollm3", "opt", "biogpt"),
 )
 
 _LAYERS_OF_ANOTHER = (

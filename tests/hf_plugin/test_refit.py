@@ -190,7 +190,7 @@ def test_with_the_residual_connection_the_sums_are_fitted() -> None:
     assert errors[0] < errors[1]
 
 
-SCALED = ("beit", "dinov2", "gemma2", "gemma3_text")
+SCALED = ("beit", "dinov2", "gemma2", "gemma3_text", "granite")
 """Families that scale or normalise the outputs of sub-layers before they add them."""
 
 

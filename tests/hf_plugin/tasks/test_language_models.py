@@ -38,7 +38,7 @@ from tests.hf_plugin.small_models import inputs_of, small
 
 from .test_commands import finetune, measure, run
 
-DECODERS = ("gpt2", "openai-gpt", "llama", "gemma2", "gemma3_text")
+DECODERS = ("gpt2", "openai-gpt", "opt", "llama", "gemma2", "gemma3_text", "granite")
 LENGTH = ("--max-length", 8)
 QUICK = (*LENGTH, "--batch-size", 8, "--learning-rate", 1e-3)
 
