@@ -148,6 +148,12 @@ def _load_exported(
     from headprune.errors import UsageError, needing
     from headprune.exported import ExportedModel
 
+    if (folder / "config.json").is_file() and not (folder / "model.bin").is_file():
+        raise UsageError(
+            f"{folder} is a Hugging Face model, which transformers translates with, after `import "
+            "hf_plugin` where it is pruned: docs/guides/seq2seq.md; `headprune measure` writes the "
+            "translations of a test set"
+        )
     if data is not None:
         raise UsageError("--data goes with a fairseq checkpoint")
     with needing("translating needs the package ctranslate2", install="pip install ctranslate2"):

@@ -484,7 +484,11 @@ def test_translate_mistakes(exported: Path, tmp_path: Path):
     broken = tmp_path / "broken"
     shutil.copytree(exported, broken)
     (broken / "model.bin").write_bytes(b"")
+    hugging_face = tmp_path / "opus"
+    hugging_face.mkdir()
+    (hugging_face / "config.json").write_text('{"model_type": "marian"}')
     mistakes: list[tuple[list[str | Path], type[Exception], str]] = [
+        ([hugging_face], UsageError, "opus is a Hugging Face model, which transformers translates"),
         ([tmp_path], DataError, "no headprune.json in it; give a folder that"),
         ([broken], DataError, "broken: CTranslate2 cannot load it"),
         ([exported, "--raw"], UsageError, "does not know how its text was prepared"),
