@@ -19,8 +19,8 @@ from data_prep.lib.prepared import PreparedCorpus
 from headprune.errors import DataError, exit_status
 from studies.cost import Calibration
 from studies.find import load_any
-from studies.glue_study import GlueStudy
-from studies.jobs import measured_flags, option, without
+from studies.glue_study import GlueStudy, is_own
+from studies.jobs import fine_tuning_options, measured_flags, option, without
 from studies.plugin import ROOT, running
 from studies.study import Study
 
@@ -125,32 +125,27 @@ def read_log(log: Path) -> tuple[float, int]:
 def calibrate_glue(
     study: GlueStudy, *, data_dir: Path | None, folder: Path, threads: int
 ) -> Calibration:
-    """Fine-tune the unpruned encoder on some batches of each task.
+    """Fine-tune the unpruned model on some batches of each task.
 
     Raises:
         DataError: a fine-tuning fails.
     """
-    from hf_plugin.glue.data import load_splits
-    from hf_plugin.glue.tasks import task_named
-
     seconds: dict[str, float] = {}
     updates: dict[str, int] = {}
     model_bytes = 0
     for task, flags in study.tasks.items():
-        batch_size = int(option(flags, "--batch-size", default=str(task_named(task).batch_size)))
+        batch_size, available = _batches(study, task, data_dir)
         limit = option(flags, "--max-train-examples", default="")
-        available = len(load_splits(task_named(task), data_dir, splits=["train"])["train"])
         hold_out = float(option(flags, "--hold-out", default="0" if limit else "10"))
         examples = min(available, int(limit)) if limit else round(available * (1 - hold_out / 100))
         measured = min(examples, UPDATES * batch_size)
         output = folder / task
-        kept_flags = without(flags, ("--max-train-examples", "--hold-out", "--epochs"))
+        replaced = ("--max-train-examples", "--hold-out", "--epochs")
         command = [
-            *(sys.executable, "-m", "headprune.cli", "glue", "--task", task),
-            *("--model", study.model, "--threads", str(threads), "--output", str(output)),
-            *kept_flags,
+            *(sys.executable, "-m", "headprune.cli", *without(study.command(task), replaced)),
+            *("--threads", str(threads), "--output", str(output)),
             *("--epochs", "1", "--max-train-examples", str(measured)),
-            *([] if data_dir is None else ["--data-dir", str(data_dir)]),
+            *([] if data_dir is None or is_own(flags) else ["--data-dir", str(data_dir)]),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -168,6 +163,22 @@ def calibrate_glue(
         model_bytes=model_bytes,
         flags=measured_flags(study),
     )
+
+
+def _batches(study: GlueStudy, task: str, data_dir: Path | None) -> tuple[int, int]:
+    """The batch size of a task's fine-tuning, and the number of its training examples."""
+    from hf_plugin.glue.data import load_splits
+    from hf_plugin.glue.tasks import task_named
+    from hf_plugin.tasks.given import data_given
+
+    options = fine_tuning_options(study, task)
+    if is_own(study.tasks[task]):
+        given = {name: value for name, value in options.items() if value is not None}
+        data = data_given(given, model=study.model, untrained=True, metric=options["metric"])
+        return options["batch_size"], len(data.load("train"))
+    described = task_named(task)
+    available = len(load_splits(described, data_dir, splits=["train"])["train"])
+    return options["batch_size"] or described.batch_size, available
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
-"""A GLUE study: prune the pretrained encoder, fine-tune it on each task, measure, report."""
+"""A study of GLUE's or of your own tasks: prune a pretrained model, fine-tune, measure, report."""
 
-from studies.glue_study import FIGURE2
+from studies.glue_study import FIGURE2, is_own
 
 HOMES = [OUT]
 SHARED = []
@@ -8,6 +8,8 @@ CHANGED = STUDY.changed_runs()
 KEPT = STUDY.kept_runs
 # Not among the parameters of a rule: data from another folder are no reason to fine-tune again.
 FROM_DIR = [f"--data-dir={DATA_DIR}"] if DATA_DIR else []
+# A variable rather than a parameter of a rule, as older run folders know no such parameter.
+OWN_TASKS = " ".join(task for task, flags in STUDY.tasks.items() if is_own(flags))
 
 
 def target_of(table):
@@ -58,12 +60,16 @@ def changes_flags(table):
     return models + [f"--label={STUDY.row(key).label}" for key in STUDY.changed_keys(table)]
 
 
-def glue_flags(wildcards):
+def fine_tuning_flags(wildcards):
     """The options of a run that determine its result."""
     row = STUDY.row(wildcards.row)
+    task = STUDY.tasks[wildcards.task]
     flags = {
-        "task": wildcards.task,
-        "model": STUDY.model,
+        **(
+            {"task-name": wildcards.task}
+            if is_own(task)
+            else {"task": wildcards.task, "model": STUDY.model}
+        ),
         "seed": wildcards.seed,
         "study": STUDY.name,
         "row": row.label,
@@ -74,9 +80,11 @@ def glue_flags(wildcards):
         flags["form"] = wildcards.form
     if row.requested_percent is not None:
         flags["requested-percent"] = f"{row.requested_percent:g}"
-    return [f"--{name}={value}" for name, value in flags.items()] + list(
-        STUDY.tasks[wildcards.task]
-    )
+    return [
+        *([STUDY.model] if is_own(task) else []),
+        *(f"--{name}={value}" for name, value in flags.items()),
+        *task,
+    ]
 
 
 def is_changed(wildcards):
@@ -115,6 +123,8 @@ rule grid:
 
 rule glue:
     input:
+        # The files of a task of your own.
+        lambda wildcards: STUDY.local_files(wildcards.task),
         plan=f"{OUT}/plans/{{row}}/seed{{seed}}.json",
         grid=lambda wildcards: (
             [] if STUDY.grid is None else f"{OUT}/grid/{wildcards.task}/result.json"
@@ -123,7 +133,7 @@ rule glue:
         result=f"{OUT}/models/{{task}}/{{row}}/{{form}}/seed{{seed}}/result.json",
         predictions=f"{OUT}/models/{{task}}/{{row}}/{{form}}/seed{{seed}}/predictions.tsv",
     params:
-        flags=glue_flags,
+        flags=fine_tuning_flags,
         keep_model=is_changed,
         gpus=gpus_of,
     log:
@@ -137,7 +147,9 @@ rule glue:
         # before, it begins anew.
         "folder=$(dirname {output.result:q}); cell=; grid={input.grid:q}; "
         'if [ -n "$grid" ]; then cell=$({PYTHON:q} -m studies.chosen_cell "$grid"); fi; '
-        "if ! {params.gpus:q} headprune glue {params.flags:q} {FROM_DIR:q} --plan {input.plan:q} --threads {threads} $cell "
+        "command=glue; set -- {FROM_DIR:q}; "
+        'if [[ " {OWN_TASKS} " == *" {wildcards.task} "* ]]; then command=finetune; set --; fi; '
+        'if ! {params.gpus:q} headprune "$command" {params.flags:q} "$@" --plan {input.plan:q} --threads {threads} $cell '
         '--overwrite --output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} >&2; exit 1; fi; '
         'if [ {params.keep_model} = False ]; then rm -rf "$folder/model"; fi'
 

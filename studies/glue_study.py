@@ -1,6 +1,6 @@
-"""A GLUE study's YAML file: its keys, their defaults and their checks.
+"""A study's YAML file of tasks of GLUE or of a user's: its keys, their defaults and their checks.
 
-A study takes one pretrained encoder, prunes it in several ways, fine-tunes each pruned model once
+A study takes one pretrained model, prunes it in several ways, fine-tunes each pruned model once
 a task and seed, and reports. `load_glue_study` reads the file.
 """
 
@@ -43,6 +43,7 @@ from studies.yaml_checks import (
     as_whole,
     fill_in,
     require_known,
+    shown,
     study_name,
 )
 
@@ -77,9 +78,10 @@ RESOURCE_DEFAULTS: dict[str, Resources] = {
     "changes": Resources(threads=1, mem_mb=4000, runtime=30),
 }
 REQUIRED = ("name", "model", "tasks")
-# Options of `headprune glue` that the study runner sets itself, and where they come from.
+# Options of `headprune glue` and `finetune` that the study runner sets itself, and where they come
+# from.
 RESERVED_FLAGS = {
-    "task": "the keys of `tasks`",
+    **dict.fromkeys(("task", "task-name"), "the keys of `tasks`"),
     "model": "the study's `model`",
     "data-dir": "the study's `data_dir`",
     "plan": "`plans`",
@@ -92,6 +94,9 @@ RESERVED_FLAGS = {
         "the study runner",
     ),
 }
+# Options that stand for files of the user's, and the endings of such files.
+FILES = ("--train", "--dev")
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".conll", ".txt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +109,7 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class GlueStudy(Rows):
-    """A validated study; flags are ready to be put on the command line of `headprune glue`.
+    """A validated study; flags are ready to be put on a command line of `command`.
 
     Attributes:
         rows: all rows, the control first if there is one.
@@ -183,11 +188,46 @@ class GlueStudy(Rows):
             return [row.key for row in self.tables[table].rows]
         return [] if self.changes is None else list(self.changes.keys)
 
+    def command(self, task: str) -> tuple[str, ...]:
+        """The words after `headprune` that fine-tune the model on a task."""
+        return command_of(task, self.tasks[task], model=self.model)
+
+    def local_files(self, task: str) -> list[str]:
+        """The files of a user's task that are on this machine; none for a task of GLUE."""
+        return [name for _, name in _named_files(self.tasks[task]) if Path(name).exists()]
+
     @property
     def kept_runs(self) -> set[str]:
         """The folders of all models that are kept after their predictions."""
         figure2_runs = self.changed_runs(FIGURE2) if FIGURE2 in self.tables else []
         return {*self.changed_runs(), *figure2_runs}
+
+
+def is_own(flags: Sequence[str]) -> bool:
+    """True if the options of a task are of a user's files, not of a task of GLUE."""
+    return "--train" in flags
+
+
+def command_of(task: str, flags: Sequence[str], *, model: str) -> tuple[str, ...]:
+    """The words after `headprune` that fine-tune a model on a task.
+
+    >>> command_of("sst2", ["--epochs", "3"], model="bert-base-uncased")
+    ('glue', '--task', 'sst2', '--model', 'bert-base-uncased', '--epochs', '3')
+    """
+    if is_own(flags):
+        return ("finetune", model, "--task-name", task, *flags)
+    return ("glue", "--task", task, "--model", model, *flags)
+
+
+def _named_files(flags: Sequence[str]) -> list[tuple[str, str]]:
+    """The option and the name of each file of a user's task, pairs of files one by one."""
+    options = dict(zip(flags, flags[1:], strict=False))
+    return [
+        (option, name.strip())
+        for option in FILES
+        if option in options
+        for name in options[option].split(",")
+    ]
 
 
 def load_glue_study(path: Path) -> GlueStudy:
@@ -238,9 +278,9 @@ def _study(raw: object) -> GlueStudy:
     control = as_flag(values["control"], "control")
     if control:
         rows, forms = (CONTROL, *rows), {CONTROL.key: ("none",), **forms}
-    tasks = _tasks(values["tasks"])
+    tasks = _tasks(values["tasks"], model)
     grid = _grid(values["grid"], tasks)
-    _require_settings(tasks, grid or ())
+    _require_settings(tasks, grid or (), model=model)
     if FIGURE2 in tables and values["changes"] is None:
         raise DataError(f"tables: {FIGURE2} needs `changes`, with the task of its models")
     return GlueStudy(
@@ -310,25 +350,51 @@ def _units(raw: object, model: str) -> dict[str, tuple[int, ...]]:
     return units
 
 
-def _tasks(raw: object) -> dict[str, tuple[str, ...]]:
+def _tasks(raw: object, model: str) -> dict[str, tuple[str, ...]]:
     given = as_mapping(raw, "tasks")
     if not given:
         raise DataError("tasks: at least one is needed, such as {sst2: {epochs: 3}}")
     tasks = {}
     for task, options in given.items():
-        flags = as_flags(options, f"tasks.{task[:80]}", reserved=RESERVED_FLAGS)
-        as_choice(task, TASKS, "tasks")
-        _require_options(flags, where=f"tasks.{task}")
+        where = f"tasks.{task[:80]}"
+        flags = as_flags(options, where, reserved=RESERVED_FLAGS)
+        if is_own(flags):
+            _require_own(task, flags, where=where)
+        elif task not in TASKS:
+            raise DataError(
+                f"tasks: {shown(task)} is not one of {', '.join(TASKS)}; a task of your own has "
+                "`train` and `dev`, files with texts and labels"
+            )
+        _require_options(command_of(task, flags, model=model), where=where)
         tasks[task] = flags
     return tasks
 
 
-def _require_options(flags: Sequence[str], *, where: str) -> None:
-    """Raise a DataError where the parser of `headprune glue` would refuse the options."""
+def _require_own(task: str, flags: Sequence[str], *, where: str) -> None:
+    """Raise a DataError for a task of a user's files that no fine-tuning could use."""
+    if task in TASKS:
+        raise DataError(f"{where}.train: {task} is a task of GLUE; give your own another name")
+    study_name(task, "tasks")
+    if "--dev" not in flags:
+        raise DataError(f"{where}.dev: is missing; give a file with texts and labels to measure on")
+    if "--gates" in flags:
+        raise DataError(
+            f"{where}.gates: a study prunes by its rows; `headprune finetune` trains gates"
+        )
+    for option, name in _named_files(flags):
+        if name.lower().endswith(ENDINGS) and not Path(name).is_file():
+            raise DataError(f"{where}.{option.removeprefix('--')}: there is no file {name}")
+
+
+def _require_options(line: Sequence[str], *, where: str) -> None:
+    """Raise a DataError where the parser of a command would refuse its options."""
+    command, *flags = line
     if "--help" in flags:
         raise DataError(f"{where}: --help prints a text and runs nothing")
+    # `--output` is required, and the study runner sets it.
+    flags = ["--output", "OUT", *flags]
     try:
-        command_named("glue").make_context("headprune glue", list(flags))
+        command_named(command).make_context(f"headprune {command}", flags)
     # Newer versions of typer raise their own exceptions in place of click's.
     except Exception as problem:
         if not hasattr(problem, "format_message"):
@@ -336,14 +402,20 @@ def _require_options(flags: Sequence[str], *, where: str) -> None:
         raise DataError(f"{where}: {problem.format_message()}") from None
 
 
-def _require_settings(tasks: Mapping[str, Sequence[str]], grid: Sequence[str]) -> None:
-    """Raise a DataError where `headprune glue` would refuse the values of options.
+def _require_settings(
+    tasks: Mapping[str, Sequence[str]], grid: Sequence[str], *, model: str
+) -> None:
+    """Raise a DataError where a fine-tuning would refuse the values of options.
 
     Args:
         tasks: the options by task.
         grid: the options of the grid search; empty without one.
+        model: the study's model.
     """
-    lines = [["--task", task, *flags, *grid] for task, flags in tasks.items()]
+    lines = [
+        [*command_of(task, flags, model=model), "--output", "OUT", *grid]
+        for task, flags in tasks.items()
+    ]
     answers = ask("hf_plugin.finetuning.flags", lines, library="transformers")
     for task, answer in zip(tasks, answers, strict=True):
         if mistake := answer["mistake"]:
@@ -357,6 +429,8 @@ def _grid(raw: object, tasks: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] 
     given = as_mapping(raw, "grid")
     require_known(given, ("batch-sizes", "learning-rates"), where="grid.")
     for task, flags in tasks.items():
+        if is_own(flags):
+            raise DataError(f"grid: is searched on tasks of GLUE, and {task} is your own")
         for name in ("--batch-size", "--learning-rate"):
             if name in flags:
                 key = f"tasks.{task}.{name.removeprefix('--')}"
@@ -368,7 +442,7 @@ def _grid(raw: object, tasks: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] 
             )
     values = {key: as_text(value, f"grid.{key}") for key, value in given.items()}
     flags = tuple(word for key, value in values.items() for word in (f"--grid-{key}", value))
-    _require_options(("--grid", *flags), where="grid")
+    _require_options(("glue", "--grid", *flags), where="grid")
     return ("--grid", *flags)
 
 

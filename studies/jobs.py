@@ -65,7 +65,7 @@ def jobs_of(study: AnyStudy, tables: Sequence[str], *, out: Path, base: Path) ->
 def _glue_jobs(study: GlueStudy, runs: Sequence[str], out: Path) -> list[Job]:
     """The fine-tunings of some runs, and the grid search of each of their tasks."""
     tasks = dict.fromkeys(run.split("/")[0] for run in runs)
-    lengths = {task: f"{_epochs(task, study.tasks[task]):g}ep" for task in tasks}
+    lengths = {task: f"{_epochs(study, task):g}ep" for task in tasks}
     searches = [
         Job(
             file=out / "grid" / task / "result.json",
@@ -93,11 +93,19 @@ def _glue_jobs(study: GlueStudy, runs: Sequence[str], out: Path) -> list[Job]:
     ]
 
 
-def _epochs(task: str, flags: Sequence[str]) -> float:
+def fine_tuning_options(study: GlueStudy, task: str) -> dict[str, Any]:
+    """The values of all options of a task's fine-tuning, defaults too."""
+    command, *flags = study.command(task)
+    parser = command_named(command)
+    context = parser.make_context(f"headprune {command}", ["--output", "OUT", *flags])
+    return dict(context.params)
+
+
+def _epochs(study: GlueStudy, task: str) -> float:
     """The number of epochs of a fine-tuning: of its option, or the default of its task."""
-    epochs = option(flags, "--epochs", default="")
-    if epochs:
-        return float(epochs)
+    epochs: float | None = fine_tuning_options(study, task)["epochs"]
+    if epochs is not None:
+        return epochs
     # Only here, as it imports transformers.
     from hf_plugin.glue.tasks import task_named
 

@@ -39,7 +39,7 @@ SUMMARIES: Mapping[str, str] = {
     "compare": "Compare scores with random choice: does a score say which heads can be pruned?",
     "subnetworks": "Find good, random and bad sub-networks of several fine-tunings of one model.",
     "overlap": "Compare the survivors of `headprune subnetworks` over tasks and seeds.",
-    "new-study": "Write a study for prepared data, sized to the data and this machine.",
+    "new-study": "Write a study of your own data, sized to the data and this machine.",
     "iterate": "Prune in steps: score the heads, prune the worst, score the remaining ones, and so "
     "on.",
 }

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headprune.cli.options import METRIC, LabelledDataOptions, with_option_groups
+
 if TYPE_CHECKING:
+    from headprune.new_labelled_study import LabelledTask
     from headprune.new_study import Corpus, TrainedBaseline
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
+@with_option_groups
 def new_study(
-    data: Annotated[Path, typer.Argument(help="A folder that a script of data_prep wrote.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The study to write, such as mine.yaml.")
     ],
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A folder that a script of data_prep wrote, for a study of fairseq's translations."
+        ),
+    ] = None,
     baseline_model: Annotated[
         Path | None,
         typer.Option(
@@ -29,18 +39,45 @@ def new_study(
             show_default="a baseline is trained",
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="In place of a folder of data: a pretrained model for transformers, a folder or a "
+            "name on the hub, that the study prunes and fine-tunes on --train and --dev, or on "
+            "--task.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="With --train, the name of the task in tables. Default: that of the column of "
+            "labels, or of the study."
+        ),
+    ] = None,
+    metric: Annotated[str | None, METRIC] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    *,
+    options: LabelledDataOptions,
 ) -> None:
-    """Write a study for prepared data, sized to the data and this machine.
+    """Write a study of your own data, sized to the data and this machine.
 
     The study prunes 25, 50 and 75% of the heads at random with three seeds. It runs as it is, with
-    the command in its first line, and has a comment a line for changes.
+    the command in its first line, and has comments for changes.
+
+    Examples:
+
+      headprune new-study data/enru -o mine.yaml
+
+      headprune new-study --model bert-base-uncased --train train.csv --dev dev.csv --text review
+      --label mood -o reviews.yaml
     """
     import shutil
 
     from data_prep.lib.parallel import available_cores
     from headprune.errors import DataError, UsageError
     from headprune.files import write_text_atomically
+    from headprune.new_labelled_study import labelled_study_text
     from headprune.new_study import study_text
 
     # What studies take as the name of a run folder.
@@ -51,17 +88,80 @@ def new_study(
         )
     if output.exists() and not overwrite:
         raise DataError(f"{output}: exists already; give another name, or --overwrite")
-    cores = available_cores()
-    text = study_text(
-        _corpus(data),
-        path=output,
-        cores=cores,
-        gpu=shutil.which("nvidia-smi") is not None,
-        baseline=None if baseline_model is None else _trained(baseline_model),
-    )
+    given = options.given()
+    labelled = [f"--{name.replace('_', '-')}" for name in given]
+    if data is not None and (model is not None or labelled):
+        raise UsageError(
+            f"give DATA or {'--model' if model is not None else labelled[0]}, not both"
+        )
+    if model is None and (labelled or name is not None or metric is not None):
+        raise UsageError("give --model too, the pretrained model that is to be pruned")
+    if model is not None and baseline_model is not None:
+        raise UsageError("--baseline-model goes with a folder of data; give it or --model")
+    cores, gpu = available_cores(), shutil.which("nvidia-smi") is not None
+    if model is not None:
+        task = _task(given, model=model, name=name, metric=metric, study=output.stem)
+        text = labelled_study_text(task, model=_absolute(model), path=output, cores=cores, gpu=gpu)
+    elif data is not None:
+        baseline = None if baseline_model is None else _trained(baseline_model)
+        text = study_text(_corpus(data), path=output, cores=cores, gpu=gpu, baseline=baseline)
+    else:
+        raise UsageError(
+            "give a folder that a script of data_prep wrote; or --model with --train and --dev"
+        )
     write_text_atomically(output, text)
     command = f"snakemake -s studies/Snakefile --config study={output} --cores {cores}"
     print(f"{output}: {command}")
+
+
+def _task(
+    given: Mapping[str, Any], *, model: str, name: str | None, metric: str | None, study: str
+) -> LabelledTask:
+    """The task that the options describe; a user's files are read, so that mistakes show now."""
+    from headprune.errors import UsageError, needing
+    from headprune.new_labelled_study import LabelledTask
+
+    with needing(
+        "headprune new-study --model needs transformers", install="pip install -e '.[hf]'"
+    ):
+        from hf_plugin.glue.tasks import TASKS
+        from hf_plugin.quiet import quieten
+        from hf_plugin.tasks.given import data_given
+        from hf_plugin.tasks.own import OwnData
+        from hf_plugin.tasks.task import dev_splits
+    quieten()
+    data = data_given(given, model=model, untrained=True, metric=metric)
+    if not isinstance(data, OwnData):
+        if name is not None:
+            raise UsageError(f"--name {name}: goes with --train; a task of GLUE has its name")
+        return LabelledTask(
+            name=data.task.name,
+            options={},
+            data_dir=None if data.data_dir is None else data.data_dir.absolute(),
+        )
+    if not dev_splits(data):
+        raise UsageError("give --dev too, a file with texts and labels to measure on")
+    chosen = re.sub(r"[^A-Za-z0-9._-]", "_", data.task.label or study) if name is None else name
+    if chosen in TASKS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", chosen):
+        raise UsageError(
+            f"--name {chosen}: give a name of letters, digits, '.', '_' and '-' that is no task of "
+            "GLUE"
+        )
+    described = {option.replace("_", "-"): str(value) for option, value in given.items()}
+    for option in ("train", "dev"):
+        described[option] = ",".join(map(_absolute, described[option].split(",")))
+    if metric is not None:
+        described["metric"] = metric
+    return LabelledTask(name=chosen, options=described, examples=len(data.load("train")))
+
+
+def _absolute(name: str) -> str:
+    """A name with the path of the file or folder that it stands for; any other as it is.
+
+    FOLDER:SPLIT names a part of a folder.
+    """
+    path, colon, split = name.strip().partition(":")
+    return f"{Path(path).absolute()}{colon}{split}" if Path(path).exists() else name.strip()
 
 
 def _trained(path: Path) -> TrainedBaseline:

@@ -90,6 +90,11 @@ HOLD_OUT = typer.Option(
     "--max-train-examples, which leaves examples out anyway.",
     show_default=False,
 )
+OVERWRITE = typer.Option(
+    "--overwrite",
+    help="Remove results and checkpoints of other settings from OUT. Default: they are refused.",
+)
+THREADS = typer.Option(min=1, help="Number of CPU threads. Default: all cores.")
 MAX_LENGTH = typer.Option(
     min=8, help="Maximum number of tokens of an example; longer ones are cut. Default: 128."
 )
@@ -350,6 +355,49 @@ class TaskModelOptions(LabelledDataOptions):
         ),
     ] = None
     beam: Annotated[int | None, in_panel(BEAM, CHECKPOINTS)] = None
+
+
+STUDY_LABELS = "Labels, for a study"
+"""The panel of options that name a result in tables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyLabelOptions:
+    """The labels of a result in tables."""
+
+    study: Annotated[str, typer.Option(help="Name of the study.", rich_help_panel=STUDY_LABELS)] = (
+        ""
+    )
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Kind of the model: control, pruned or before-finetune. Default: follows from the "
+            "plan and the epochs.",
+            rich_help_panel=STUDY_LABELS,
+        ),
+    ] = None
+    row: Annotated[
+        str | None,
+        typer.Option(
+            help="Label of the row in the table. Default: control, or the percentage.",
+            rich_help_panel=STUDY_LABELS,
+        ),
+    ] = None
+    requested_percent: Annotated[
+        float | None,
+        typer.Option(
+            help="Percentage of heads that the plan was asked to prune.",
+            rich_help_panel=STUDY_LABELS,
+        ),
+    ] = None
+    select: Annotated[
+        str | None,
+        typer.Option(
+            help="Method that chose the heads: random, location, ... Default: given with a plan, "
+            "none for a control.",
+            rich_help_panel=STUDY_LABELS,
+        ),
+    ] = None
 
 
 DISTILLATION = "Distillation"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +13,12 @@ from headprune.cli.options import (
     HOLD_OUT,
     MAX_TRAIN_EXAMPLES,
     METRIC,
+    OVERWRITE,
+    STUDY_LABELS,
+    THREADS,
     DistillationOptions,
     LabelledDataOptions,
+    StudyLabelOptions,
     in_panel,
     with_option_groups,
 )
@@ -60,6 +65,7 @@ def finetune(
         typer.Option(help="Form of the pruned heads; see `headprune glue --help`."),
     ] = Form.remove,
     metric: Annotated[str | None, METRIC] = None,
+    overwrite: Annotated[bool, OVERWRITE] = False,
     epochs: Annotated[
         float, typer.Option(min=0, help="Number of epochs.", rich_help_panel=_TRAINING)
     ] = 3.0,
@@ -93,6 +99,7 @@ def finetune(
             rich_help_panel=_TRAINING,
         ),
     ] = False,
+    threads: Annotated[int | None, in_panel(THREADS, _TRAINING)] = None,
     distill_from: Annotated[str | None, DISTILL_FROM] = None,
     gates: Annotated[
         str | None,
@@ -135,8 +142,17 @@ def finetune(
             rich_help_panel=_WHILE,
         ),
     ] = 0.0,
+    task_name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the task. Default: that of the file or data set that is measured on, "
+            "and of the column of labels.",
+            rich_help_panel=STUDY_LABELS,
+        ),
+    ] = None,
     *,
     distillation: DistillationOptions,
+    labelling: StudyLabelOptions,
     options: LabelledDataOptions,
 ) -> None:
     """Fine-tune a model on examples of your own: a classifier, language model or translator.
@@ -178,6 +194,10 @@ def finetune(
         from hf_plugin.tasks.given import data_given, max_length_given
         from hf_plugin.tasks.own import OwnData
         from hf_plugin.tasks.task import dev_splits
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
     quieten()
     given = options.given()
     data = data_given(given, model=model, untrained=epochs > 0, metric=metric)
@@ -201,17 +221,23 @@ def finetune(
         distill_from=distill_from,
         distillation=weights,
         variant=Variant(
-            gates=_gate_training(gates, l0_target, l0_lambda, gates_speed), layerdrop=layerdrop
+            gates=gate_training(gates, l0_target, l0_lambda, gates_speed), layerdrop=layerdrop
         ),
     )
+    labels = Labels(**asdict(labelling), task=task_name)
     with locked_folder(output):
-        result = run(settings, Labels(), output, announce=True)
+        result = run(settings, labels, output, overwrite=overwrite, announce=True)
     show_result(result, output)
 
 
-def _gate_training(
+def gate_training(
     gates: str | None, l0_target: str | None, l0_lambda: float | None, speed: float | None
 ) -> GateTraining | None:
+    """The training of gates that the options ask for; None without --gates.
+
+    Raises:
+        UsageError: options that cannot be read, or that go with --gates.
+    """
     from headprune.budget import Budget
     from headprune.cli.options import parse_components
     from headprune.recovery.variant import GateTraining

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,10 @@ from headprune.cli.options import (
     HOLD_OUT,
     MAX_LENGTH,
     MAX_TRAIN_EXAMPLES,
+    OVERWRITE,
+    THREADS,
     DistillationOptions,
+    StudyLabelOptions,
     in_panel,
     with_option_groups,
 )
@@ -46,7 +50,7 @@ class Pooling(StrEnum):
 
 
 _PRUNING, _TRAINING, _DATA = "Pruning", "Fine-tuning", "Data"
-_GRID, _STUDY, _MACHINE = "Grid", "Labels, for a study", "Machine"
+_GRID, _MACHINE = "Grid", "Machine"
 
 GRID_BATCH_SIZES, GRID_LEARNING_RATES = "8,16,32,64,128", "2e-5,3e-5,4e-5,5e-5"
 """The grid of the paper."""
@@ -72,14 +76,7 @@ def glue(
             "--output", "-o", help="Folder for the results. Default: runs/glue/TASK.", metavar="OUT"
         ),
     ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Remove results and checkpoints of other settings from OUT. Default: they are "
-            "refused.",
-        ),
-    ] = False,
+    overwrite: Annotated[bool, OVERWRITE] = False,
     model: Annotated[
         str,
         typer.Option(
@@ -182,12 +179,7 @@ def glue(
             rich_help_panel=_MACHINE,
         ),
     ] = False,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of CPU threads. Default: all cores.", rich_help_panel=_MACHINE
-        ),
-    ] = None,
+    threads: Annotated[int | None, in_panel(THREADS, _MACHINE)] = None,
     grid: Annotated[
         bool,
         typer.Option(
@@ -214,39 +206,10 @@ def glue(
             rich_help_panel=_GRID,
         ),
     ] = None,
-    study: Annotated[str, typer.Option(help="Name of the study.", rich_help_panel=_STUDY)] = "",
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="Kind of the model: control, pruned or before-finetune. Default: follows from the "
-            "plan and the epochs.",
-            rich_help_panel=_STUDY,
-        ),
-    ] = None,
-    row: Annotated[
-        str | None,
-        typer.Option(
-            help="Label of the row in the table. Default: control, or the percentage.",
-            rich_help_panel=_STUDY,
-        ),
-    ] = None,
-    requested_percent: Annotated[
-        float | None,
-        typer.Option(
-            help="Percentage of heads that the plan was asked to prune.", rich_help_panel=_STUDY
-        ),
-    ] = None,
-    select: Annotated[
-        str | None,
-        typer.Option(
-            help="Method that chose the heads: random, location, ... Default: given with a plan, "
-            "none for a control.",
-            rich_help_panel=_STUDY,
-        ),
-    ] = None,
     distill_from: Annotated[str | None, DISTILL_FROM] = None,
     *,
     distillation: DistillationOptions,
+    labelling: StudyLabelOptions,
 ) -> None:
     """Prune a pretrained encoder, fine-tune it on a task of GLUE, and measure it.
 
@@ -323,9 +286,7 @@ def glue(
         distill_from=distill_from,
         distillation=weights,
     )
-    labels = Labels(
-        study=study, kind=kind, row=row, requested_percent=requested_percent, select=select
-    )
+    labels = Labels(**asdict(labelling))
     with locked_folder(folder):
         if grid:
             result = search(

@@ -503,6 +503,7 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
     return replace(
         record,
         study=labels.study,
+        task=labels.task or settings.data.task.name,
         kind=kind,
         row=labels.row or row,
         requested_percent=requested_percent,

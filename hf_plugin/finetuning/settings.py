@@ -13,6 +13,7 @@ from headprune.form import Form
 from headprune.plan import HeadPlan
 from headprune.recovery.distillation import Distillation
 from headprune.recovery.variant import PLAIN, Variant
+from headprune.results.signature import require_field
 from hf_plugin.finetuning.held_out import TrainingPart
 from hf_plugin.finetuning.pooling import POOLINGS
 from hf_plugin.finetuning.training import Schedule
@@ -184,16 +185,22 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """Labels of a result in a study; see ``Record``. Labels that are None follow from the plan."""
+    """Labels of a result in a study; see ``Record``.
+
+    The task that is None has the name of its data; other labels that are None follow from the plan.
+    """
 
     study: str = ""
+    task: str | None = None
     kind: str | None = None
     row: str | None = None
     requested_percent: float | None = None
     select: str | None = None
 
     def check(self, plan: HeadPlan | None) -> None:
-        """Raise a UsageError if the kind is unknown, or contradicts the plan."""
+        """Raise a UsageError if the kind is unknown or contradicts the plan, or for a bad name."""
+        if self.task is not None:
+            require_field(self.task, name="--task-name")
         if self.kind is not None and self.kind not in KINDS:
             raise UsageError(f"kind: {self.kind!r} is not one of {', '.join(KINDS)}")
         if self.kind == "control" and plan is not None and not plan.is_full:

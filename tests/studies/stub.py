@@ -40,7 +40,7 @@ def main() -> None:
         written = [value("--output")]
     elif arguments[0] == "bleu":
         written = [value("--output"), value("--output").with_suffix(".hyp.txt")]
-    elif arguments[0] == "glue":
+    elif arguments[0] in ("glue", "finetune"):
         names = ("result.json", "predictions.tsv", "model/config.json")
         written = [value("--output") / name for name in names]
     else:

@@ -135,9 +135,46 @@ def test_both_versions_of_the_papers_code_are_named(name: str) -> None:
     assert "October 2020" in text and "November 2021" in text
 
 
+OWN: dict[str, Any] = {"train": "hub/train", "dev": "hub/dev", "label": "mood"}
+
+
+def test_a_task_of_ones_own_is_fine_tuned_by_its_command(tmp_path: Path) -> None:
+    study = load(tmp_path, tasks={"reviews": {**OWN, "epochs": 1}, "sst2": {}})
+    reviews = ("finetune", "some/model", "--task-name", "reviews", "--train", "hub/train")
+    assert study.command("reviews")[:6] == reviews
+    assert study.command("sst2") == ("glue", "--task", "sst2", "--model", "some/model")
+    assert study.local_files("reviews") == []
+    files = [tmp_path / f"{name}.csv" for name in ("train", "dev")]
+    for file in files:
+        file.write_text("text,mood\n")
+    study = load(tmp_path, tasks={"reviews": dict(zip(OWN, map(str, files), strict=False))})
+    assert study.local_files("reviews") == list(map(str, files))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (
+            {"tasks": {"reviews": {"train": "hub/a"}}},
+            "tasks.reviews.dev: is missing; give a file with texts and labels",
+        ),
+        ({"tasks": {"sst2": OWN}}, "tasks.sst2.train: sst2 is a task of GLUE; give your own"),
+        ({"tasks": {"a b": OWN}}, "tasks: 'a b' names a folder: letters, digits"),
+        (
+            {"tasks": {"reviews": {**OWN, "dev": "nowhere.csv"}}},
+            "tasks.reviews.dev: there is no file nowhere.csv",
+        ),
+        ({"tasks": {"reviews": {**OWN, "gates": "ES"}}}, "tasks.reviews.gates: a study prunes by"),
+        (
+            {"tasks": {"reviews": {**OWN, "layerdrop": 2}}},
+            "tasks.reviews: --layerdrop 2: give a probability",
+        ),
+        (
+            {"tasks": {"reviews": {**OWN, "task-name": "x"}}},
+            "tasks.reviews.task-name: not to be set here, it comes from the keys of `tasks`",
+        ),
+        ({"tasks": {"reviews": {**OWN, "texts": "x"}}}, "tasks.reviews: No such option: --texts"),
+        ({"tasks": {"reviews": OWN}, "grid": {}}, "grid: is searched on tasks of GLUE, and review"),
         ({"arch": "x"}, "unknown key: arch"),
         ({"model": ..., "tasks": ...}, "missing key: model, tasks"),
         ({"tasks": {}}, "tasks: at least one"),

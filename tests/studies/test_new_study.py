@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from headprune.cli.new_study import app
 from headprune.errors import HeadpruneError
 from headprune.new_study import Corpus, study_text
+from studies.glue_study import load_glue_study
 from studies.study import load_study
 
 
@@ -91,6 +93,90 @@ def test_a_model_that_is_trained_already_is_described(tmp_path: Path) -> None:
     error = new_study(data, "-o", tmp_path / "no.yaml", "--baseline-model", pruned)
     assert isinstance(error, HeadpruneError) and "is pruned already" in str(error)
     assert not (tmp_path / "no.yaml").exists()
+
+
+def labelled(folder: Path) -> list[str | Path]:
+    """Options that name two files with labels and a model."""
+    transformers = pytest.importorskip("transformers", reason="the model is one of transformers")
+    folder.mkdir()
+    config = transformers.BertConfig(
+        vocab_size=40,
+        hidden_size=16,
+        num_attention_heads=4,
+        num_hidden_layers=2,
+        intermediate_size=12,
+    )
+    transformers.BertModel(config).save_pretrained(folder / "encoder")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", *"abcdefghijk"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder / "encoder")
+    for split, letters in (("train", "abcdefgh"), ("dev", "ijk")):
+        rows = [f"{word} {letter},{word}" for letter in letters for word in ("good", "bad")]
+        (folder / f"{split}.csv").write_text("\n".join(["review,mood", *rows]) + "\n")
+    return [
+        *("--model", folder / "encoder"),
+        *("--train", folder / "train.csv"),
+        *("--dev", folder / "dev.csv"),
+        *("--text", "review", "--label", "mood"),
+    ]
+
+
+def test_a_study_of_ones_own_labels_runs_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    options = labelled(tmp_path / "my files")
+    assert new_study("-o", path, *options) is None
+    study = load_glue_study(path)
+    files = [str(tmp_path / "my files" / f"{split}.csv") for split in ("train", "dev")]
+    assert study.local_files("mood") == files
+    assert study.shape == {"ES": (4, 4)} and len(study.runs()) == 4 * 3
+    assert "16 training examples" in path.read_text()
+    assert new_study("-o", path, "--overwrite", *options, "--name", "true") is None
+    assert list(load_glue_study(path).tasks) == ["true"]
+    glue = ("--model", tmp_path / "my files" / "encoder", "--task", "sst2", "--data-dir", tmp_path)
+    assert new_study("-o", path, "--overwrite", *glue) is None
+    study = load_glue_study(path)
+    assert study.command("sst2")[:3] == ("glue", "--task", "sst2")
+    assert study.data_dir == str(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_study_of_ones_own_labels_makes_its_table(tmp_path: Path) -> None:
+    pytest.importorskip("snakemake", reason="studies run with snakemake")
+    path = tmp_path / "mine.yaml"
+    assert new_study("-o", path, *labelled(tmp_path / "my files"), "--name", "moods") is None
+    short = path.read_text().replace("[1, 2, 3]", "[1]").replace("  - {percent: 75}\n", "")
+    path.write_text(short.replace("epochs: 3", "epochs: 1"))
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "snakemake", "-s", str(root / "studies" / "Snakefile")]
+    # A folder of GLUE's files does not concern the task.
+    config = ["--config", f"study={path}", f"out={tmp_path / 'out'}", f"data_dir={tmp_path}"]
+    done = subprocess.run(
+        [*command, "--cores", "2", *config], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    table = json.loads((tmp_path / "out" / "table.json").read_text())
+    assert list(table["tasks"]) == ["moods"]
+    assert [row["label"] for row in table["rows"]] == ["25%", "50%"]
+    assert all(row["cells"]["moods"]["value"]["n"] == 1 for row in table["rows"])
+
+
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+    output = ("-o", tmp_path / "mine.yaml")
+    options = labelled(tmp_path / "files")
+    for given, message in (
+        ((), "give a folder that a script of data_prep wrote; or --model"),
+        ((tmp_path, "--model", "x"), "give DATA or --model, not both"),
+        ((tmp_path, "--train", "x"), "give DATA or --train, not both"),
+        (("--train", "x"), "give --model too"),
+        (("--model", "x", "--baseline-model", "y"), "--baseline-model goes with a folder of data"),
+        ((*options[:4], *options[6:]), "give --dev too"),
+        ((*options[:-1], "moods"), "no column 'moods'; its columns are 'review', 'mood'"),
+        ((*options, "--name", "sst2"), "--name sst2: give a name of letters"),
+        (("--model", "x", "--task", "sst2", "--name", "y"), "--name y: goes with --train"),
+    ):
+        error = new_study(*output, *given)
+        assert isinstance(error, HeadpruneError) and message in str(error)
+    assert not (tmp_path / "mine.yaml").exists()
 
 
 def test_what_is_no_preparation_is_refused(tmp_path: Path) -> None:
