@@ -128,7 +128,8 @@ def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfi
 
 def _require_gpu(args: Namespace) -> None:
     """Raise a UsageError if a training on a CPU asks for a precision that needs a GPU."""
-    if not hasattr(args, "optimizer"):  # another command than fairseq-train
+    # Options of optimizers are those of other commands too, such as fairseq-generate.
+    if not hasattr(args, "max_update"):
         return
     on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
     # fairseq sets ``tpu`` with --bf16, whether there is one or not.

@@ -27,7 +27,7 @@ def require_same_plan(args: Any, options: Options, *, name: str, remedy: str, pa
         path: the checkpoint, for error messages about its plan.
 
     Raises:
-        UsageError: the plans keep different units, in whatever form.
+        UsageError: the plans keep different units, or the form of the pruned heads differs.
     """
     shape = model_shape(args)
     if model_shape(Namespace(**options.values)) != shape:
@@ -42,3 +42,9 @@ def require_same_plan(args: Any, options: Options, *, name: str, remedy: str, pa
         if str(asked) == str(stored):
             counts = f"other units, as many in each layer: {asked}"
         raise UsageError(f"{name} of another plan ({counts}); {remedy}")
+    form, stored_form = (str(each) for each in (args.head_form, options.get("head_form", "remove")))
+    if form != stored_form and not asked.is_full:
+        raise UsageError(
+            f"{name} of another form (--head-form {stored_form} in its checkpoint, {form} here); "
+            f"{remedy}"
+        )

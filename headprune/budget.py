@@ -82,6 +82,11 @@ class Budget:
                 f"{option}: {text!r} cannot be read; write 50%, '50% of parameters' or '50% of "
                 "flops'"
             )
+        if 0 < float(match[1]) < 1 and "%" not in text:
+            raise UsageError(
+                f"{option}: {text!r} is a share, or less than one percent; write "
+                f"{float(match[1]) * 100:g}% or {match[1]}%"
+            )
         try:
             return cls(float(match[1]), measure)
         except UsageError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def labelled_study_text(
         **({"bf16": "true"} if gpu else {}),
     }
     lines = [
-        f"# Run it with: snakemake -s studies/Snakefile --config study={path} --cores {cores}",
+        f"# Run it with: {command_to_run(path, cores=cores)}",
         f"# Written for {size}{machine}.",
         f"name: {_quoted(name)}  # the run folder is runs/{name}",
         f"description: {_quoted(title)}  # title of the table",
@@ -85,6 +86,16 @@ def labelled_study_text(
         *(["gpus: 1  # one for each fine-tuning"] if gpu else []),
     ]
     return "\n".join(lines) + "\n"
+
+
+def command_to_run(path: Path, *, cores: int) -> str:
+    """The command line that runs a study.
+
+    >>> command_to_run(Path("my study.yaml"), cores=2)
+    "snakemake -s studies/Snakefile --config 'study=my study.yaml' --cores 2"
+    """
+    study = shlex.quote(f"study={path}")
+    return f"snakemake -s studies/Snakefile --config {study} --cores {cores}"
 
 
 def _quoted(text: str) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headprune.new_labelled_study import command_to_run
+
 _EPOCHS = (3, 40)
 """The least and the largest number of epochs of a training."""
 _FINETUNE_RATE = 1e-4
@@ -149,7 +151,7 @@ model: {json.dumps(dict(baseline.options), ensure_ascii=False)}  # its other opt
     lr = _FINETUNE_RATE if rate is None else rate / 4
     meaning = "a low one" if rate is None else "a quarter of the training's"
     lines = f"""\
-# Run it with: snakemake -s studies/Snakefile --config study={path} --cores {cores}
+# Run it with: {command_to_run(path, cores=cores)}
 # Written for {corpus.pairs:,} training pairs and {machine}.
 name: {json.dumps(name)}  # the run folder is runs/{name}
 description: {json.dumps(f"{corpus.name}, heads pruned at random")}  # title of the table

@@ -77,7 +77,7 @@ def new_study(
     from data_prep.lib.parallel import available_cores
     from headprune.errors import DataError, UsageError
     from headprune.files import write_text_atomically
-    from headprune.new_labelled_study import labelled_study_text
+    from headprune.new_labelled_study import command_to_run, labelled_study_text
     from headprune.new_study import study_text
 
     # What studies take as the name of a run folder.
@@ -110,8 +110,7 @@ def new_study(
             "give a folder that a script of data_prep wrote; or --model with --train and --dev"
         )
     write_text_atomically(output, text)
-    command = f"snakemake -s studies/Snakefile --config study={output} --cores {cores}"
-    print(f"{output}: {command}")
+    print(f"{output}: {command_to_run(output, cores=cores)}")
 
 
 def _task(

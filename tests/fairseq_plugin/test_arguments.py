@@ -245,8 +245,11 @@ def test_a_training_resumes_with_the_plan_of_its_checkpoint(form: str, tmp_path:
     HeadPlan(kept={**checkpoints.PLAN.kept, "ES": [(0, 3), ()]}, heads=SHAPE).save(other)
 
     for name in ("plan", "head_plan"):
-        arguments.check(resuming(tmp_path, **{name: str(same)}))
-    arguments.check(resuming(tmp_path, plan=str(same), head_form="mask", gates_only=True))
+        arguments.check(resuming(tmp_path, **{name: str(same)}, head_form=form))
+    changed = {"remove": "mask", "mask": "remove"}[form]
+    message = rf"of another form \(--head-form {form} in its checkpoint, {changed} here\); give ano"
+    with pytest.raises(UsageError, match=message):
+        arguments.check(resuming(tmp_path, plan=str(same), head_form=changed))
     for given, counts in (
         ({"plan": str(fewer)}, "ES=20 ED=10 DS=03 in its checkpoint, ES=10 ED=10 DS=03 here"),
         ({"plan": str(same), "ef_neurons": "40"}, "ES=20 ED=10 DS=03 in its .*EF=40,40"),
@@ -328,8 +331,8 @@ def test_the_plan_in_a_configuration_file_is_compared_too(tmp_path: Path):
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_training_in_half_precision_needs_a_gpu(precision: str) -> None:
-    args = Namespace(optimizer="adam", cpu=True, **{precision: True})
+    args = Namespace(optimizer="adam", max_update=0, cpu=True, **{precision: True})
     with pytest.raises(UsageError, match=f"--{precision}: training with it needs a GPU"):
         arguments.check(args)
     arguments.check(Namespace(**vars(args), **{f"memory_efficient_{precision}": True}))
-    arguments.check(Namespace(cpu=True, **{precision: True}))  # translation
+    arguments.check(Namespace(optimizer="adam", cpu=True, **{precision: True}))  # translation

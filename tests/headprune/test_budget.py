@@ -78,3 +78,9 @@ def test_budgets_of_units_are_percentages() -> None:
 def test_a_budget_that_needs_sizes() -> None:
     with pytest.raises(UsageError, match="needs the sizes of the model"):
         select.at_random(SHAPE, seed=1, budget=Budget(50, "flops"))
+
+
+def test_a_share_in_place_of_a_percentage_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"--budget: '0.5' is a share, .*; write 50% or 0.5%"):
+        Budget.parse("0.5", option="--budget")
+    assert Budget.parse("0.5%").percent == 0.5 and Budget.parse("1").percent == 1
