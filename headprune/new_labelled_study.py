@@ -7,6 +7,9 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from headprune.backends import Given
 
 _EXPLAINED = {
     "train": "trained on",
@@ -35,6 +38,28 @@ class LabelledTask:
     options: Mapping[str, str]
     data_dir: Path | None = None
     examples: int | None = None
+
+
+@runtime_checkable
+class DescribesTasks(Protocol):
+    """A backend whose pretrained models are fine-tuned on tasks with labels."""
+
+    def describe_task(
+        self, model: str, *, name: str | None, metric: str | None, default_name: str, given: Given
+    ) -> LabelledTask:
+        """Read the data that the options name, and describe the task.
+
+        Args:
+            model: a folder, or a name on the hub.
+            name: the name of the task in tables, if the user gave one.
+            metric: the metric, if the user gave one.
+            default_name: the name of a task whose labels have no name of their own.
+            given: the options that name the data.
+
+        Raises:
+            UsageError: options that are missing or contradict each other.
+            DataError: data that cannot be read.
+        """
 
 
 def labelled_study_text(

@@ -23,6 +23,7 @@ from headprune.backends import (
 from headprune.errors import UsageError, needing
 
 if TYPE_CHECKING:
+    from headprune.new_labelled_study import LabelledTask
     from headprune.plan import PruningPlan
     from headprune.recovery.refit import RefittedModel, Target
     from headprune.scores import HeadScores
@@ -249,6 +250,18 @@ class HuggingFaceBackend:
         with needing("trimming the vocabulary of Hugging Face models needs transformers"):
             from hf_plugin.vocabulary.trim import trim_vocabulary
         return trim_vocabulary(model, output, text=text, held_out=held_out)
+
+    def describe_task(
+        self, model: str, *, name: str | None, metric: str | None, default_name: str, given: Given
+    ) -> LabelledTask:
+        """The task of GLUE or of a user's files that a study fine-tunes a pretrained model on."""
+        with needing(
+            "headprune new-study --model needs transformers", install="pip install -e '.[hf]'"
+        ):
+            from hf_plugin.quiet import quieten
+            from hf_plugin.tasks.study_task import study_task
+        quieten()
+        return study_task(model, name=name, metric=metric, default_name=default_name, given=given)
 
     def forward_pass(self, path: Path, conditions: Conditions) -> ForwardPass:
         """Load a folder for `headprune speed`; one with model.onnx is run by onnxruntime."""

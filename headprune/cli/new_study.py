@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,42 +117,24 @@ def new_study(
 def _task(
     given: Mapping[str, Any], *, model: str, name: str | None, metric: str | None, study: str
 ) -> LabelledTask:
-    """The task that the options describe; a user's files are read, so that mistakes show now."""
-    from headprune.errors import UsageError, needing
-    from headprune.new_labelled_study import LabelledTask
+    """The task that the options describe, with whole paths."""
+    from headprune.backends import backend_of_name
+    from headprune.errors import UsageError
+    from headprune.new_labelled_study import DescribesTasks
 
-    with needing(
-        "headprune new-study --model needs transformers", install="pip install -e '.[hf]'"
-    ):
-        from hf_plugin.glue.tasks import TASKS
-        from hf_plugin.quiet import quieten
-        from hf_plugin.tasks.given import data_given
-        from hf_plugin.tasks.own import OwnData
-        from hf_plugin.tasks.task import dev_splits
-    quieten()
-    data = data_given(given, model=model, untrained=True, metric=metric)
-    if not isinstance(data, OwnData):
-        if name is not None:
-            raise UsageError(f"--name {name}: goes with --train; a task of GLUE has its name")
-        return LabelledTask(
-            name=data.task.name,
-            options={},
-            data_dir=None if data.data_dir is None else data.data_dir.absolute(),
-        )
-    if not dev_splits(data):
-        raise UsageError("give --dev too, a file with texts and labels to measure on")
-    chosen = re.sub(r"[^A-Za-z0-9._-]", "_", data.task.label or study) if name is None else name
-    if chosen in TASKS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", chosen):
+    backend = backend_of_name(model)
+    if not isinstance(backend, DescribesTasks):
         raise UsageError(
-            f"--name {chosen}: give a name of letters, digits, '.', '_' and '-' that is no task of "
-            "GLUE"
+            f"--model {model}: give a pretrained model for transformers; a checkpoint of fairseq "
+            "goes with a folder of data, as --baseline-model"
         )
-    described = {option.replace("_", "-"): str(value) for option, value in given.items()}
-    for option in ("train", "dev"):
-        described[option] = ",".join(map(_absolute, described[option].split(",")))
-    if metric is not None:
-        described["metric"] = metric
-    return LabelledTask(name=chosen, options=described, examples=len(data.load("train")))
+    task = backend.describe_task(model, name=name, metric=metric, default_name=study, given=given)
+    files = {
+        option: ",".join(map(_absolute, value.split(",")))
+        for option, value in task.options.items()
+        if option in ("train", "dev")
+    }
+    return replace(task, options={**task.options, **files})
 
 
 def _absolute(name: str) -> str:

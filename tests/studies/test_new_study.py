@@ -92,6 +92,8 @@ def test_a_model_that_is_trained_already_is_described(tmp_path: Path) -> None:
     pruned = checkpoints.write(tmp_path / "pruned.pt", plan=checkpoints.PLAN)
     error = new_study(data, "-o", tmp_path / "no.yaml", "--baseline-model", pruned)
     assert isinstance(error, HeadpruneError) and "is pruned already" in str(error)
+    error = new_study("-o", tmp_path / "no.yaml", "--model", model, "--task", "sst2")
+    assert isinstance(error, HeadpruneError) and "goes with a folder of data" in str(error)
     assert not (tmp_path / "no.yaml").exists()
 
 
