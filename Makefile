@@ -1,8 +1,10 @@
 # make demo   train, prune, fine-tune, translate and score, on generated data
 # make study STUDY=table2 SETTING=multi30k
 #             one table of a study: table1 to table6, figure1, figure2, several with commas, paper for
-#             all that the setting has, or own (as without STUDY) for its own table; also CORES=8 OUT=FOLDER DATA_DIR=FOLDER GPUS=1
-#             BUDGET=HOURS, EXECUTOR=slurm, and FLAGS=... for snakemake
+#             all that the setting has, or own (as without STUDY) for its own table. Without SETTING
+#             it is a small one on generated data: demo, or glue.demo for tables 4 to 6 and figure 2.
+#             Also CORES=8 OUT=FOLDER DATA_DIR=FOLDER GPUS=1 BUDGET=HOURS, EXECUTOR=slurm, and
+#             FLAGS=... for snakemake
 # make test   all tests
 # make slurm-test   a tiny study on a Slurm cluster of this machine alone
 # make lint   ruff and mypy
@@ -22,8 +24,8 @@ demo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile --config study=demo --cores $(JOBS)
 	@echo "Report: runs/demo/report.html   Table: runs/demo/table.md   Figure: runs/demo/figure.png"
 
-SETTING ?= demo
 STUDY ?= own
+SETTING ?= $(if $(filter table4 table5 table6 figure2,$(STUDY)),glue.demo,demo)
 CORES ?= $(JOBS)
 # The number of GPUs of this machine, for the jobs that ask for one; empty for no limit (on a cluster).
 # Targets in FLAGS must not follow --resources or --config, which would take them as values.

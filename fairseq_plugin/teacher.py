@@ -10,7 +10,6 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_plugin.autocast import AutocastType
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, languages_of, load_model, trained_on
 from headprune.errors import UsageError
@@ -19,7 +18,7 @@ from headprune.plan import HeadPlan
 _OPTION = "--distill-from"
 
 
-def load_teacher(path: str, task: Any, *, autocast: AutocastType) -> TransformerModel:
+def load_teacher(path: str, task: Any) -> TransformerModel:
     """Load a checkpoint, stock fairseq's or head-pruned, in evaluation mode without gradients.
 
     Random numbers are drawn as if it had not been loaded.
@@ -27,7 +26,6 @@ def load_teacher(path: str, task: Any, *, autocast: AutocastType) -> Transformer
     Args:
         path: the checkpoint.
         task: the task of the training.
-        autocast: see ``fairseq_plugin.autocast``.
 
     Raises:
         UsageError: a model of another task, other languages or another vocabulary.
@@ -45,8 +43,6 @@ def load_teacher(path: str, task: Any, *, autocast: AutocastType) -> Transformer
         checkpoint = checkpoint.prune(HeadPlan.full(checkpoint.shape))
     with torch.random.fork_rng(devices=[]), fairseq_silent():
         model, _ = load_model(checkpoint, data)
-    for part in (model.encoder, model.decoder):
-        part.cfg.autocast = autocast
     return model.requires_grad_(False)
 
 

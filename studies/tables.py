@@ -6,7 +6,7 @@ a study names them in its key `tables`, with rows of its own where its model has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,8 +154,18 @@ def chosen_tables(names: str, tables: Mapping[str, Table], *, study: str) -> lis
             raise UsageError(f"table: {OWN!r} is the study's own table; make it without others")
         else:
             known = ", ".join([*tables, *([PAPER] if of_paper else []), OWN])
-            raise UsageError(f"table: the study {study} has no {name!r}; it has: {known}")
+            others = ", ".join(_studies_with(name)) if name in OF_PAPER else ""
+            advice = f"; {others} have it" if others else ""
+            raise UsageError(f"table: the study {study} has no {name!r}; it has: {known}{advice}")
     return list(dict.fromkeys(chosen))
+
+
+def _studies_with(table: str) -> Iterator[str]:
+    """The studies of this folder whose files name a table."""
+    for path in sorted(STUDIES.glob("*.yaml")):
+        for entry in read_yaml(path).get("tables") or ():
+            if table in (entry, entry.get("name") if isinstance(entry, Mapping) else None):
+                yield path.stem
 
 
 def rows_of(

@@ -235,9 +235,11 @@ class _Division:
             kept = write(self._kept_rows(dropped, report, drawn=drawn), *outputs)
         held_out, not_drawn = dropped.pop(_HELD_OUT, 0), dropped.pop(_NOT_DRAWN, 0)
         total = kept + held_out + not_drawn + dropped.total()
-        summary = ", ".join(f"{count} {reason}" for reason, count in dropped.most_common())
+        reasons = [f"{count} {reason}" for reason, count in dropped.most_common()]
+        summary = ", ".join(reasons)
         if not kept:
-            raise DataError(f"no pair is left for training, of {total} ({summary})")
+            left_out = [*reasons, *([f"{held_out} held out"] if held_out else [])]
+            raise DataError(f"no pair is left for training, of {total} ({', '.join(left_out)})")
         facts: dict[str, object] = {"pairs": total, "kept": kept, "held_out": held_out}
         if self.options.pairs is not None:
             facts["not_drawn"] = not_drawn

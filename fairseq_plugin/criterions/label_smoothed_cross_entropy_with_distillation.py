@@ -71,7 +71,7 @@ class LabelSmoothedCrossEntropyWithDistillation(LabelSmoothedCrossEntropyCriteri
     log has the divergence from the teacher a token (``distill_loss``, base 2) and the difference of
     hidden states (``hidden_loss``).
 
-    The teacher is loaded with the first training batch. It is no module of the criterion, so
+    The teacher is loaded before the first update. It is no module of the criterion, so
     neither checkpoints nor the optimizer see it.
 
     Raises:
@@ -97,7 +97,16 @@ class LabelSmoothedCrossEntropyWithDistillation(LabelSmoothedCrossEntropyCriteri
             weight=distill_weight, temperature=distill_temperature, hidden=distill_hidden
         )
         self.distill_from = distill_from
-        self._pairs: list[_Pair] = []  # a list, as an attribute would become a sub-module
+        # Lists, as attributes would become sub-modules.
+        self._loaded: list[TransformerModel] = []
+        self._pairs: list[_Pair] = []
+
+    def train(self, mode: bool = True) -> "LabelSmoothedCrossEntropyWithDistillation":
+        """Load the teacher before the first update: for errors in it fairseq writes crash.pt."""
+        if mode and self.distillation.needs_teacher and not self._pairs and not self._loaded:
+            self._loaded.append(load_teacher(self.distill_from, self.task))
+        super().train(mode)
+        return self
 
     def forward(self, model: Any, sample: Any, reduce: bool = True) -> tuple[Any, int, Any]:
         """The loss, sample size and logging output, as fairseq's criteria return them."""
@@ -140,7 +149,10 @@ class LabelSmoothedCrossEntropyWithDistillation(LabelSmoothedCrossEntropyCriteri
         if getattr(student.decoder, "adaptive_softmax", None) is not None:
             raise UsageError(f"--criterion {NAME}: not with --adaptive-softmax-cutoff")
         is_on = autocast.is_on(getattr(student, "cfg", None))
-        teacher = load_teacher(self.distill_from, self.task, autocast="bf16" if is_on else "none")
+        loaded = self._loaded or [load_teacher(self.distill_from, self.task)]
+        teacher = loaded.pop()
+        for part in (teacher.encoder, teacher.decoder):
+            part.cfg.autocast = "bf16" if is_on else "none"
         # With --fp16 and --bf16 fairseq casts the student.
         teacher.to(device=device, dtype=next(student.parameters()).dtype)
         if not self.distillation.hidden:

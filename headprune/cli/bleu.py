@@ -121,7 +121,7 @@ def bleu(
     """
     from headprune.errors import UsageError
     from headprune.results import translation
-    from headprune.results.signature import may_be_data, require_field
+    from headprune.results.signature import may_be_data, require_field, require_length
 
     if reference is None:
         raise UsageError("give --ref, the raw reference")
@@ -133,11 +133,8 @@ def bleu(
         return
     if generation is None:
         raise UsageError("give --hyp, or the output of fairseq-generate")
-    for option, value in {
-        "--finetune": finetune,
-        "--recovery": recovery,
-        "--select": select,
-    }.items():
+    require_length(finetune, name="--finetune")
+    for option, value in {"--recovery": recovery, "--select": select}.items():
         if value is not None:
             require_field(value, name=option)
     if data is not None and not may_be_data(data):
@@ -171,11 +168,12 @@ def bleu(
 def _print_scores(hypotheses: Path, reference: Path, *, tokenizer: str | None) -> None:
     """Print BLEU and chrF of plain text with their signatures."""
     from headprune.errors import DataError
-    from headprune.results.bleu import bleu_and_chrf, read_lines
+    from headprune.results.bleu import bleu_and_chrf, read_lines, warn_of_subwords
     from headprune.results.bleu_tokenizers import tokenizer_of_reference
     from headprune.results.translation import record_of
 
     texts, references = read_lines(hypotheses), read_lines(reference)
+    warn_of_subwords(texts, references, source=str(hypotheses))
     try:
         scored = bleu_and_chrf(
             texts, references, tokenizer=tokenizer or tokenizer_of_reference(reference)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -90,6 +91,23 @@ def has_other_targets(lines: Iterable[str], references: Sequence[str]) -> bool:
         if number < len(references)
     ]
     return sum(same) < len(same) / 2
+
+
+_SUBWORDS = {"@@ ": "--remove-bpe", "▁": "--remove-bpe sentencepiece"}
+"""What marks text that is still split, and the option of fairseq-generate that joins it."""
+
+
+def warn_of_subwords(hypotheses: Sequence[str], references: Sequence[str], *, source: str) -> None:
+    """Print a warning where translations are split into sub-words and the references are not."""
+    for mark, option in _SUBWORDS.items():
+        count = sum(mark in hypothesis for hypothesis in hypotheses)
+        if count and not any(mark in reference for reference in references):
+            print(
+                f"warning: {source}: {count} of {len(hypotheses)} translations have "
+                f"'{mark.strip()}', the mark of words that are split; fairseq-generate {option} "
+                "joins them",
+                file=sys.stderr,
+            )
 
 
 def _letters(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from headprune.version import __version__
@@ -48,6 +50,22 @@ def require_field(value: str, *, name: str) -> None:
     """Raise a UsageError if a value cannot stand in a signature, for the option ``name``."""
     if not value or set("|: ") & set(value):
         raise UsageError(f"{name} {value!r}: give one word without : and |")
+
+
+_LENGTH = re.compile(r"none|unknown|(scratch-)?\d+(\.\d+)?(ep|up)([+,].*)?")
+
+
+def require_length(value: str, *, name: str) -> None:
+    """Raise a UsageError if a value is no length of a fine-tuning, for the option ``name``.
+
+    >>> require_length("30ep", name="--finetune")
+    """
+    require_field(value, name=name)
+    if _LENGTH.fullmatch(value) is None:
+        raise UsageError(
+            f"{name} {value}: give 30ep (epochs), 200up (updates) or none; further words after a "
+            "comma"
+        )
 
 
 def may_be_data(name: str) -> bool:

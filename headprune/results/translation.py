@@ -12,7 +12,13 @@ from headprune.files import require_separate, write_text_atomically
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import distillation_name
-from headprune.results.bleu import bleu_and_chrf, has_other_targets, read_lines, translations
+from headprune.results.bleu import (
+    bleu_and_chrf,
+    has_other_targets,
+    read_lines,
+    translations,
+    warn_of_subwords,
+)
 from headprune.results.bleu_tokenizers import tokenizer_of_reference
 from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
@@ -84,6 +90,7 @@ def score(
         requested_percent = requested_percent_of(model_plan)
     lines, references = read_lines(generation), read_lines(reference)
     hypotheses = translations(lines, source=str(generation))
+    warn_of_subwords(hypotheses, references, source=str(generation))
     try:
         scored = bleu_and_chrf(
             hypotheses, references, tokenizer=tokenizer or tokenizer_of_reference(reference)

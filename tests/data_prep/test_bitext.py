@@ -262,6 +262,9 @@ def test_too_few_clean_pairs_to_hold_out_of(divide: Divide) -> None:
     with pytest.raises(DataError, match="only 1 clean pairs .* to hold out 2 more; give more --tr"):
         divide()
     assert not any(Path("raw").iterdir())
+    write_sides(Path("corpus"), [(f"good sentence {n}", f"guter Satz {n}") for n in range(4)])
+    with pytest.raises(DataError, match=r"no pair is left for training, of 4 \(4 held out\)"):
+        divide("--valid-lines", "2", "--test-lines", "2")
 
 
 def test_given_sets_may_overlap_and_a_sample_is_drawn(divide: Divide) -> None:

@@ -196,15 +196,26 @@ def test_mistakes(data: Path, teacher: Path, tmp_path: Path) -> None:
 
     path = written(source_lang="de", target_lang="en")
     with pytest.raises(UsageError, match="translates de-en, the training is for en-de"):
-        load_teacher(path, task(data), autocast="none")
+        load_teacher(path, task(data))
     for language in ("en", "de"):
         dictionary(len(SIZES)).save(str(tmp_path / f"dict.{language}.txt"))
     path = written(source_lang="en", target_lang="de", data=str(tmp_path))
     with pytest.raises(UsageError, match=r"another vocabulary \(.*dict.en.txt\)"):
-        load_teacher(path, task(data), autocast="none")
+        load_teacher(path, task(data))
     with pytest.raises(DataError, match="checkpoint's dictionary and width"):
         path = written(source_lang="en", target_lang="de")
-        load_teacher(path, task(tmp_path), autocast="none")
+        load_teacher(path, task(tmp_path))
+
+
+def test_a_wrong_teacher_is_found_before_the_first_update(data: Path, tmp_path: Path) -> None:
+    """fairseq saves crash.pt for an error in an update; ``train`` is called before it."""
+    state = checkpoints.content()
+    vars(state["args"]).update(source_lang="de", target_lang="en")
+    torch.save(state, tmp_path / "other.pt")
+    with pytest.raises(UsageError, match="translates de-en, the training is for en-de"):
+        criterion(data, tmp_path / "other.pt").train()
+    criterion(data, tmp_path / "other.pt").eval()
+    criterion(data, tmp_path / "other.pt", distill_weight=0.0).train()
 
 
 @pytest.mark.slow

@@ -180,6 +180,17 @@ def test_the_bleu_command_takes_plain_text(tmp_path: Path) -> None:
     )
     assert scored.exit_code == 0, scored.exception
     assert "tok:char" in Record.load(tmp_path / "scored.json").metric_signatures["bleu"]
+    # Words that are split are named, and a length that is none is refused.
+    (tmp_path / "split.txt").write_text("ein ho@@ her Berg\nein See\n", encoding="utf-8")
+    (tmp_path / "whole.txt").write_text("ein hoher Berg\nein See\n", encoding="utf-8")
+    texts = ("--hyp", str(tmp_path / "split.txt"), "--ref", str(tmp_path / "whole.txt"))
+    assert (
+        "1 of 2 translations have '@@', the mark of words that are split; fairseq-generate "
+        "--remove-bpe joins them" in CliRunner().invoke(app, texts).stderr
+    )
+    assert "@@" not in CliRunner().invoke(app, ["--hyp", texts[3], "--ref", texts[3]]).stderr
+    wrong = CliRunner().invoke(app, ["x.txt", *given[2:], "--finetune", "1epoch"])
+    assert "--finetune 1epoch: give 30ep (epochs)" in str(wrong.exception)
     # A record that cannot be written leaves the translations of the earlier one.
     (tmp_path / "generation.txt").write_text("S-0\tx\nT-0\tx\nD-0\t-1.0\t猫\n", encoding="utf-8")
     (tmp_path / "facts.json").write_text('{"parameters": -1}')

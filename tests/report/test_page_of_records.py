@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -261,6 +262,22 @@ def test_a_published_comparison_has_its_grid_and_its_speed() -> None:
     assert not report.material.studies
 
 
+def test_claims_of_a_comparison_are_tested_on_the_outputs_beside_its_records(
+    tmp_path: Path,
+) -> None:
+    published = PUBLISHED / "methods-long"
+    shutil.copy(published / "compare.json", tmp_path)
+    with tarfile.open(published / "runs.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+
+    tested, untested = (
+        markdown.render(report_of([tmp_path], test=test).page) for test in (True, False)
+    )
+    row = r"\| 75%: highest pruned, of the control \(sst2\) +\| +worst-sub-networks-trainable .*\n"
+    assert re.findall(row, tested)[0].split("|")[-2].strip() == "3 of 3"
+    assert not re.search(r"\d of 3 \|", untested)
+
+
 def test_a_comparison_is_no_study_to_name() -> None:
     with pytest.raises(UsageError, match="--study a: .* has no records of a study; give it withou"):
         report_of([], named={"a": PUBLISHED / "scores" / "multi30k-DS"})
@@ -510,6 +527,7 @@ def test_records_need_no_scipy_and_no_torch(study: Path) -> None:
     result = study / "pruned" / "50%" / "seed1" / "result.json"
     program = f"""
 import sys
+import tarfile
 sys.modules["scipy"] = None
 from pathlib import Path
 from headprune.errors import UsageError

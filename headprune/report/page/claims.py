@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from headprune.claims.recoveries import after_recovery
-from headprune.compare.records import Outcomes
+from headprune.compare.records import Outcome, Outcomes
+from headprune.compare.store import RECORDS
 from headprune.errors import DataError
 from headprune.recovery.kinds import Recovery
 from headprune.report.document import Block, Notes, Section, Table
 from headprune.report.page.material import Material
 from headprune.results.control_tests import Located
+from headprune.results.record import Record
 
 _COLUMNS = (
     *("claim", "study", "outcome", "effect here", "95% interval", "n", "paper"),
@@ -84,7 +86,7 @@ def _results(material: Material) -> list[Located]:
         number = titles[comparison.title]
         name = comparison.title if number == 1 else f"{comparison.title} ({number})"
         located = [
-            (Path(name) / outcome.file, replace(outcome.record, study=name))
+            _located(outcome, comparison.folder / RECORDS, study=name)
             for outcome in Outcomes.of(comparison.report.comparison).distinct
         ]
         trained = [each for each in comparison.report.comparison.recoveries if each.trains]
@@ -92,6 +94,13 @@ def _results(material: Material) -> list[Located]:
             located = after_recovery(located, next(each for each in _PREFERRED if each in trained))
         results += located
     return results
+
+
+def _located(outcome: Outcome, records: Path, *, study: str) -> Located:
+    """A record of a comparison, with the outputs of its model where the records are kept."""
+    path = records / outcome.file
+    files = Record.load(path).files if path.is_file() else {}
+    return path, replace(outcome.record, study=study, files=files)
 
 
 def _by_outcome(table: Table) -> tuple[Table, Table]:

@@ -99,7 +99,9 @@ def _gather_file(path: Path, gathered: Gathered, name: str | None) -> None:
         with needing("comparisons need scipy", install="pip install scipy"):
             from headprune.compare.saved import load_report
         title, report = load_report(path.parent)
-        gathered.comparisons.append(ComparisonResult(title=title, report=report))
+        gathered.comparisons.append(
+            ComparisonResult(title=title, folder=path.parent, report=report)
+        )
     elif name == SCORES_FORMAT:
         gathered.scores.append(HeadScores.load(path))
     elif name == CHANGES_FORMAT:

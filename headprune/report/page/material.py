@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headprune.report.document import Document
@@ -46,9 +47,14 @@ class StudyResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonResult:
-    """The outcome of `headprune compare`."""
+    """The outcome of `headprune compare`.
+
+    Attributes:
+        folder: the folder that it was written to.
+    """
 
     title: str
+    folder: Path
     report: ComparisonReport
 
 
