@@ -22,6 +22,9 @@ from headprune.results.signature import signature
 if TYPE_CHECKING:
     from headprune.compare.comparison import Comparison
 
+RECORDS = "records"
+"""The folder of the records, in that of a comparison."""
+
 KIND_AFTER = {
     Recovery.FINETUNE: "pruned",
     Recovery.REFIT: "refitted",

@@ -16,10 +16,10 @@ from headprune.compare.additions import claim_folder, data_name_of
 from headprune.compare.comparison import Comparison
 from headprune.compare.competition import Competition, component_settings
 from headprune.compare.pairs import pair_tests
-from headprune.compare.records import Outcomes, save_records
+from headprune.compare.records import RECORDS, Outcomes, save_records
 from headprune.compare.requirements import possible_recoveries, require_methods, require_speeds
 from headprune.compare.rows import CONTROL, Row, mean_seconds
-from headprune.compare.store import RECORDS, Choice, Store
+from headprune.compare.store import Choice, Store
 from headprune.components import NEURONS
 from headprune.cost import known_flops
 from headprune.errors import UsageError

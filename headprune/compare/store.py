@@ -30,6 +30,7 @@ from headprune.compare.competition import Competition
 from headprune.compare.costs import Costs
 from headprune.compare.interruptions import is_resumed
 from headprune.compare.measured import Measured, timed
+from headprune.compare.records import RECORDS
 from headprune.compare.speeds import speedups
 from headprune.errors import DataError, UsageError
 from headprune.files import write_text_atomically
@@ -64,9 +65,6 @@ TRANSLATIONS = "translations"
 
 FOLDERS = {Recovery.FINETUNE: "after", Recovery.REFIT: "refitted"}
 """Folders of recoveries that are not named after them."""
-
-RECORDS = "records"
-"""The folder of the records."""
 
 OUTPUTS = "outputs"
 """The folder of the outputs of models, among the records."""

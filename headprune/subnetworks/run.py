@@ -10,8 +10,8 @@ from pathlib import Path
 from headprune.compare.claimed_folder import claim
 from headprune.compare.competition import Competition, component_settings
 from headprune.compare.measured import Measured
-from headprune.compare.records import files_beside, record_of
-from headprune.compare.store import OUTPUTS, RECORDS, Choice, Store
+from headprune.compare.records import RECORDS, files_beside, record_of
+from headprune.compare.store import OUTPUTS, Choice, Store
 from headprune.cost import known_flops
 from headprune.errors import UsageError
 from headprune.model import architecture_of

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from headprune.compare.store import RECORDS
+from headprune.compare.records import RECORDS
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.report.document import Block, Column, Document, Notes, Table

@@ -35,6 +35,7 @@ from headprune.task_model import Measurement, TaskModel
 from hf_plugin.finetuning.held_out import TrainingPart, held_out
 from hf_plugin.finetuning.metrics import measure_task, signatures_of
 from hf_plugin.finetuning.models import load_classifier, require_length
+from hf_plugin.finetuning.notices import warn_of_cut_texts
 from hf_plugin.finetuning.run import run
 from hf_plugin.finetuning.settings import Labels, Settings
 from hf_plugin.finetuning.training import Schedule, encode
@@ -84,6 +85,8 @@ class Classifier:
         max_examples: the size of a random subset of examples to compute scores on.
         watch: see ``ScoreRequest``.
         teacher: the model whose translations others learn from; None for the model itself.
+        warn: warn of texts of the development set that are cut; of models that were made of this
+            one nothing is said.
     """
 
     path: Path
@@ -91,6 +94,7 @@ class Classifier:
     max_examples: int | None = None
     teacher: Path | None = None
     watch: Watch = field(default=unwatched, compare=False)
+    warn: bool = field(default=True, compare=False)
 
     @cached_property
     def model(self) -> Folder:
@@ -198,7 +202,8 @@ class Classifier:
 
     def measure(self, plan: PruningPlan | None = None) -> Measurement:
         """The metric on the development set, in percent (perplexity and loss are not)."""
-        return self._measured(plan, self._dev_examples())
+        split, examples = self._dev_examples()
+        return self._measured(plan, examples, split=split if plan is None else None)
 
     def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
         """The metric on the held-out training examples of ablation, in percent.
@@ -210,15 +215,17 @@ class Classifier:
         return self._measured(plan, train.select(divided.part(ABLATION, most=self.max_examples)))
 
     @torch.no_grad()
-    def _measured(self, plan: PruningPlan | None, examples: Examples) -> Measurement:
-        """The metric on some examples, in percent."""
+    def _measured(
+        self, plan: PruningPlan | None, examples: Examples, *, split: str | None = None
+    ) -> Measurement:
+        """The metric on some examples, in percent; see ``_encoded``."""
         model, task = self._classifier, self._task
         if task.is_translation:
-            return self._translated(plan, examples)
+            return self._translated(plan, examples, split=split)
         if plan is not None and plan != self.model.plan:
             model = prune(copy.deepcopy(model), plan)
         scored = HuggingFaceModel(model)
-        encoded, reader = self._encoded(examples)
+        encoded, reader = self._encoded(examples, split=split)
         predictions: list[Any] = []
         labels: list[Any] = []
         with scored.evaluating():
@@ -254,12 +261,14 @@ class Classifier:
             outputs={"predictions": table(predictions, labels, task)},
         )
 
-    def _translated(self, plan: PruningPlan | None, examples: Examples) -> Measurement:
+    def _translated(
+        self, plan: PruningPlan | None, examples: Examples, *, split: str | None
+    ) -> Measurement:
         """BLEU and chrF of the translations of some examples."""
         model, task = self._classifier, self._task
         if plan is not None and plan != self.model.plan:
             model = prune(copy.deepcopy(model), plan)
-        encoded, reader = self._encoded(examples)
+        encoded, reader = self._encoded(examples, split=split)
         hypotheses = translations(model, reader, encoded, max_length=self.finetuning.max_length)
         metrics = measure_task(task, labels=examples.labels, predictions=hypotheses)
         signatures = signatures_of(task)
@@ -277,7 +286,7 @@ class Classifier:
         """The model with the units of ``plan`` alone."""
         folder = Path(folder)
         self.model.prune(plan).save(folder)
-        return replace(self, path=folder)
+        return replace(self, path=folder, warn=False)
 
     def calibration(self) -> Calibration:
         """The classifier with training examples that neither it nor its fine-tunings use."""
@@ -296,7 +305,7 @@ class Classifier:
 
     def opened(self, path: Path) -> Classifier:
         """The classifier of another folder, with the same teacher."""
-        return replace(self, path=path, teacher=self.teacher or self.path)
+        return replace(self, path=path, teacher=self.teacher or self.path, warn=False)
 
     def finetuned(
         self, plan: PruningPlan, *, seed: int, folder: Path, variant: Variant = PLAIN
@@ -315,7 +324,7 @@ class Classifier:
         )
         with redirect_stdout(sys.stderr):  # the Trainer's words on its progress
             run(settings, Labels(), folder, warn=False)  # whoever measures it names it
-        return replace(self, path=folder / "model")
+        return replace(self, path=folder / "model", warn=False)
 
     @torch.no_grad()
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
@@ -324,7 +333,7 @@ class Classifier:
         Translations are as long as the longest reference of their batch.
         """
         models = [prune(copy.deepcopy(self._classifier), plan).eval() for plan in plans]
-        encoded, reader = self._encoded(self._dev_examples())
+        encoded, reader = self._encoded(self._dev_examples()[1])
         batches = list(self._batches(encoded, reader, most=_TIMED_BATCHES))
 
         def work(model: PreTrainedModel) -> None:
@@ -390,20 +399,27 @@ class Classifier:
         """The parts of the training set that fine-tunings of the pruned models use."""
         return [self.finetuning.training_part] if self.can_finetune else []
 
-    def _dev_examples(self) -> Examples:
-        """The (first) development set."""
+    def _dev_examples(self) -> tuple[str, Examples]:
+        """The name of the (first) development set, and its examples."""
         data = self.finetuning.data
         split = next(iter(dev_splits(data)), "dev")
         examples = data.load(split)
         if not len(examples):
             raise DataError(f"{self.finetuning.task}: the split {split} is empty")
-        return examples
+        return split, examples
 
-    def _encoded(self, examples: Examples) -> tuple[Dataset, Reader]:
-        """The examples as inputs of the model, and its tokenizer or image processor."""
+    def _encoded(self, examples: Examples, *, split: str | None = None) -> tuple[Dataset, Reader]:
+        """The examples as inputs of the model, and its tokenizer or image processor.
+
+        Args:
+            split: the name of the examples in a warning of texts that are cut; None for no warning.
+        """
         length = self.finetuning.max_length
         require_length(length, self._classifier, self._reader, name=str(self.path))
-        return encode(examples, self._reader, max_length=length), self._reader
+        encoded = encode(examples, self._reader, max_length=length)
+        if split is not None and self.warn:
+            warn_of_cut_texts(split, examples, encoded, self._reader, max_length=length)
+        return encoded, self._reader
 
     def _batches(
         self, encoded: Dataset, reader: Reader, *, most: int | None = None

@@ -33,6 +33,7 @@ from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.finetuning.held_out import TrainingPart, held_out
 from hf_plugin.finetuning.models import load_classifier, require_length
+from hf_plugin.finetuning.notices import warn_of_cut_texts
 from hf_plugin.finetuning.training import TEXTS_AT_ONCE, Schedule, collator_for, encode
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import require_finite
@@ -232,6 +233,8 @@ def _inputs(
         # Now, so that text which the tokenizer does not know is refused before the first pass.
         if split_in_two is not None or not encoded:
             encoded[part] = encode(examples, reader, max_length=max_length)
+            named = split if split_in_two is None else f"{split}, for {part}"
+            warn_of_cut_texts(named, examples, encoded[part], reader, max_length=max_length)
             if without_labels:
                 encoded[part] = encoded[part].remove_columns("label")
         else:

@@ -596,4 +596,5 @@ def test_export_to_onnx(family, tmp_path):
     model = build(family, AutoModelForSequenceClassification)
     hf_plugin.prune(model, plan_of(family)).save_pretrained(tmp_path / "model")
     done = export_to_onnx(tmp_path / "model", tmp_path / "onnx")
-    assert done.difference < 1e-5
+    assert done.difference < 1e-5 and done.outputs == ("logits",)
+    assert done.inputs == ("input_ids", "attention_mask")

@@ -262,7 +262,7 @@ logging.Logger.handle = stop
 @pytest.mark.slow
 def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path) -> None:
     study = yaml.safe_load((STUDIES / "tiny.yaml").read_text())
-    study["train"]["max-epoch"] = 12
+    study["train"]["max-epoch"] = 6
     study["seeds"] = [1]
     # fairseq, too, meets paths with spaces and quotes.
     studies = copied_checkout(tmp_path / "it's a checkout")
@@ -293,7 +293,7 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     assert second.returncode == 0, second.stdout + second.stderr
     begun = re.findall(r"begin training epoch (\d+)", log.read_text())
     assert begun.count("1") == begun.count("2") == 1
-    assert begun[-1] == "12"
+    assert begun[-1] == "6"
 
     assert not list(tmp_path.rglob("executed")) and not (ROOT / "executed").exists()
 
@@ -303,7 +303,7 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     }
     assert facts["baseline"]["resumed"] is True
     assert facts["finetuned/control/seed1"]["resumed"] is False
-    assert len(facts["baseline"]["curve"]["valid"]) == 12  # epochs, resumed ones too
+    assert len(facts["baseline"]["curve"]["valid"]) == 6  # epochs, resumed ones too
 
     table = json.loads((out / "table.json").read_text())
     assert [row["label"] for row in table["rows"]] == ["50%"]

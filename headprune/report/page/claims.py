@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headprune.claims.recoveries import after_recovery
-from headprune.compare.records import Outcome, Outcomes
-from headprune.compare.store import RECORDS
+from headprune.compare.records import RECORDS, Outcome, Outcomes
 from headprune.errors import DataError
 from headprune.recovery.kinds import Recovery
 from headprune.report.document import Block, Notes, Section, Table

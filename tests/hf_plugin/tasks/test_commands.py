@@ -148,6 +148,11 @@ def test_texts_that_are_cut_are_counted(length, cut, trained, files, tmp_path):
     done = finetune(trained / "model", *files, *CATEGORY[:4], *options)
     message = f"warning: dev: {cut} of 9 texts are cut to {length} tokens; --max-length changes"
     assert (message in done.stderr) == bool(cut)
+    measured = measure(trained / "model", *files[2:], *CATEGORY[:4], *options[:2])
+    assert measured.stderr.count(message) == bool(cut)
+    options = (*options[:2], "--score", "taylor", "-o", tmp_path / "scores")
+    scored = run(scores_app, trained / "model", *files[:2], *CATEGORY[:4], *options)
+    assert ("warning: train, for scoring: " in scored.stderr) == bool(cut)
 
 
 def test_the_record_of_a_refitted_model_says_so(trained, files, tmp_path):
