@@ -87,6 +87,10 @@ _LOWEST_IS_OTHER = ("modernbert", "t5", "mt5")
 """Families whose lowest layer has something that the others lack."""
 
 
+_CACHE_OF_ENCODER = ("t5", "mt5", "umt5")
+"""Families whose cache transformers makes as deep as the encoder."""
+
+
 @dataclass(frozen=True)
 class _StockModel:
     model: PreTrainedModel
@@ -151,6 +155,15 @@ def _leave_out_dropped_layers(
         if getattr(config, "layer_types", None):
             config.layer_types = [config.layer_types[number] for number in kept]
         entries.append(depth)
+    if family in _CACHE_OF_ENCODER and model.can_generate() and entries:
+        depths = (config.num_layers, config.num_decoder_layers)
+        if depths[0] < depths[1]:
+            raise UsageError(
+                f"{where}: {depths[0]} layers of the encoder and {depths[1]} of the decoder are "
+                f"left; a stock {family} with fewer in the encoder does not generate (transformers "
+                "sizes its cache by the encoder's). Drop as many layers of the decoder, or use the "
+                "pruned folder, which generates"
+            )
     return tuple(entries)
 
 

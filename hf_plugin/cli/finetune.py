@@ -24,6 +24,7 @@ from headprune.cli.options import (
 )
 from headprune.errors import UsageError, needing
 from headprune.files import require_separate
+from headprune.folders import require_outside
 from headprune.form import Form
 from headprune.locks import locked_folder
 
@@ -183,6 +184,8 @@ def finetune(
 
     models = [Path(name) for name in (model, distill_from) if name is not None]
     require_separate({"--output": output / "model"}, inputs=models)
+    for folder in filter(Path.is_dir, models):
+        require_outside(output, folder)
     kept = None if plan is None else PruningPlan.load(plan)
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):

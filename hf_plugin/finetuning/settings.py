@@ -177,6 +177,8 @@ class Settings:
             raise UsageError(
                 f"--gates: the form {self.form} is for given plans; give --form remove"
             )
+        if self.form != "remove" and self.plan is None:
+            raise UsageError(f"--form {self.form}: nothing is pruned; give a plan too")
         if self.batch_size < 1:
             raise UsageError(f"batch size {self.batch_size}: give one from 1")
         if not 0 <= self.seed < 2**32:

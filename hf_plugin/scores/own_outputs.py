@@ -103,6 +103,9 @@ def translates(model: PreTrainedModel) -> bool:
 def with_translations(model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """The batch with the model's own greedy translations as the input of its decoder.
 
+    A translation has at most twice as many tokens as its source and ten more, whatever other texts
+    are in the batch.
+
     Args:
         model: a model that translates, in evaluation mode.
         batch: the source texts.
@@ -110,7 +113,9 @@ def with_translations(model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[
     # Tokenizers of other families give inputs that the model does not take, such as token types.
     accepted = inspect.signature(model.forward).parameters
     batch = {name: value for name, value in batch.items() if name in accepted}
-    longest = batch["input_ids"].size(1) * 2 + 10
+    source = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))  # B x S
+    lengths = source.sum(1) * 2 + 10  # B
+    longest = int(lengths.max())
     if positions := getattr(model.config, "max_position_embeddings", None):  # T5 has no last one
         longest = min(longest, positions)
     found = model.generate(  # type: ignore[operator]
@@ -123,4 +128,5 @@ def with_translations(model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[
     inputs = found[:, :-1]
     real = ~ended
     real[:, 1:] &= ~ends[:, :-1]
+    real &= torch.arange(real.size(1), device=real.device) < lengths[:, None] - 1
     return {**batch, "decoder_input_ids": inputs, "decoder_attention_mask": real.long()}

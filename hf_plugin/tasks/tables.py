@@ -115,9 +115,7 @@ def read_table(source: str, columns: Columns, *, split: str) -> Table:
         DataError: the data cannot be read, lack a column, or have a row without text or label. The
             message names the line or row.
     """
-    path = Path(source)
-    kind = path.with_suffix("") if path.suffix == ".gz" else path
-    reader = _READERS.get(kind.suffix.lower())
+    path, reader = Path(source), _reader_of(source)
     if path.is_file():
         if reader is None:
             known = ", ".join(_READERS)
@@ -130,6 +128,11 @@ def read_table(source: str, columns: Columns, *, split: str) -> Table:
     if reader is not None and not path.exists():
         raise DataError(f"{source}: no such file")
     return _checked(source, _data_set_rows(_data_set(source, split), source, columns), columns)
+
+
+def _reader_of(source: str) -> Callable[[Path, Columns], _Rows] | None:
+    """The function that reads files with the ending of this one; None where there is none."""
+    return _READERS.get(Path(source.removesuffix(".gz")).suffix.lower())
 
 
 def is_plain(source: str) -> bool:
@@ -149,6 +152,12 @@ def read_texts(source: str, columns: Columns, *, split: str) -> Table:
         DataError: the data cannot be read, or have no text.
     """
     if not is_plain(source):
+        if Path(source).is_file() and _reader_of(source) is None:
+            known = ", ".join(_READERS)
+            raise DataError(
+                f"{source}: unknown kind of file; give one with a text a line that ends in .txt, "
+                f"or a table that ends in {known}"
+            )
         # Any column may stand for the labels, which nothing reads.
         table = read_table(source, replace(columns, label=columns.text[0]), split=split)
         return replace(table, labels=[0] * len(table.texts), label_names=())

@@ -586,6 +586,23 @@ def test_what_no_stock_model_computes(family, layers, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_stock_t5_with_fewer_layers_in_the_encoder_does_not_generate(tmp_path):
+    all_layers, one_layer = [(0,), (0,)], [(0,), ()]
+
+    def plan(**kept):
+        return PruningPlan(kept=kept, units=dict.fromkeys(kept, (1, 1)))
+
+    with pytest.raises(UsageError, match="fewer in the encoder does not generate .* Drop as many"):
+        exported(tmp_path, small("t5", AutoModelForSeq2SeqLM), plan(EL=one_layer, DL=all_layers))
+    assert not (tmp_path / "out").exists()
+    model = small("t5", AutoModelForSeq2SeqLM)
+    _, folder = exported(tmp_path, model, plan(EL=one_layer, DL=one_layer))
+    stock = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    tokens = torch.full((1, 4), 3)
+    texts = [each.eval().generate(tokens, max_new_tokens=4) for each in (stock, model)]
+    assert texts[0].equal(texts[1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["distilbert", "deberta-v2", "modernbert"])
 def test_export_to_onnx(family, tmp_path):

@@ -150,7 +150,9 @@ def test_translation_models_are_scored_along_their_own_translations():
     for row in range(5):
         one = {"input_ids": source["input_ids"][row : row + 1]}
         one["attention_mask"] = source["attention_mask"][row : row + 1]
-        written = model.generate(**one, do_sample=False, num_beams=1, max_length=26)[0]
+        # As long as its own source allows, whatever the others in the batch are.
+        longest = int(one["attention_mask"].sum()) * 2 + 10
+        written = model.generate(**one, do_sample=False, num_beams=1, max_length=longest)[0]
         end = model.generation_config.eos_token_id
         tokens = [int(token) for token in written if int(token) != end]
         real = batch["decoder_attention_mask"][row].bool()
@@ -203,13 +205,18 @@ def test_plain_text_is_enough(classifier, tmp_path):
         (["--train=empty.txt"], "no text in it"),
         (["--train=text.txt", "--metric=accuracy"], "needs labels; --without-labels measures"),
         (["--train=text.txt", "--label=x"], "--label: not with --without-labels"),
+        (
+            ["--train=text.en"],
+            "unknown kind of file; give one with a text a line that ends in .txt",
+        ),
         (["--train=text.txt", "--split=dev"], "text without labels has the split train alone"),
     ],
 )
 def test_mistakes_are_one_line(options, message, classifier, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("\n")
-    (tmp_path / "text.txt").write_text("the man\n")
+    for name in ("text.txt", "text.en"):
+        (tmp_path / name).write_text("the man\n")
     with pytest.raises(Exception, match=message) as caught:
         run("scores", classifier, "--without-labels", "--score=ablation", *options, "-o", "out")
     assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
