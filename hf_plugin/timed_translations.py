@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
+from hf_plugin.one_translation import ONE_TRANSLATION
+
 _SEED = 1
 
 
@@ -34,7 +36,7 @@ def translate_to_length(
         **options,
         min_new_tokens=length,
         max_new_tokens=length,
-        do_sample=False,
+        **ONE_TRANSLATION,
         logits_processor=LogitsProcessorList([drawn]),
     )
     return found

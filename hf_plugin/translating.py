@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from headprune.backends import BATCH_SIZE
 from headprune.errors import UsageError
 from headprune.model import evaluating
+from hf_plugin.one_translation import ONE_TRANSLATION
 from hf_plugin.scores.run import batches_of, order_in_batches
 from hf_plugin.tokenizers import Reader, as_tokenizer
 
@@ -36,7 +37,7 @@ def translations(
     with evaluating(model):
         for batch in batches_of(encoded, tokenizer, size=BATCH_SIZE):
             found = model.generate(  # type: ignore[operator]
-                **source_of(model, batch), do_sample=False, max_new_tokens=max_length
+                **source_of(model, batch), **ONE_TRANSLATION, max_new_tokens=max_length
             )
             # Not all tokenizers know their tokens of languages as special ones.
             first = 1 if model.generation_config.forced_bos_token_id is None else 2

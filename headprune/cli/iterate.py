@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune.backends import backend_of
+from headprune.backends import backend_of, find_backend
 from headprune.cli.options import (
     BUDGET,
     DistillationOptions,
@@ -140,7 +140,10 @@ def iterate(
 
 
 def _model_in(folder: Path) -> Path:
-    """The model of a step: a checkpoint, or a folder, in which fine-tuning makes another."""
+    """The model of a step: the folder itself, or the checkpoint or the folder in it."""
+    # First, as other files of the model that was given are copied with it.
+    if find_backend(folder) is not None:
+        return folder
     for name in ("model.pt", "model"):
         if (folder / name).exists():
             return folder / name

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from headprune.divergences import bernoulli_divergence, divergence
 from headprune.errors import UsageError
 from headprune.scores.own_outputs import MOST_CLASSES, drawn, mean_over_tokens
+from hf_plugin.one_translation import ONE_TRANSLATION
 from hf_plugin.tasks.predictions import IGNORED
 
 _MULTI_LABEL = "multi_label_classification"
@@ -119,9 +120,10 @@ def with_translations(model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[
     if positions := getattr(model.config, "max_position_embeddings", None):  # T5 has no last one
         longest = min(longest, positions)
     found = model.generate(  # type: ignore[operator]
-        **batch, do_sample=False, num_beams=1, max_length=longest
+        **batch, **ONE_TRANSLATION, num_beams=1, max_length=longest
     )
     end = model.generation_config.eos_token_id
+    end = [] if end is None else end
     ends = torch.isin(found[:, 1:], torch.tensor(end, device=found.device))  # B x T
     # A token is an input unless the translation has ended with it or before it.
     ended = torch.cat([torch.zeros_like(ends[:, :1]), ends.cumsum(1)[:, :-1] > 0], dim=1)

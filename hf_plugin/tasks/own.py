@@ -177,7 +177,12 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         for split, source in (("train", described.train), ("dev", described.dev))
         if source is not None
     }
-    if not sources or (untrained and described.train is None):
+    if not sources and not untrained:
+        raise UsageError(
+            "give --dev, a file with texts and labels to measure on; for scores and fine-tuning "
+            "--train"
+        )
+    if untrained and described.train is None:
         raise UsageError("give --train, a file with texts and labels to fine-tune on")
     outputs = outputs_of(model)
     columns = described.columns
@@ -196,6 +201,8 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
         expected = TaskType.images
     if expected is TaskType.images and (len(columns.text) > 1 or columns.label != "label"):
         raise UsageError("images: the sub-folders are the labels; leave --label and --text2 out")
+    if expected is TaskType.images and columns.text != ("text",):
+        raise UsageError(f"--text {columns.text[0]}: images have no column of text; leave it out")
     if expected is TaskType.multi_label:
         columns = replace(columns, may_lack_label=True)
     elif expected is TaskType.tokens:
@@ -280,6 +287,8 @@ def _texts(described: Description, sources: Mapping[str, str], outputs: Outputs)
     columns = described.columns
     if len(columns.text) > 1 or described.labels:
         raise UsageError("language modelling: give one column of text, and no labels")
+    if columns.text != ("text",) and all(map(is_plain, sources.values())):
+        raise UsageError(f"--text {columns.text[0]}: plain text has no columns; leave it out")
     tables = {split: read_texts(source, columns, split=split) for split, source in sources.items()}
     if len(tables) == 2:
         _compare(tables["train"], tables["dev"])

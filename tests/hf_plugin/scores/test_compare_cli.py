@@ -372,6 +372,18 @@ def test_iterate_leaves_a_model_of_each_step(epochs, recovery, words, classifier
     assert again.stdout == result.stdout
 
 
+def test_a_folder_named_model_beside_the_model_is_not_the_model_of_a_step(
+    classifier, glue, tmp_path
+):
+    given = tmp_path / "given"
+    shutil.copytree(classifier, given)
+    (given / "model").mkdir()
+    (given / "model" / "config.json").write_text("{}")
+    options = ("--task", "sst2", "--data-dir", glue, "--percent", 50, "--steps", 2)
+    out = ("--max-length", 32, "--epochs", 0, "-o", tmp_path / "out")
+    assert "step 2 of 2: 50.0% pruned" in headprune("iterate", given, *options, *out).stdout
+
+
 @pytest.mark.parametrize(
     ("options", "component", "share"),
     [

@@ -282,6 +282,7 @@ def test_labels_of_a_models_own_are_those_of_the_next_tokens():
     ("options", "message"),
     [
         (("--label", "topic"), "--label topic: .* predicts texts, which have no labels"),
+        (("--text", "other"), "--text other: plain text has no columns; leave it out"),
         (("--text2", "other"), "language modelling: give one column of text, and no labels"),
         (("--metric", "accuracy"), "language-modelling task is measured by perplexity, loss"),
         (("--task-type", "single-label"), "unknown kind of file.*--task-type language-modelling"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,24 @@ def trained(files: tuple[object, ...], tmp_path_factory: pytest.TempPathFactory)
     model = write_translator(folder / "model")
     finetune(model, *files, *QUICK, "--epochs", 8, "--hold-out", 25, "-o", folder / "out")
     return folder / "out"
+
+
+def test_other_settings_of_generation_configs_change_nothing(trained, files, tmp_path):
+    shutil.copytree(trained / "model", tmp_path / "model")
+    path = tmp_path / "model" / "generation_config.json"
+    config = json.loads(path.read_text())
+    config |= {"num_return_sequences": 2, "num_beams": 2, "return_dict_in_generate": True}
+    path.write_text(json.dumps(config))
+    measure(tmp_path / "model", *files[2:], *LENGTH, "-o", tmp_path / "many.json")
+    path.write_text(json.dumps(config | {"num_return_sequences": 1}))
+    measure(tmp_path / "model", *files[2:], *LENGTH, "-o", tmp_path / "one.json")
+    many, one = (Record.load(tmp_path / f"{name}.json") for name in ("many", "one"))
+    assert many.metrics == one.metrics
+    options = ("--without-labels", "--score", "taylor", "-o", tmp_path / "scores")
+    source = tmp_path / "source.txt"
+    source.write_text(Path(str(files[3]).split(",")[0]).read_text())
+    run(scores_app, tmp_path / "model", "--train", source, *options)
+    assert (tmp_path / "scores" / "taylor.json").is_file()
 
 
 def test_figures_are_sacrebleus_of_transformers_own_translations(trained, files, folder, tmp_path):
