@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, NoReturn
 
 import typer
 
 from headprune.cli.group import CommandGroup
-from headprune.errors import HeadpruneError
+from headprune.errors import HeadpruneError, UsageError
 from headprune.files import disk_problem, flush_standard_output
 from headprune.version import __version__
 
@@ -30,6 +32,7 @@ def main() -> None:
     """Run the command; errors of the user or the disk are printed as one line."""
     try:
         try:
+            _require_output(sys.argv[1:])
             app(prog_name="headprune")
         finally:
             flush_standard_output()
@@ -43,6 +46,17 @@ def main() -> None:
             raise
         name = getattr(error, "filename", None)
         _fail(f"{name or 'standard output, or a file'}: cannot write ({reason})", 1)
+
+
+def _require_output(arguments: Sequence[str]) -> None:
+    """Refuse an empty --output, such as an unset variable, which would be the current folder.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    named = [value for name, value in pairwise(arguments) if name in ("-o", "--output")]
+    if "" in named or "--output=" in arguments:
+        raise UsageError("--output is empty; give a name")
 
 
 def _fail(message: str, status: int) -> NoReturn:

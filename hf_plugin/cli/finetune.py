@@ -206,6 +206,10 @@ def finetune(
     data = data_given(given, model=model, untrained=epochs > 0, metric=metric)
     if not dev_splits(data):
         raise UsageError("give --dev too, a file with texts and labels to measure on")
+    if max_train_examples is not None and "train" in data.splits:
+        # A subset of all examples is none, so that the signature says so and a tenth is held out.
+        size = len(data.load("train"))
+        max_train_examples = max_train_examples if max_train_examples < size else None
     settings = Settings(
         task=data.task.name,
         own=data if isinstance(data, OwnData) else None,

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headprune import HeadPlan, PruningPlan, __version__, select
+from headprune.cli import main
 from headprune.cli import plan as plan_command
 from headprune.cli.group import SUMMARIES, command_named
 from headprune.scores import HeadScores
@@ -569,6 +570,17 @@ def test_show_takes_no_sizes_for_a_model(option: str, tmp_path: Path) -> None:
 
 
 # --- help, and what is loaded ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [["-o", ""], ["--output", ""], ["--output="]])
+def test_an_empty_output_is_not_the_current_folder(
+    option: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["headprune", "plan", "--percent=50", *option])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: --output is empty; give a name\n"
 
 
 def test_version() -> None:

@@ -137,6 +137,14 @@ def test_the_length_of_the_training_is_the_default_afterwards(trained, files, tm
     assert ",16tok|" in other.stdout
 
 
+def test_a_subset_of_all_examples_is_none(trained, files, tmp_path):
+    """So a part is held out for scores, and the signature does not name another number."""
+    options = (*CATEGORY, *QUICK, "--epochs", 1, "--max-train-examples", 24)
+    finetune(trained / "model", *files, *options, "-o", tmp_path / "out")
+    record = Record.load(tmp_path / "out" / "result.json")
+    assert "[-10%]+dev.csv@" in record.signature and record.examples["train"] == 21
+
+
 def test_the_examples_and_their_labels_are_counted(trained, files, tmp_path):
     done = finetune(trained / "model", *files, *CATEGORY, "--epochs", 0, "-o", tmp_path / "out")
     assert "dev: 9 examples: food 3, music 3, sports 3\n" in done.stderr
