@@ -44,18 +44,32 @@ def copy_baseline(
     require_same_model(
         check_flags("train", flags), checkpoint.options, path=str(path), flag=f"{KEY}: {path}"
     )
-    own = languages_of(checkpoint, data)
-    if own != languages:
-        raise UsageError(
-            f"{KEY}: {path} translates {'-'.join(own)}, the data are {'-'.join(languages)}"
-        )
     if checkpoint.form is None:  # of stock fairseq: with the plugin's options it can be pruned
         checkpoint = checkpoint.prune(HeadPlan.full(checkpoint.shape))
-    with fairseq_silent():
-        _, task = load_model(checkpoint, data)
-    require_vocabulary(checkpoint, task, name=f"{KEY}: {path}")
-    set_data(checkpoint, data, languages=own)
+    require_data(checkpoint, data, languages=languages, name=f"{KEY}: {path}")
+    set_data(checkpoint, data, languages=languages)
     facts = {"parameters": checkpoint.parameters, "fingerprint": checkpoint.fingerprint}
     checkpoint.state["last_optimizer_state"] = None
     checkpoint.save(model)
     write_text_atomically(model.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
+
+
+def require_data(
+    checkpoint: Checkpoint, data: Path, *, languages: tuple[str, str], name: str
+) -> None:
+    """Check that a model can be fine-tuned on binarised data.
+
+    Args:
+        languages: source and target of the data.
+        name: the option and the file, for the message.
+
+    Raises:
+        UsageError: a model of other languages or another vocabulary.
+        DataError: the dictionaries cannot be read, or have another size.
+    """
+    own = languages_of(checkpoint, data)
+    if own != languages:
+        raise UsageError(f"{name}: translates {'-'.join(own)}, the data are {'-'.join(languages)}")
+    with fairseq_silent():
+        _, task = load_model(checkpoint, data)
+    require_vocabulary(checkpoint, task, name=name)

@@ -152,6 +152,12 @@ class Checkpoint:
 
         return *training_flags(self.options.values), learning_rate(self.state)
 
+    def require_data(self, data: Path, *, languages: tuple[str, str], name: str) -> None:
+        """Check that the model can be fine-tuned on data; see ``fairseq_plugin.baseline_model``."""
+        from fairseq_plugin.baseline_model import require_data
+
+        require_data(self, data, languages=languages, name=name)
+
     @property
     def parameters(self) -> int:
         """Parameters in the file; tensors that are tied to one another count once."""

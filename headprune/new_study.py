@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from headprune.new_labelled_study import command_to_run
 
@@ -52,6 +52,27 @@ class TrainedBaseline:
     arch: str
     options: Mapping[str, Any]
     lr: float | None
+
+
+@runtime_checkable
+class TrainedTranslator(Protocol):
+    """A translation model of which a study can be the continuation."""
+
+    def training_flags(self) -> tuple[str, Mapping[str, Any], float | None]:
+        """The architecture, the model's other options and the highest learning rate."""
+
+    def require_data(self, data: Path, *, languages: tuple[str, str], name: str) -> None:
+        """Check that the model can be fine-tuned on data.
+
+        Args:
+            data: the binarised data.
+            languages: source and target of the data.
+            name: the option and the file, for the message.
+
+        Raises:
+            UsageError: a model of other languages or another vocabulary.
+            DataError: the dictionaries cannot be read, or have another size.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

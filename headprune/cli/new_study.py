@@ -104,7 +104,7 @@ def new_study(
         task = _task(given, model=model, name=name, metric=metric, study=output.stem)
         text = labelled_study_text(task, model=_absolute(model), path=output, cores=cores, gpu=gpu)
     elif data is not None:
-        baseline = None if baseline_model is None else _trained(baseline_model)
+        baseline = None if baseline_model is None else _trained(baseline_model, data)
         text = study_text(_corpus(data), path=output, cores=cores, gpu=gpu, baseline=baseline)
     else:
         raise UsageError(
@@ -146,21 +146,25 @@ def _absolute(name: str) -> str:
     return f"{Path(path).absolute()}{colon}{split}" if Path(path).exists() else name.strip()
 
 
-def _trained(path: Path) -> TrainedBaseline:
-    """The facts about a trained model that a study depends on."""
+def _trained(path: Path, data: Path) -> TrainedBaseline:
+    """The facts about a trained model that a study depends on; it has to fit the data."""
+    from data_prep.lib.prepared import PreparedCorpus
     from headprune.backends import open_model
     from headprune.errors import UsageError
-    from headprune.new_study import TrainedBaseline
+    from headprune.new_study import TrainedBaseline, TrainedTranslator
 
     opened = open_model(path)
-    describe = getattr(opened, "training_flags", None)
-    if describe is None:
+    if not isinstance(opened, TrainedTranslator):
         raise UsageError(
             f"--baseline-model {path}: a study of translations takes a fairseq checkpoint"
         )
     if not opened.plan.is_full:
         raise UsageError(f"--baseline-model {path}: is pruned already; give the unpruned model")
-    arch, options, lr = describe()
+    prepared = PreparedCorpus.load(data)
+    opened.require_data(
+        prepared.binarised, languages=prepared.languages, name=f"--baseline-model {path}"
+    )
+    arch, options, lr = opened.training_flags()
     return TrainedBaseline(file=path.absolute(), arch=arch, options=options, lr=lr)
 
 

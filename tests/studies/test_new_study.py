@@ -76,9 +76,12 @@ def test_the_model_grows_with_the_data_where_there_is_a_gpu(pairs: int, tmp_path
 def test_a_model_that_is_trained_already_is_described(tmp_path: Path) -> None:
     pytest.importorskip("fairseq", reason="the model is fairseq's")
     from tests.fairseq_plugin import checkpoints
-    from tests.fairseq_plugin.models import SIZES
+    from tests.fairseq_plugin.models import SIZES, WORDS, dictionary
 
     data, model = prepared(tmp_path / "data"), checkpoints.write(tmp_path / "it's mine.pt")
+    (data / "bin" / "train.en-ru.en.idx").touch()  # names the languages
+    for language in ("en", "ru"):
+        dictionary().save(str(data / "bin" / f"dict.{language}.txt"))
     assert new_study(data, "-o", tmp_path / "mine.yaml", "--baseline-model", model) is None
     study = load_study(tmp_path / "mine.yaml")
     assert (study.baseline_model, study.train) == (model, None)
@@ -92,6 +95,9 @@ def test_a_model_that_is_trained_already_is_described(tmp_path: Path) -> None:
     pruned = checkpoints.write(tmp_path / "pruned.pt", plan=checkpoints.PLAN)
     error = new_study(data, "-o", tmp_path / "no.yaml", "--baseline-model", pruned)
     assert isinstance(error, HeadpruneError) and "is pruned already" in str(error)
+    dictionary(WORDS + 1).save(str(data / "bin" / "dict.ru.txt"))
+    error = new_study(data, "-o", tmp_path / "no.yaml", "--baseline-model", model)
+    assert isinstance(error, HeadpruneError) and "does not load with the dictionaries" in str(error)
     error = new_study("-o", tmp_path / "no.yaml", "--model", model, "--task", "sst2")
     assert isinstance(error, HeadpruneError) and "goes with a folder of data" in str(error)
     assert not (tmp_path / "no.yaml").exists()
