@@ -19,6 +19,7 @@ from headprune.results.signature import require_field
 from headprune.scores.names import all_scores, keep_of
 from headprune.scores.registry import registered as registered_scores
 from headprune.select import at_random, by_location
+from studies.plugin import ROOT
 from studies.yaml_checks import (
     as_choice,
     as_file,
@@ -59,7 +60,7 @@ class Row:
             ``component``: each component loses the same share of its heads.
         each_layer: the number of heads that every layer of every component keeps.
         plan_file: a plan made before, which may prune neurons and layers too. It is the same for
-            all seeds.
+            all seeds, unless ``{seed}`` stands in the name.
         components: for `percent` and `prune`, those whose heads are pruned; None for all.
         recovery: ``finetune``: the pruned baseline is fine-tuned; ``scratch``: a model of the
             pruned shape is trained from random weights in the way of the baseline.
@@ -134,7 +135,7 @@ class Row:
             UsageError: the row is not possible with this `shape`, or scores are missing.
         """
         if self.plan_file is not None:
-            return HeadPlan.load(self.plan_file).completed(shape)
+            return HeadPlan.load(_with_seed(self.plan_file, seed)).completed(shape)
         if self.prune is not None:
             return by_location(shape, prune=self.prune, components=self.components)
         if self.keep is not None:
@@ -256,7 +257,7 @@ def parse_rows(
     rows: list[Row] = []
     for number, entry in enumerate(entries, start=1):
         entry_key = f"{where}[{number}]"
-        row = _row(as_mapping(entry, entry_key), where=entry_key, forms=forms)
+        row = _row(as_mapping(entry, entry_key), where=entry_key, forms=forms, seeds=seeds)
         for other in (CONTROL, *rows):
             # Some file systems do not tell capital letters from small ones.
             if row.key.lower() == other.key.lower():
@@ -276,7 +277,9 @@ def parse_rows(
     return tuple(rows)
 
 
-def _row(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> Row:
+def _row(
+    entry: Mapping[str, Any], *, where: str, forms: Sequence[str], seeds: Sequence[int]
+) -> Row:
     require_known(entry, (*PLAN_KEYS, *(["forms"] if forms else [])), where=f"{where}.")
     kinds = [kind for kind in PLAN_KINDS if kind in entry]
     if len(kinds) != 1:
@@ -298,7 +301,7 @@ def _row(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> Row:
     if kind == "each_layer":
         each_layer = as_whole(entry["each_layer"], f"{where}.each_layer", least=0)
     prune = as_text(entry["prune"], f"{where}.prune") if kind == "prune" else None
-    plan_file = as_file(entry["plan"], f"{where}.plan") if kind == "plan" else None
+    plan_file = _plan_file(entry["plan"], f"{where}.plan", seeds) if kind == "plan" else None
     components: tuple[str, ...] | None = None
     if "components" in entry:
         named = as_list(entry["components"], f"{where}.components")
@@ -307,7 +310,11 @@ def _row(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> Row:
         key="",
         label="",
         percent=percent,
-        method=_method(entry, where=where) if plan_file is None else _method_of_file(plan_file),
+        method=(
+            _method(entry, where=where)
+            if plan_file is None
+            else _method_of_file(plan_file, seed=seeds[0])
+        ),
         order=as_choice(entry.get("order", ORDERS[0]), ORDERS, f"{where}.order"),
         draw=as_choice(entry.get("draw", DRAWS[0]), DRAWS, f"{where}.draw"),
         keep=keep,
@@ -334,20 +341,42 @@ def _method(entry: Mapping[str, Any], *, where: str) -> str:
     return as_choice(entry.get("method", "random"), choices, f"{where}.method")
 
 
-def _method_of_file(path: Path) -> str:
+_SEED = "{seed}"
+
+
+def _with_seed(path: Path, seed: int) -> Path:
+    """The plan of a seed."""
+    return Path(str(path).replace(_SEED, str(seed)))
+
+
+def _plan_file(raw: object, where: str, seeds: Sequence[int]) -> Path:
+    """The file of a plan, or the pattern of those of all seeds; its absolute path.
+
+    Raises:
+        DataError: there is no such file for the first seed.
+    """
+    name = as_text(raw, where)
+    first = as_file(name.replace(_SEED, str(seeds[0])), where)
+    if _SEED not in name:
+        return first
+    in_working_folder = _with_seed(Path(name), seeds[0]).is_file()
+    return (Path(name) if in_working_folder else ROOT / name).absolute()
+
+
+def _method_of_file(path: Path, *, seed: int) -> str:
     """The method that a plan comes from, as signatures name it; `given` where it does not say.
 
-    A plan that was drawn at random is `given` too: its rows repeat one draw for all seeds.
+    A plan that was drawn at random is `given` too if its row repeats one draw for all seeds.
 
     Raises:
         DataError: no plan, or the name of its method cannot stand in a signature.
     """
-    method = method_of(HeadPlan.load(path), default="given")
+    method = method_of(HeadPlan.load(_with_seed(path, seed)), default="given")
     try:
         require_field(method, name=f"{path}: origin.method")
     except UsageError as problem:
         raise DataError(str(problem)) from None
-    return "given" if is_draw(method) else method
+    return "given" if is_draw(method) and _SEED not in str(path) else method
 
 
 def _require_compatible(row: Row, *, where: str) -> None:
@@ -384,7 +413,7 @@ def _label(row: Row) -> str:
     elif row.each_layer is not None:
         parts = [f"{row.each_layer} in each layer"]
     elif row.plan_file is not None:
-        parts = [row.plan_file.stem]
+        parts = [row.plan_file.stem.replace(_SEED, "").rstrip(" .-_")]
     else:
         parts = [row.prune or "", *(row.components or ())]
     return " ".join([*parts, *(["from scratch"] if row.from_scratch else [])])

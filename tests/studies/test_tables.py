@@ -244,6 +244,24 @@ def test_a_plan_made_before_is_a_row(tmp_path: Path, read: Any, heads: int, neur
         assert row.select == "given"
 
 
+def test_each_seed_may_have_a_plan_made_before(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        folder = tmp_path / f"of seed {seed}"
+        folder.mkdir()
+        origin = Origin(method="random", seed=seed)
+        at_random({"ES": (8,) * 6}, seed=seed, percent=25 * seed).with_origin(origin).save(
+            folder / f"drawn.{seed}.json"
+        )
+    entry = {"plan": str(tmp_path / "of seed {seed}" / "drawn.{seed}.json")}
+    study = small(tmp_path, plans=[entry], seeds=[1, 2])
+    (row,) = study.whole
+    assert (row.label, row.select) == ("drawn", "random")
+    plans = [study.plan(row.key, seed=seed) for seed in (1, 2)]
+    assert [sum(plan.counts["ES"]) for plan in plans] == [36, 24]
+    with pytest.raises(DataError, match="drawn.3.json: .*no such file|drawn.3.json: cannot read"):
+        small(tmp_path, plans=[entry], seeds=[1, 2, 3])
+
+
 @pytest.mark.parametrize(
     ("units", "more", "message"),
     [
