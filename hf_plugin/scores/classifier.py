@@ -85,8 +85,8 @@ class Classifier:
         max_examples: the size of a random subset of examples to compute scores on.
         watch: see ``ScoreRequest``.
         teacher: the model whose translations others learn from; None for the model itself.
-        warn: warn of texts of the development set that are cut; of models that were made of this
-            one nothing is said.
+        counted: the splits whose cut texts were counted; those of models that are made of this one
+            too.
     """
 
     path: Path
@@ -94,7 +94,7 @@ class Classifier:
     max_examples: int | None = None
     teacher: Path | None = None
     watch: Watch = field(default=unwatched, compare=False)
-    warn: bool = field(default=True, compare=False)
+    counted: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @cached_property
     def model(self) -> Folder:
@@ -203,7 +203,7 @@ class Classifier:
     def measure(self, plan: PruningPlan | None = None) -> Measurement:
         """The metric on the development set, in percent (perplexity and loss are not)."""
         split, examples = self._dev_examples()
-        return self._measured(plan, examples, split=split if plan is None else None)
+        return self._measured(plan, examples, split=split)
 
     def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
         """The metric on the held-out training examples of ablation, in percent.
@@ -286,7 +286,7 @@ class Classifier:
         """The model with the units of ``plan`` alone."""
         folder = Path(folder)
         self.model.prune(plan).save(folder)
-        return replace(self, path=folder, warn=False)
+        return replace(self, path=folder)
 
     def calibration(self) -> Calibration:
         """The classifier with training examples that neither it nor its fine-tunings use."""
@@ -305,7 +305,7 @@ class Classifier:
 
     def opened(self, path: Path) -> Classifier:
         """The classifier of another folder, with the same teacher."""
-        return replace(self, path=path, teacher=self.teacher or self.path, warn=False)
+        return replace(self, path=path, teacher=self.teacher or self.path)
 
     def finetuned(
         self, plan: PruningPlan, *, seed: int, folder: Path, variant: Variant = PLAIN
@@ -324,7 +324,7 @@ class Classifier:
         )
         with redirect_stdout(sys.stderr):  # the Trainer's words on its progress
             run(settings, Labels(), folder, warn=False)  # whoever measures it names it
-        return replace(self, path=folder / "model", warn=False)
+        return replace(self, path=folder / "model")
 
     @torch.no_grad()
     def seconds(self, plans: Sequence[PruningPlan], *, rounds: int) -> list[list[float]]:
@@ -412,12 +412,13 @@ class Classifier:
         """The examples as inputs of the model, and its tokenizer or image processor.
 
         Args:
-            split: the name of the examples in a warning of texts that are cut; None for no warning.
+            split: the name of the examples, whose cut texts are counted once; None for others.
         """
         length = self.finetuning.max_length
         require_length(length, self._classifier, self._reader, name=str(self.path))
         encoded = encode(examples, self._reader, max_length=length)
-        if split is not None and self.warn:
+        if split is not None and split not in self.counted:
+            self.counted.add(split)
             warn_of_cut_texts(split, examples, encoded, self._reader, max_length=length)
         return encoded, self._reader
 

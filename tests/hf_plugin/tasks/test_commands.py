@@ -156,7 +156,9 @@ def test_texts_that_are_cut_are_counted(length, cut, trained, files, tmp_path):
     done = finetune(trained / "model", *files, *CATEGORY[:4], *options)
     message = f"warning: dev: {cut} of 9 texts are cut to {length} tokens; --max-length changes"
     assert (message in done.stderr) == bool(cut)
-    measured = measure(trained / "model", *files[2:], *CATEGORY[:4], *options[:2])
+    at_random(SHAPE, percent=50, seed=1).save(tmp_path / "plan.json")
+    plan = ("--plan", tmp_path / "plan.json")
+    measured = measure(trained / "model", *files[2:], *CATEGORY[:4], *options[:2], *plan)
     assert measured.stderr.count(message) == bool(cut)
     options = (*options[:2], "--score", "taylor", "-o", tmp_path / "scores")
     scored = run(scores_app, trained / "model", *files[:2], *CATEGORY[:4], *options)
