@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -267,8 +266,7 @@ def test_claims_of_a_comparison_are_tested_on_the_outputs_beside_its_records(
 ) -> None:
     published = PUBLISHED / "methods-long"
     shutil.copy(published / "compare.json", tmp_path)
-    with tarfile.open(published / "runs.tar.gz") as packed:
-        packed.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(published / "runs.tar.gz", tmp_path)
 
     tested, untested = (
         markdown.render(report_of([tmp_path], test=test).page) for test in (True, False)
@@ -527,7 +525,6 @@ def test_records_need_no_scipy_and_no_torch(study: Path) -> None:
     result = study / "pruned" / "50%" / "seed1" / "result.json"
     program = f"""
 import sys
-import tarfile
 sys.modules["scipy"] = None
 from pathlib import Path
 from headprune.errors import UsageError
