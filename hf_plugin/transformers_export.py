@@ -86,7 +86,6 @@ def export_to_transformers(path: Path, output: Path) -> CheckedExport:
 _LOWEST_IS_OTHER = ("modernbert", "t5", "mt5")
 """Families whose lowest layer has something that the others lack."""
 
-
 _CACHE_OF_ENCODER = ("t5", "mt5", "umt5")
 """Families whose cache transformers makes as deep as the encoder."""
 

@@ -19,7 +19,6 @@ from headprune.results.signature import require_field
 from headprune.scores.names import all_scores, keep_of
 from headprune.scores.registry import registered as registered_scores
 from headprune.select import at_random, by_location
-from studies.plugin import ROOT
 from studies.yaml_checks import (
     as_choice,
     as_file,
@@ -28,6 +27,7 @@ from studies.yaml_checks import (
     as_percent,
     as_text,
     as_whole,
+    places_of,
     require_known,
     shown,
 )
@@ -359,8 +359,8 @@ def _plan_file(raw: object, where: str, seeds: Sequence[int]) -> Path:
     first = as_file(name.replace(_SEED, str(seeds[0])), where)
     if _SEED not in name:
         return first
-    in_working_folder = _with_seed(Path(name), seeds[0]).is_file()
-    return (Path(name) if in_working_folder else ROOT / name).absolute()
+    places = (path for path in places_of(name) if _with_seed(path, seeds[0]).is_file())
+    return next(places).absolute()
 
 
 def _method_of_file(path: Path, *, seed: int) -> str:

@@ -187,10 +187,15 @@ def as_title(raw: object, where: str) -> str:
     return as_text(" ".join(raw.split()) if isinstance(raw, str) else raw, where)
 
 
+def places_of(name: str) -> tuple[Path, Path]:
+    """The places of a file that a study names: from the working folder, and from the checkout."""
+    return Path(name), ROOT / name
+
+
 def as_file(value: Any, where: str) -> Path:
     """A file that exists, named from the working folder or from the checkout; its absolute path."""
     name = as_text(value, where)
-    for path in (Path(name), ROOT / name):
+    for path in places_of(name):
         if path.is_file():
             return path.resolve()
     raise DataError(f"{where}: there is no file {name}")

@@ -103,8 +103,8 @@ class LabelSmoothedCrossEntropyWithDistillation(LabelSmoothedCrossEntropyCriteri
 
     def train(self, mode: bool = True) -> "LabelSmoothedCrossEntropyWithDistillation":
         """Load the teacher before the first update: for errors in it fairseq writes crash.pt."""
-        if mode and self.distillation.needs_teacher and not self._pairs and not self._loaded:
-            self._loaded.append(load_teacher(self.distill_from, self.task))
+        if mode and self.distillation.needs_teacher:
+            self._teacher()
         super().train(mode)
         return self
 
@@ -140,6 +140,11 @@ class LabelSmoothedCrossEntropyWithDistillation(LabelSmoothedCrossEntropyCriteri
         temperature = self.distillation.temperature
         return divergence(logits[counted], targets[counted], temperature=temperature).sum()
 
+    def _teacher(self) -> TransformerModel:
+        if not self._loaded:
+            self._loaded.append(load_teacher(self.distill_from, self.task))
+        return self._loaded[0]
+
     def _pair(self, model: Any, sample: Any) -> "_Pair":
         if not self._pairs:
             self._pairs.append(self._load(_unwrapped(model), sample["target"].device))
@@ -149,8 +154,7 @@ class LabelSmoothedCrossEntropyWithDistillation(LabelSmoothedCrossEntropyCriteri
         if getattr(student.decoder, "adaptive_softmax", None) is not None:
             raise UsageError(f"--criterion {NAME}: not with --adaptive-softmax-cutoff")
         is_on = autocast.is_on(getattr(student, "cfg", None))
-        loaded = self._loaded or [load_teacher(self.distill_from, self.task)]
-        teacher = loaded.pop()
+        teacher = self._teacher()
         for part in (teacher.encoder, teacher.decoder):
             part.cfg.autocast = "bf16" if is_on else "none"
         # With --fp16 and --bf16 fairseq casts the student.

@@ -94,7 +94,7 @@ def has_other_targets(lines: Iterable[str], references: Sequence[str]) -> bool:
 
 
 _SUBWORDS = {"@@ ": "--remove-bpe", "▁": "--remove-bpe sentencepiece"}
-"""What marks text that is still split, and the option of fairseq-generate that joins it."""
+"""The marks of split words, each with the option of fairseq-generate that joins them."""
 
 
 def warn_of_subwords(hypotheses: Sequence[str], references: Sequence[str], *, source: str) -> None:

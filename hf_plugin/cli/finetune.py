@@ -196,7 +196,7 @@ def finetune(
         from hf_plugin.quiet import quieten
         from hf_plugin.tasks.given import data_given, max_length_given
         from hf_plugin.tasks.own import OwnData
-        from hf_plugin.tasks.task import dev_splits
+        from hf_plugin.tasks.task import require_dev
     import torch
 
     if threads is not None:
@@ -204,8 +204,7 @@ def finetune(
     quieten()
     given = options.given()
     data = data_given(given, model=model, untrained=epochs > 0, metric=metric)
-    if not dev_splits(data):
-        raise UsageError("give --dev too, a file with texts and labels to measure on")
+    require_dev(data)
     if max_train_examples is not None and "train" in data.splits:
         # A subset of all examples is none, so that the signature says so and a tenth is held out.
         size = len(data.load("train"))

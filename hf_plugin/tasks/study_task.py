@@ -10,7 +10,7 @@ from headprune.new_labelled_study import LabelledTask
 from hf_plugin.glue.tasks import TASKS
 from hf_plugin.tasks.given import data_given
 from hf_plugin.tasks.own import OwnData
-from hf_plugin.tasks.task import dev_splits
+from hf_plugin.tasks.task import require_dev
 
 
 def study_task(
@@ -34,8 +34,7 @@ def study_task(
             options={},
             data_dir=None if data.data_dir is None else data.data_dir.absolute(),
         )
-    if not dev_splits(data):
-        raise UsageError("give --dev too, a file with texts and labels to measure on")
+    require_dev(data)
     label = data.task.label or default_name
     chosen = re.sub(r"[^A-Za-z0-9._-]", "_", label) if name is None else name
     if chosen in TASKS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", chosen):

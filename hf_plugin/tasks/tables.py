@@ -132,12 +132,17 @@ def read_table(source: str, columns: Columns, *, split: str) -> Table:
 
 def _reader_of(source: str) -> Callable[[Path, Columns], _Rows] | None:
     """The function that reads files with the ending of this one; None where there is none."""
-    return _READERS.get(Path(source.removesuffix(".gz")).suffix.lower())
+    return _READERS.get(_ending(source))
 
 
 def is_plain(source: str) -> bool:
     """Check if a file has plain text, with one text a line."""
-    return Path(source.removesuffix(".gz")).suffix.lower() in _PLAIN
+    return _ending(source) in _PLAIN
+
+
+def _ending(source: str) -> str:
+    """The ending of a file's name in small letters, without that of a compressed one."""
+    return Path(source.removesuffix(".gz")).suffix.lower()
 
 
 def read_texts(source: str, columns: Columns, *, split: str) -> Table:

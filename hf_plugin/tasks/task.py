@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from headprune.errors import UsageError
 from headprune.results.bleu_tokenizers import DEFAULT
 from hf_plugin.tasks.examples import Examples
 
@@ -119,6 +120,12 @@ class LabelledData(Protocol):
 def dev_splits(data: LabelledData) -> tuple[str, ...]:
     """Splits to measure on: ``dev``, for MNLI also ``dev_mismatched``."""
     return tuple(split for split in data.splits if split != "train")
+
+
+def require_dev(data: LabelledData) -> None:
+    """Raise a UsageError if there is no split to measure on."""
+    if not dev_splits(data):
+        raise UsageError("give --dev too, a file with texts and labels to measure on")
 
 
 MAX_LENGTH = 128
