@@ -11,7 +11,6 @@ from headprune.report.document import Block, Column, Document, Figure, Notes, Si
 from headprune.report.glue_figure import draw
 from headprune.report.shown import (
     Decimals,
-    Kept,
     Marked,
     millions,
     paired_note,
@@ -170,7 +169,7 @@ def _values_table(study: GlueStudy) -> Table:
             [
                 name_of(row),
                 None if row.form == "none" else row.form,
-                Kept(row.heads_kept, row.units),
+                row.kept,
                 # Classifiers of several tasks differ by some weights, which the CSV file has.
                 spread(sizes).mean if sizes else None,
                 *(
@@ -340,6 +339,7 @@ def _row_values(row: Row) -> dict[str, Any]:
         "percent": row.percent,
         "requested_percent": row.requested_percent,
         "heads_kept": row.heads_kept,
+        **({} if row.kept_between is None else {"kept_between": row.kept_between}),
         "counts": row.counts,
         "cells": {task: _cell_values(cell) for task, cell in row.cells.items()},
         "signature": row.signature,

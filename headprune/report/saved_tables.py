@@ -84,10 +84,16 @@ def _glue_row(values: Mapping[str, Any], heads: int) -> Row:
     names = ("label", "kind", "form", "percent", "requested_percent", "heads_kept", "counts")
     return Row(
         **{name: values[name] for name in names},
+        kept_between=_kept_between(values),
         units=heads,
         cells={task: _glue_cell(cell) for task, cell in values["cells"].items()},
         signature=values["signature"],
     )
+
+
+def _kept_between(values: Mapping[str, Any]) -> tuple[int, int] | None:
+    between = values.get("kept_between")
+    return None if between is None else (between[0], between[1])
 
 
 def _glue_cell(values: Mapping[str, Any]) -> Cell:
@@ -167,6 +173,7 @@ def _translation_row(values: Mapping[str, Any], heads: int) -> Row:
     )
     return Row(
         **{name: values[name] for name in ("label", "kind", "percent", "heads_kept", "counts")},
+        kept_between=_kept_between(values),
         form=fields.get("form", "remove"),
         requested_percent=float(asked[1]) if asked else None,
         units=heads,
@@ -196,6 +203,7 @@ def _before(row: Row, values: Mapping[str, Any]) -> Row:
         percent=row.percent,
         requested_percent=row.requested_percent,
         heads_kept=row.heads_kept,
+        kept_between=row.kept_between,
         counts=row.counts,
         units=row.units,
         cells={TRANSLATION: cell},

@@ -24,13 +24,22 @@ class Marked:
 
 @dataclass(frozen=True)
 class Kept:
-    """The number of kept units (None if it differs between seeds) and of all units."""
+    """The number of kept units (None if it differs between seeds) and of all units.
+
+    Attributes:
+        between: the smallest and the largest number, where it differs and they are known.
+    """
 
     kept: int | None
     total: int
+    between: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        return "varies" if self.kept is None else f"{self.kept} of {self.total}"
+        if self.kept is not None:
+            return f"{self.kept} of {self.total}"
+        if self.between is None:
+            return "varies"
+        return f"{self.between[0]} to {self.between[1]} of {self.total}"
 
 
 def signed(value: float) -> str:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from headprune.components import unit_names
 from headprune.errors import DataError
-from headprune.report.shown import Delta
+from headprune.report.shown import Delta, Kept
 from headprune.results.comparable import require_comparable
 from headprune.results.constant import is_constant_model
 from headprune.results.control_tests import TESTS, Located
@@ -86,6 +86,8 @@ class Row:
         requested_percent: the percentage that was asked for; None where layers or units were.
         heads_kept, counts: of the plans, whatever their units are; None where they differ between
             seeds.
+        kept_between: the smallest and the largest number of units that a plan keeps, where it
+            differs between seeds; None in tables of earlier versions.
         units: the number of units that the plans decide on.
         cells: the cells by task.
         signature: the signature of the figures, with `*` where seeds or tasks differ.
@@ -101,6 +103,12 @@ class Row:
     units: int
     cells: Mapping[str, Cell]
     signature: str
+    kept_between: tuple[int, int] | None = None
+
+    @property
+    def kept(self) -> Kept:
+        """The number of kept units as tables show it."""
+        return Kept(self.heads_kept, self.units, self.kept_between)
 
 
 def name_of(row: Row) -> str:
@@ -364,7 +372,7 @@ def _row(
         form=first.form,
         percent=spread([record.percent for record in records]).mean,
         requested_percent=first.requested_percent,
-        heads_kept=kept.pop() if len(kept) == 1 else None,
+        heads_kept=next(iter(kept)) if len(kept) == 1 else None,
         counts=counts.pop() if len(counts) == 1 else None,
         units=max(record.plan.total for record in records),
         cells={
@@ -378,6 +386,7 @@ def _row(
             for task, located in by_task.items()
         },
         signature=common_part([record.signature for record in records]),
+        kept_between=None if len(kept) == 1 else (min(kept), max(kept)),
     )
 
 

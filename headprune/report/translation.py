@@ -10,7 +10,6 @@ from headprune.report.document import Block, Column, Document, Figure, Notes, Si
 from headprune.report.figure import draw
 from headprune.report.shown import (
     Decimals,
-    Kept,
     Marked,
     paired_note,
     rejections,
@@ -168,7 +167,7 @@ def _values_table(study: TranslationStudy) -> Table:
         (Column("form"), _forms(study)),
         (
             Column(f"{study.table.unit_names} kept"),
-            [Kept(line.row.heads_kept, line.row.units) for line in study.all_lines],
+            [line.row.kept for line in study.all_lines],
         ),
         (Column("parameters", whole), [line.cell.parameters for line in study.all_lines]),
         (
@@ -311,6 +310,7 @@ def _line_values(line: Line | None) -> dict[str, Any] | None:
         "kind": row.kind,
         "percent": row.percent,
         "heads_kept": row.heads_kept,
+        **({} if row.kept_between is None else {"kept_between": row.kept_between}),
         "counts": row.counts,
         "parameters": cell.parameters,
         "bleu": asdict(line.bleu),

@@ -475,6 +475,22 @@ def test_a_saved_table_keeps_the_name_of_its_units(make: Make, tmp_path: Path) -
     assert report_of([tmp_path / "out" / "table.json"]).markdown == report.markdown
 
 
+def test_draws_that_keep_different_numbers_show_the_range(make: Make, tmp_path: Path) -> None:
+    first = make(keep={"ES": "33", "ED": "33", "DS": "33"})
+    second = make(seed=2, keep={"ES": "22", "ED": "33", "DS": "33"})
+    report = report_of([first[0], second[0]], test=False)
+    assert "| 16 to 18 of 24 |" in report.markdown
+    report.save(tmp_path / "out")
+    saved = tmp_path / "out" / "table.json"
+    assert report_of([saved]).markdown == report.markdown
+    # Tables of earlier versions have the numbers that are the same for all seeds.
+    content = json.loads(saved.read_text())
+    for row in content["rows"]:
+        del row["kept_between"]
+    saved.write_text(json.dumps(content))
+    assert "varies" in report_of([saved]).markdown
+
+
 def test_the_command_of_a_comparison_makes_the_same_numbers() -> None:
     """With what its defaults would leave out: no held-out examples, some scores fine-tuned only."""
     text = markdown.render(report_of([PUBLISHED / "scores" / "sst2"], test=False).page)

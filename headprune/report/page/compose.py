@@ -31,7 +31,6 @@ from headprune.report.page.material import (
 )
 from headprune.report.page.provenance import provenance, provenance_of_comparison
 from headprune.report.page.speed import against_speed
-from headprune.report.shown import Kept
 from headprune.report.table import Cell, Row
 from headprune.results.marks import CONSTANT_MARK
 from headprune.results.metrics import direction
@@ -132,7 +131,7 @@ def _described(pair: tuple[Row, Cell] | None, *, with_form: bool) -> list[object
     row, cell = pair
     label = f"{row.label}, {row.form}" if with_form else row.label
     mark = f" {CONSTANT_MARK}" if cell.constant else ""
-    return [f"{label}: {Kept(row.heads_kept, row.units)} kept{mark}", cell.shown_delta]
+    return [f"{label}: {row.kept} kept{mark}", cell.shown_delta]
 
 
 def _study(study: StudyResult, material: Material) -> Section:
