@@ -18,7 +18,7 @@ from transformers.cache_utils import Cache
 
 from .headless import count_positions, fill_memory
 from .position_bias import full_bias
-from .subclasses import StandIn, is_stock, stand_in, stock_of
+from .subclasses import StandIn, cache_in, is_stock, stand_in, stock_of
 
 _TABLE = "relative_attention_bias"
 
@@ -53,7 +53,7 @@ class DroppedLayer(StandIn):
         """Return the hidden states B x T x C as they are."""
         given = self.named(inputs, options)
         hidden_states: Tensor = given["hidden_states"]
-        cache: Cache | None = given.get("past_key_values")
+        cache: Cache | None = cache_in(given)
         seen, attended = 0, hidden_states.size(1)
         if cache is not None and self.cache_index is not None:
             seen = cache.get_seq_length(self.cache_index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,9 @@ def _job(
     targets = source["input_ids"].repeat_interleave(beam, dim=0)  # beam*B x T
     first = beam * torch.arange(conditions.batch, device=mask.device)[:, None]
     drawn = drawn_hypotheses(conditions)
+    # Its name since transformers 5.24, and before.
+    is_new = "cache" in inspect.signature(decoder.forward).parameters
+    name = "cache" if is_new else "past_key_values"
 
     def decode() -> object:
         caches = None
@@ -88,10 +92,10 @@ def _job(
                 input_ids=targets[:, step : step + 1],
                 encoder_hidden_states=encoded,
                 encoder_attention_mask=mask,
-                past_key_values=caches,
                 use_cache=True,
+                **{name: caches},
             )
-            caches = outputs.past_key_values
+            caches = getattr(outputs, name)
             caches.reorder_cache((first + drawn[step, :, :beam]).view(-1))
             if output is not None:
                 output(outputs.last_hidden_state)  # beam*B x 1 x V

@@ -22,7 +22,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from .cutting import is_transposed, rows_of
 from .position_bias import full_bias
-from .subclasses import StandIn, is_stock, stand_in
+from .subclasses import StandIn, cache_in, is_stock, stand_in
 
 
 class Weightless(NonDynamicallyQuantizableLinear):  # which torchao and torch do not quantise
@@ -90,7 +90,7 @@ class HeadlessAttention(StandIn):
         queries = hidden_states if asked is None else asked
         memory = given.get("key_value_states")
         memory = given.get("encoder_hidden_states") if memory is None else memory
-        cache = given.get("past_key_values")
+        cache = cache_in(given)
         batch, length = queries.shape[:2]
         attended = hidden_states.size(1) if memory is None else memory.size(1)
         seen = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar, SupportsIndex
 
 from torch import nn
@@ -36,6 +37,12 @@ class StandIn:
         """Pickle without the class itself, which another process may not have made yet."""
         reduced: Any = super().__reduce_ex__(protocol)
         return _without_state, (*_mixins(type(self)), stock_of(type(self))), *reduced[2:]
+
+
+def cache_in(given: Mapping[str, Any]) -> Any:
+    """The key-value cache among the arguments of a call; None without one."""
+    # Its name since transformers 5.24, and before.
+    return given.get("cache", given.get("past_key_values"))
 
 
 def stand_in(mixin: Any, stock: Any) -> Any:
