@@ -90,7 +90,6 @@ setup(
             "changes = hf_plugin.cli.changes:app",
             "finetune = hf_plugin.cli.finetune:app",
             "glue = hf_plugin.cli.glue:app",
-            "translate = fairseq_plugin.cli.translate:app",
         ],
     },
 )

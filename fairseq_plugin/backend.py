@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headprune.scores.syntax import Parse
     from headprune.shortlist import Coverage, Shortlist
     from headprune.speed.forward_pass import Conditions, ForwardPass
+    from headprune.translate import EngineSettings, Translator
     from headprune.vocabulary import Trimmed
 
 _CHECKPOINT = "a fairseq checkpoint"
@@ -86,6 +87,26 @@ class FairseqBackend:
         with needing("this needs the package ctranslate2", install="pip install ctranslate2"):
             from fairseq_plugin.ctranslate2_export import export_to_ctranslate2
         return str(export_to_ctranslate2(checkpoint, output, **given))
+
+    def line_translator(
+        self, path: Path, settings: EngineSettings, *, raw: bool | None, data: Path | None
+    ) -> Translator:
+        """A checkpoint with its text processing, where prep.json describes it."""
+        from data_prep.lib.text import TextProcessing
+        from headprune.translate import line_translator
+
+        with needing("translating with a checkpoint needs fairseq"):
+            from fairseq_plugin.engine import load_engine
+            from fairseq_plugin.loading import trained_on
+        checkpoint = self.open(path)
+        data = data or trained_on(checkpoint)
+        engine, (source_lang, target_lang) = load_engine(checkpoint, data, settings)
+        processing = TextProcessing.of_preparation(
+            data, source_lang=source_lang, target_lang=target_lang
+        )
+        return line_translator(
+            engine, processing, raw=raw, name=path, batch_size=settings.batch_size
+        )
 
     def score(self, model: str, request: ScoreRequest, *, given: Given) -> dict[str, HeadScores]:
         """Compute scores of a checkpoint on sentence pairs, with some options of its own."""

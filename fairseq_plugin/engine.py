@@ -14,9 +14,8 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.decoding.shortlist import use_shortlist
 from fairseq_plugin.loading import fairseq_silent, load_model
 from fairseq_plugin.models.transformer_headpruned import HeadPrunedTransformerModel
-from headprune.errors import UsageError
 from headprune.shortlist import Shortlist
-from headprune.translate import LONGEST_TRANSLATION, EngineSettings
+from headprune.translate import LONGEST_TRANSLATION, EngineSettings, torch_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,17 +99,14 @@ def load_engine(
             or the beam does not go with the shortlist.
         DataError: dictionaries are missing or do not fit, or the shortlist is of others.
     """
-    device, shortlist = settings.device, settings.shortlist
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda: PyTorch finds no GPU")
-    place = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+    place, shortlist = torch_device(settings.device), settings.shortlist
     words = None if shortlist is None else Shortlist.load(shortlist)
     torch.set_num_threads(settings.threads)
     with fairseq_silent():
         model, task = load_model(checkpoint, data)
         model = model.to(place)
         longest = min(LONGEST_TRANSLATION, int(model.max_positions()[1]) - 1)
-        search = GenerationConfig(beam=settings.beam, max_len_a=0, max_len_b=longest)
+        search = GenerationConfig(beam=settings.beam_width, max_len_a=0, max_len_b=longest)
         generator = task.build_generator([model], search)
         if words is not None:
             use_shortlist(generator, words, kind=HeadPrunedTransformerModel, name=shortlist)

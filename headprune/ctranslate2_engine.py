@@ -93,14 +93,14 @@ def load_engine(
     device, shortlist = available_device(settings.device), settings.shortlist
     parallel = {"inter_threads": settings.threads, "intra_threads": 1} if device == "cpu" else {}
     if shortlist is not None:
-        check_shortlist(shortlist, folder, beam=settings.beam)
+        check_shortlist(shortlist, folder, beam=settings.beam_width)
     with _with_shortlist(folder, shortlist) as place:
         translator = open_translator(place, device=device, name=folder, **parallel)
     return CTranslate2Engine(
         translator=translator,
         model=model,
         vocabulary=frozenset(vocabulary(folder, "source")),
-        beam=settings.beam,
+        beam=settings.beam_width,
         batch_size=settings.batch_size,
         has_shortlist=shortlist is not None,
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headprune.errors import DataError
 from headprune.json_files import json_object, known_values
 from headprune.plan import PruningPlan
+
+if TYPE_CHECKING:
+    from data_prep.lib.text import TextProcessing
 
 _NAME = "headprune.json"
 _FORMAT = "headprune.ctranslate2"
@@ -17,6 +20,11 @@ _VERSION = 1
 
 _LONGEST = 10**6
 """Upper limit in tokens, above the number of positions of every model."""
+
+
+def is_exported(path: Path) -> bool:
+    """Check if a folder is one that `headprune export --to ctranslate2` wrote."""
+    return (path / "model.bin").is_file() and (path / _NAME).is_file()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +89,23 @@ class ExportedModel:
         if model.text is not None:
             _check_text(model.text, path)
         return model
+
+    def text_processing(self, folder: Path) -> TextProcessing | None:
+        """How the model's text was prepared, with the files of its folder; None if not known."""
+        from data_prep.lib.text import TextProcessing
+
+        if self.text is None:
+            return None
+        truecaser = self.text.get("truecaser")
+        return TextProcessing(
+            source_lang=self.source_lang,
+            target_lang=self.target_lang,
+            tokenizer=self.text["tokenizer"],
+            bpe=str(self.text["bpe"]),
+            file=folder / str(self.text["file"]),
+            truecaser=None if truecaser is None else folder / truecaser,
+            full_codes=self.text.get("full_codes", False),
+        )
 
 
 def _check_text(text: dict[str, Any], path: Path) -> None:

@@ -7,12 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from headprune.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from data_prep.lib.text import TextProcessing
 
 LONGEST_TRANSLATION = 200
 """Length limit in tokens; the default of fairseq-generate's ``--max-len-b``."""
 
-_BATCHES_AT_ONCE = 16
+BEAM = 5
+"""The width of the beam where neither the user nor the model says it."""
+
+BATCHES_AT_ONCE = 16
 """Number of batches that are read at a time; engines sort their sentences by length."""
 
 
@@ -23,16 +33,50 @@ class EngineSettings:
     Attributes:
         device: ``cpu``, ``cuda`` or ``auto``: a GPU where there is one.
         threads: number of cores that a CPU translates on.
-        beam: width of the beam search; its other settings are fairseq-generate's defaults.
+        beam: width of the beam search; None: that of the model's own settings, or ``BEAM``. The
+            other settings are those of the model, or fairseq-generate's defaults.
         batch_size: number of sentences that are translated together.
         shortlist: a file with the target words to choose among; None: choose among all.
     """
 
     device: str
     threads: int
-    beam: int
+    beam: int | None
     batch_size: int
     shortlist: Path | None = None
+
+    @property
+    def beam_width(self) -> int:
+        """The width of the beam of a model that has no settings of its own."""
+        return BEAM if self.beam is None else self.beam
+
+
+class Translator(Protocol):
+    """A model that translates lines of text."""
+
+    def translate(self, lines: Iterable[str]) -> Iterator[str]:
+        """Translate lines, in order; the translation of an empty line is empty."""
+
+
+@runtime_checkable
+class TranslatesLines(Protocol):
+    """A backend whose models translate lines of text."""
+
+    def line_translator(
+        self, path: Path, settings: EngineSettings, *, raw: bool | None, data: Path | None
+    ) -> Translator:
+        """Load a model.
+
+        Args:
+            raw: True for plain text, False for the model's sub-words with spaces between them;
+                None: raw where the model knows how its text was prepared.
+            data: the folder of the model's data, or of its dictionaries.
+
+        Raises:
+            UsageError: the model does not translate, has no such option, or there is no such
+                device.
+            DataError: the model cannot be read.
+        """
 
 
 class Engine(Protocol):
@@ -78,7 +122,7 @@ class LineTranslator:
         the end a warning says in how many lines words were unknown to the model.
         """
         numbered = enumerate(lines, start=1)
-        while chunk := list(islice(numbered, self.batch_size * _BATCHES_AT_ONCE)):
+        while chunk := list(islice(numbered, self.batch_size * BATCHES_AT_ONCE)):
             sources = [self._prepared(line, line_number=number) for number, line in chunk]
             not_empty = [index for index, tokens in enumerate(sources) if tokens]
             results = self.engine.translate([sources[index] for index in not_empty])
@@ -112,3 +156,50 @@ class LineTranslator:
             f"{self.lines_with_unknown} of {self.lines} lines have words that the model does not "
             f"know ({shown}); it reads <unk> there. Text has to be prepared as in training"
         )
+
+
+def line_translator(
+    engine: Engine,
+    processing: TextProcessing | None,
+    *,
+    raw: bool | None,
+    name: Path,
+    batch_size: int,
+) -> LineTranslator:
+    """Give a model of tokens the functions that convert between them and lines.
+
+    Args:
+        processing: how the model's text was prepared; None if that is not known.
+        raw: see ``TranslatesLines.line_translator``.
+        name: the model's file or folder, for messages.
+
+    Raises:
+        UsageError: raw text was asked for, and the preparation is not known.
+    """
+    if raw and processing is None:
+        raise UsageError(
+            f"--raw: {name} does not know how its text was prepared; give text that is split into "
+            "tokens, and --tokens"
+        )
+    if raw is False:
+        processing = None
+    return LineTranslator(
+        engine=engine,
+        split=processing.splitter() if processing else str.split,
+        join=processing.joiner() if processing else " ".join,
+        batch_size=batch_size,
+    )
+
+
+def torch_device(device: str) -> torch.device:
+    """The place of a model in PyTorch: ``cpu``, ``cuda``, or ``auto``.
+
+    Raises:
+        UsageError: PyTorch finds no GPU.
+    """
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        raise UsageError("--device cuda: PyTorch finds no GPU")
+    return torch.device("cuda" if device != "cpu" and has_gpu else "cpu")

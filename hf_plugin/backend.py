@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headprune.scores.compute import Watch
     from headprune.scores.syntax import Parse
     from headprune.speed.forward_pass import Conditions, ForwardPass
+    from headprune.translate import EngineSettings, Translator
     from headprune.vocabulary import Trimmed
     from hf_plugin.folders import Folder
     from hf_plugin.scores.classifier import Classifier
@@ -102,6 +103,23 @@ class HuggingFaceBackend:
         ):
             from hf_plugin.onnx_export import export_to_onnx
         return str(export_to_onnx(path, output))
+
+    def line_translator(
+        self, path: Path, settings: EngineSettings, *, raw: bool | None, data: Path | None
+    ) -> Translator:
+        """A model that translates, which reads and writes plain text."""
+        for option, given in (
+            ("--tokens", raw is False),
+            ("--data", data is not None),
+            ("--shortlist", settings.shortlist is not None),
+        ):
+            if given:
+                raise UsageError(f"{path} is {_MODEL}, for which there is no {option}")
+        with needing("translating with Hugging Face models needs transformers"):
+            from hf_plugin.line_translator import HuggingFaceTranslator
+            from hf_plugin.quiet import quieten
+        quieten()
+        return HuggingFaceTranslator.load(path, settings)
 
     def score(self, model: str, request: ScoreRequest, *, given: Given) -> dict[str, HeadScores]:
         """Compute scores of a classifier, or of any model where no score needs data."""

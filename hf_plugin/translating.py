@@ -21,23 +21,33 @@ from hf_plugin.tokenizers import Reader, as_tokenizer
 
 @torch.no_grad()
 def translations(
-    model: PreTrainedModel, reader: Reader, encoded: Dataset, *, max_length: int
+    model: PreTrainedModel,
+    reader: Reader,
+    encoded: Dataset,
+    *,
+    max_length: int,
+    beam: int | None = None,
+    batch_size: int = BATCH_SIZE,
 ) -> list[str]:
     """Translate examples; the translations are in their order.
 
     Args:
         model: a model that translates.
         reader: its tokenizer.
-        encoded: examples of sentence pairs, from ``hf_plugin.finetuning.training.encode``.
+        encoded: examples of sentence pairs, from ``hf_plugin.finetuning.training.encode``, or
+            source texts alone.
         max_length: the largest number of tokens of a translation.
+        beam: the width of the beam search; None: that of the generation config.
+        batch_size: the number of examples that are translated together.
     """
+    width = {} if beam is None else {"num_beams": beam}
     tokenizer = as_tokenizer(reader)
     assert model.generation_config is not None
     written: list[str] = []
     with evaluating(model):
-        for batch in batches_of(encoded, tokenizer, size=BATCH_SIZE):
+        for batch in batches_of(encoded, tokenizer, size=batch_size):
             found = model.generate(  # type: ignore[operator]
-                **source_of(model, batch), **ONE_TRANSLATION, max_new_tokens=max_length
+                **source_of(model, batch), **ONE_TRANSLATION, **width, max_new_tokens=max_length
             )
             # Not all tokenizers know their tokens of languages as special ones.
             first = 1 if model.generation_config.forced_bos_token_id is None else 2

@@ -23,3 +23,13 @@ def _seeded():
     numpy.random.seed(1)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(1)
+
+
+@pytest.fixture(autouse=True)
+def _same_threads():
+    """Undo a test's change of PyTorch's threads, with which later tests would wait for cores."""
+    torch = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    yield
+    if torch is not None and torch.get_num_threads() != before:
+        torch.set_num_threads(before)

@@ -36,6 +36,7 @@ SUMMARIES: Mapping[str, str] = {
     "speed": "Time models in turns, with their parameters, FLOPs and file sizes.",
     "latency": "Measure what fewer heads, neurons and layers save in time, on this machine.",
     "scores": "Score every head (or neuron, or layer) of a model, as JSON and as heat maps.",
+    "translate": "Translate lines of text with a model.",
     "compare": "Compare scores with random choice: does a score say which heads can be pruned?",
     "subnetworks": "Find good, random and bad sub-networks of several fine-tunings of one model.",
     "overlap": "Compare the survivors of `headprune subnetworks` over tasks and seeds.",

@@ -17,11 +17,6 @@ _FIRST_WORD = 4
 """Index of the first entry of a vocabulary that stands for text."""
 
 
-def is_exported(path: Path) -> bool:
-    """Check if a folder is one that `headprune export --to ctranslate2` wrote."""
-    return (path / "model.bin").is_file() and (path / "headprune.json").is_file()
-
-
 def exported_forward_pass(folder: Path, conditions: Conditions) -> ForwardPass:
     """Load an exported model; it scores given translations, which is one pass over both sides.
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from headprune.backends import backend_of
 from headprune.errors import HeadpruneError, UsageError
-from headprune.speed.exported import exported_forward_pass, is_exported
+from headprune.exported import is_exported
+from headprune.speed.exported import exported_forward_pass
 from headprune.speed.forward_pass import Conditions, ForwardBackend, ForwardPass
 from headprune.speed.turns import speedup, taking_turns
 

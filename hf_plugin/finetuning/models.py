@@ -225,14 +225,21 @@ def require_length(length: int, model: PreTrainedModel, reader: Reader, *, name:
     """Raise a UsageError if the model accepts fewer tokens than ``length``; images have none."""
     if not isinstance(reader, PreTrainedTokenizerBase):
         return
-    # T5's relative positions have no end.
-    positions = getattr(model.config, "max_position_embeddings", None) or reader.model_max_length
-    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    if (padding := getattr(embeddings, "padding_idx", None)) is not None:
-        positions -= padding + 1  # positions begin after the padding's index
-    longest = min(reader.model_max_length, positions)
+    longest = longest_text(model, reader)
     if length > longest:
         raise UsageError(
             f"max length {length}: {name} takes {longest} tokens at most; give --max-length "
             f"{longest}, or less"
         )
+
+
+def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The largest number of tokens of a text that a model accepts; very large without a limit."""
+    # T5's relative positions have no end.
+    positions: int = (
+        getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
+    )
+    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if (padding := getattr(embeddings, "padding_idx", None)) is not None:
+        positions -= padding + 1  # positions begin after the padding's index
+    return min(tokenizer.model_max_length, positions)

@@ -23,12 +23,12 @@ from typer.testing import CliRunner, Result
 
 from data_prep.lib.text import TextProcessing
 from fairseq_plugin.checkpoints import Checkpoint
-from fairseq_plugin.cli.translate import _load_exported, app
 from headprune import DataError, HeadPlan, PruningPlan, UsageError, select
+from headprune.cli.translate import app
 from headprune.cost import forward_flops
+from headprune.exported import ExportedModel
 from headprune.speed.exported import exported_forward_pass
 from headprune.speed.forward_pass import Conditions
-from headprune.translate import EngineSettings
 from tests.fairseq_plugin.conftest import ROOT, generate, run, train
 from tests.fairseq_plugin.models import SHAPE, build, dictionary
 from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, NOTHING_LEFT, plans
@@ -275,8 +275,7 @@ def test_an_export_splits_text_as_its_checkpoint(
     export_to_ctranslate2(pruned, tmp_path / "model", data=data)
     of_data = TextProcessing.of_preparation(data, source_lang="en", target_lang="de")
     assert of_data is not None and of_data.full_codes is older
-    settings = EngineSettings(device="cpu", threads=1, beam=1, batch_size=1)
-    _, found = _load_exported(tmp_path / "model", settings, data=None)
+    found = ExportedModel.load(tmp_path / "model").text_processing(tmp_path / "model")
     assert found == replace(of_data, file=tmp_path / "model" / "bpe.codes")
 
 
@@ -484,12 +483,9 @@ def test_translate_mistakes(exported: Path, tmp_path: Path):
     broken = tmp_path / "broken"
     shutil.copytree(exported, broken)
     (broken / "model.bin").write_bytes(b"")
-    hugging_face = tmp_path / "opus"
-    hugging_face.mkdir()
-    (hugging_face / "config.json").write_text('{"model_type": "marian"}')
     mistakes: list[tuple[list[str | Path], type[Exception], str]] = [
-        ([hugging_face], UsageError, "opus is a Hugging Face model, which transformers translates"),
-        ([tmp_path], DataError, "no headprune.json in it; give a folder that"),
+        ([tmp_path], DataError, "or one from `headprune export --to ctranslate2`"),
+        ([exported, "--data", tmp_path], UsageError, "--data goes with a fairseq checkpoint"),
         ([broken], DataError, "broken: CTranslate2 cannot load it"),
         ([exported, "--raw"], UsageError, "does not know how its text was prepared"),
         ([exported, "--input", tmp_path / "none"], DataError, "none: no such file"),

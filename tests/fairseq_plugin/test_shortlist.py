@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from fairseq_plugin.cli.translate import app as translate
 from fairseq_plugin.shortlist import make_shortlist
 from headprune import DataError
 from headprune.cli import app
+from headprune.cli.translate import app as translate
 from headprune.shortlist import Shortlist
 from tests.fairseq_plugin.conftest import generate, hypotheses
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from fairseq_plugin.cli.translate import app
 from fairseq_plugin.engine import FairseqEngine
 from fairseq_plugin.unknown_words import Counter
 from headprune import DataError, UsageError
+from headprune.cli.translate import app
 from tests.fairseq_plugin.conftest import generate, hypotheses
 from tests.fairseq_plugin.models import Task, dictionary
 
@@ -61,7 +61,7 @@ def test_mistakes(full: Path, tmp_path: Path):
         ([tmp_path / "none.pt"], DataError, "none.pt: no such file"),
         ([full, "--raw"], UsageError, "does not know how its text was prepared"),
         ([full, "--data", tmp_path], UsageError, "does not name its languages, and no file"),
-        ([tmp_path, "--data", tmp_path], UsageError, "--data goes with a fairseq checkpoint"),
+        ([tmp_path], DataError, "not the folder of a model; give a Hugging Face folder"),
     ]
     for arguments, kind, message in mistakes:
         error = translate(*arguments).exception

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import pytest
 import sacrebleu
 import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
+from typer.testing import CliRunner, Result
 
 import headprune
 import hf_plugin  # noqa: F401  # the Auto classes read pruned folders
 from headprune import PruningPlan
 from headprune.cli.compare import app as compare_app
 from headprune.cli.scores import app as scores_app
-from headprune.errors import HeadpruneError, UsageError
+from headprune.cli.translate import app as translate_app
+from headprune.errors import DataError, HeadpruneError, UsageError
 from headprune.results import bleu_tokenizers
 from headprune.results.record import Record
 from headprune.scores import HeadScores
@@ -132,6 +135,59 @@ def test_figures_are_sacrebleus_of_transformers_own_translations(trained, files,
     assert (tmp_path / "r.hyp.txt").read_text().splitlines() == hypotheses
     names = [one.signature.partition("dev.")[2] for one in (record, again)]
     assert names[0].partition("@")[2] == names[1].partition("@")[2]
+
+
+def translate(*arguments: object, text: str = "") -> Result:
+    return CliRunner().invoke(translate_app, list(map(str, arguments)), input=text)
+
+
+def test_lines_of_text_are_translated(trained, files, folder, tmp_path):
+    """By the search of `measure`, whose length is the longest that the model allows here."""
+    model, source = trained / "model", folder / "dev.en"
+    length = ("--max-length", 31)
+    measure(model, *files[2:], *length, "-o", tmp_path / "one.json")
+    expected = (tmp_path / "one.hyp.txt").read_text()
+    translate(model, "--input", source, "-o", tmp_path / "one.de")
+    assert (tmp_path / "one.de").read_text() == expected
+    # In batches of two, with empty lines, which stay empty.
+    text = source.read_text().replace("\n", "\n\n")
+    found = translate(model, "--batch-size=2", text=text)
+    assert found.stdout == expected.replace("\n", "\n\n") and found.stderr == ""
+    # The beam is that of the generation config unless it is given.
+    config = model / "generation_config.json"
+    before = config.read_text()
+    config.write_text(json.dumps({**json.loads(before), "num_beams": 4}))
+    measure(model, *files[2:], *length, "-o", tmp_path / "beam.json")
+    translate(model, "--input", source, "-o", tmp_path / "beam.de")
+    config.write_text(before)
+    translate(model, "--beam", 4, "--input", source, "-o", tmp_path / "given.de")
+    wider = (tmp_path / "beam.hyp.txt").read_text()
+    assert (tmp_path / "beam.de").read_text() == (tmp_path / "given.de").read_text() == wider
+    assert wider != expected
+
+
+def test_long_and_unknown_lines_are_warned_of(trained):
+    text = "the old man\n" + "the old " * 200 + "\nthe \u4e94 man\n"
+    found = translate(trained / "model", text=text)
+    assert len(found.stdout.splitlines()) == 3
+    cut, unknown = found.stderr.splitlines()
+    assert re.fullmatch(r"warning: line 2: \d+ tokens, cut to the model's 32", cut)
+    assert unknown == (
+        "warning: 1 of 3 lines have words or characters that the model does not know; it reads "
+        "<unk> there"
+    )
+
+
+def test_models_and_options_that_do_not_translate_lines(trained, tmp_path):
+    mistakes: list[tuple[list[object], type[HeadpruneError], str]] = [
+        ([trained / "model", "--tokens"], UsageError, "for which there is no --tokens"),
+        ([trained / "model", "--data", tmp_path], UsageError, "for which there is no --data"),
+        ([tiny.bert(tmp_path / "bert")], UsageError, "family bert with the head of"),
+        ([tmp_path], DataError, "not the folder of a model"),
+    ]
+    for arguments, kind, message in mistakes:
+        error = translate(*arguments, text="a\n").exception
+        assert isinstance(error, kind) and message in str(error), (arguments, error)
 
 
 @pytest.mark.parametrize("in_table", [False, True])

@@ -1,1 +1,0 @@
-"""Commands of headprune for models that fairseq trained."""

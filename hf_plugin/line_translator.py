@@ -1,0 +1,121 @@
+"""Translate lines of text with a Hugging Face model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from headprune.errors import UsageError
+from headprune.translate import BATCHES_AT_ONCE, LONGEST_TRANSLATION, EngineSettings, torch_device
+from hf_plugin.finetuning.models import longest_text
+from hf_plugin.head_names import PREFIX
+from hf_plugin.scores.own_outputs import translates
+from hf_plugin.scores.run import whole_model
+from hf_plugin.tasks.heads import require_readable
+from hf_plugin.tasks.predictions import on_one_line
+from hf_plugin.tokenizers import load_tokenizer
+from hf_plugin.translating import set_target_language, translations
+
+
+class HuggingFaceTranslator:
+    """A model with its tokenizer; implements ``headprune.translate.Translator``.
+
+    The search is that of the model's generation config, unless the settings have a beam. A
+    translation has at most ``LONGEST_TRANSLATION`` tokens.
+
+    Args:
+        model: a model that translates.
+        tokenizer: its tokenizer.
+        settings: the beam, the size of the batches and the device.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: EngineSettings,
+    ) -> None:
+        self._model = model.to(torch_device(settings.device))  # type: ignore[arg-type]
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._longest = longest_text(model, tokenizer)
+        self._lines = self._lines_with_unknown = 0
+
+    @classmethod
+    def load(cls, folder: Path, settings: EngineSettings) -> HuggingFaceTranslator:
+        """Load a model of a folder.
+
+        Args:
+            settings: the threads translate one batch together.
+
+        Raises:
+            UsageError: it does not translate, does not say into which language, or there is no such
+                device.
+            DataError: the folder cannot be read.
+        """
+        torch.set_num_threads(settings.threads)
+        model = whole_model(str(folder))
+        family = model.config.model_type.removeprefix(PREFIX)
+        require_readable(family, name=str(folder))
+        if not translates(model):
+            raise UsageError(
+                f"{folder}: a model of the family {family} with the head of {type(model).__name__} "
+                "does not translate; give an encoder-decoder such as Marian, NLLB or T5"
+            )
+        tokenizer = load_tokenizer(str(folder))
+        set_target_language(model, tokenizer, name=str(folder))
+        return cls(model, tokenizer, settings)
+
+    def translate(self, lines: Iterable[str]) -> Iterator[str]:
+        """Translate lines, in order; the translation of an empty line is empty.
+
+        A line that is longer than the model allows is cut, with a warning on standard error. At the
+        end a warning says how many lines have tokens that are unknown to the model.
+        """
+        numbered = enumerate(lines, start=1)
+        while chunk := list(islice(numbered, self._settings.batch_size * BATCHES_AT_ONCE)):
+            results = [""] * len(chunk)
+            not_empty = [index for index, (_, line) in enumerate(chunk) if line.strip()]
+            if not_empty:
+                translated = self._translated([chunk[index] for index in not_empty])
+                for index, translation in zip(not_empty, translated, strict=True):
+                    results[index] = on_one_line(translation)
+            self._lines += len(chunk)
+            yield from results
+        if self._lines_with_unknown:
+            print(
+                f"warning: {self._lines_with_unknown} of {self._lines} lines have words or "
+                f"characters that the model does not know; it reads {self._tokenizer.unk_token} "
+                "there",
+                file=sys.stderr,
+            )
+
+    def _translated(self, lines: Sequence[tuple[int, str]]) -> list[str]:
+        """The translations of lines that are not empty, each with its number."""
+        texts = [line for _, line in lines]
+        encoded = self._tokenizer(texts, verbose=False)
+        lengths = list(map(len, encoded["input_ids"]))
+        for (number, _), length in zip(lines, lengths, strict=True):
+            if length > self._longest:
+                print(
+                    f"warning: line {number}: {length} tokens, cut to the model's {self._longest}",
+                    file=sys.stderr,
+                )
+        if max(lengths) > self._longest:
+            encoded = self._tokenizer(texts, truncation=True, max_length=self._longest)
+        unknown = self._tokenizer.unk_token_id
+        self._lines_with_unknown += sum(unknown in tokens for tokens in encoded["input_ids"])
+        return translations(
+            self._model,
+            self._tokenizer,
+            Dataset.from_dict({**encoded}),
+            max_length=min(LONGEST_TRANSLATION, self._longest - 1),
+            beam=self._settings.beam,
+            batch_size=self._settings.batch_size,
+        )
