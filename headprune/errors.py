@@ -40,18 +40,38 @@ def needing(what: str, *, install: str = "see the README, Install") -> Iterator[
     try:
         yield
     except ImportError as error:
+        # transformers reports whatever ends an import as a missing package.
+        if any(isinstance(each, KeyboardInterrupt) for each in _chain(error)):
+            raise KeyboardInterrupt from None
         raise UsageError(f"{what} ({error}); {install}") from None
 
 
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised from or while they were handled."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+INTERRUPTED = "interrupted; run the same command again"
+"""The message where the user ends a program."""
+
+INTERRUPTED_STATUS = 130
+"""The exit status then, as shells have it."""
+
+
 def exit_status(program: Callable[..., object], *arguments: Any) -> int:
-    """Run a program, and print the message of an error that the user can correct.
+    """Run a program, and print the message of an error that the user can correct, in one line.
 
     Returns:
-        0, or the exit status of the error.
+        0, or the exit status of the error, or of an interruption.
     """
     try:
         program(*arguments)
     except HeadpruneError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return problem.exit_status
+    except KeyboardInterrupt:
+        print(f"error: {INTERRUPTED}", file=sys.stderr)
+        return INTERRUPTED_STATUS
     return 0

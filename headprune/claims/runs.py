@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from headprune.errors import DataError
 from headprune.methods.adversarial import IMPORTANT_FIRST
 from headprune.results.changes import Changes
-from headprune.results.comparable import require_one_measure
+from headprune.results.comparable import require_comparable
 from headprune.results.constant import is_constant_model
 from headprune.results.control_tests import Located
 from headprune.results.labels import method_of
@@ -108,8 +108,8 @@ def grouped(results: Sequence[Located]) -> list[Runs]:
     Copies of a record count once.
 
     Raises:
-        DataError: different records of one seed of a row, fine-tunings of several lengths, several
-            metrics, signatures or numbers of examples for one task, or outputs that cannot be read.
+        DataError: different records of one seed of a row, fine-tunings of several lengths, records
+            that cannot stand in one table (``require_comparable``), or outputs that cannot be read.
     """
     groups: dict[str, list[Located]] = {}
     for path, record in results:
@@ -120,7 +120,7 @@ def grouped(results: Sequence[Located]) -> list[Runs]:
     runs = []
     for name, of_study in groups.items():
         of_study = merged(of_study)
-        require_one_measure(of_study)
+        require_comparable(of_study)
         require_one_length(of_study)
         by_form: dict[str, list[Located]] = {}
         for path, record in of_study:

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from headprune.cli.group import CommandGroup
-from headprune.errors import HeadpruneError, UsageError
+from headprune.errors import INTERRUPTED, INTERRUPTED_STATUS, HeadpruneError, UsageError
 from headprune.files import disk_problem, flush_standard_output
 from headprune.version import __version__
 
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; errors of the user or the disk are printed as one line."""
+    """Run the command; errors of the user or the disk, and its end by Ctrl-C, are one line."""
     try:
         try:
             _require_output(sys.argv[1:])
@@ -38,6 +38,12 @@ def main() -> None:
             flush_standard_output()
     except HeadpruneError as error:
         _fail(str(error), error.exit_status)
+    except KeyboardInterrupt:
+        _fail(INTERRUPTED, INTERRUPTED_STATUS)
+    except SystemExit as end:  # typer's, for Ctrl-C in a command
+        if end.code == INTERRUPTED_STATUS:
+            _fail(INTERRUPTED, INTERRUPTED_STATUS)
+        raise
     except UnicodeEncodeError as error:
         _fail(f"standard output: {error.object[error.start : error.end]!r} is no valid text", 1)
     except Exception as error:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from headprune.errors import DataError
 from headprune.results.control_tests import Located
+from headprune.results.record import Record
+from headprune.results.signature import fields_of
 
 _OF_ONE_START = (
     "; compare models that began with one: a control that is fine-tuned from it without a plan, or "
@@ -19,7 +21,7 @@ def require_comparable(results: Sequence[Located]) -> None:
 
     Raises:
         DataError: they are of several studies, start models or shapes, or those of a task differ
-            in their metric, in its signature or in the numbers of their examples.
+            in their metric, in its signature, in their data or in the numbers of examples.
     """
     first_path, first = results[0]
     shape = dict(first.plan.units)
@@ -35,10 +37,11 @@ def require_comparable(results: Sequence[Located]) -> None:
 
 
 def require_one_measure(results: Sequence[Located]) -> None:
-    """Check that all records of a task have one metric, of one signature, on as many examples.
+    """Check that all records of a task have one metric, of one signature, on the same data.
 
     Raises:
-        DataError: two records differ.
+        DataError: two records differ in their metric, its signature, the name of the data that they
+            were measured on, or the number of examples.
     """
     of_task: dict[str, Located] = {}
     of_split: dict[tuple[str, str], tuple[Path, int]] = {}
@@ -53,11 +56,21 @@ def require_one_measure(results: Sequence[Located]) -> None:
             record.metric_signatures,
             paths=paths,
         )
+        _require_equal(f"the data of {task}", measured_on(same), measured_on(record), paths=paths)
         # A model that is measured as it is has no training set.
         for split, number in record.examples.items():
             split_path, known = of_split.setdefault((task, split), (path, number))
             what = f"number of {split} examples of {task}"
             _require_equal(what, known, number, paths=(split_path, path))
+
+
+def measured_on(record: Record) -> str:
+    """The name of the data that a record's figures are of, without the part that was trained on.
+
+    Such as `dev.csv@0123456789` of `train.csv@abcdef0123[4000]+dev.csv@0123456789,64tok`.
+    """
+    name = fields_of(record.signature).get("data", "")
+    return name.rpartition("+")[2].partition(",")[0].partition("[")[0]
 
 
 def _require_equal(

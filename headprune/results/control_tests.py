@@ -10,7 +10,7 @@ from pathlib import Path
 from headprune.errors import DataError
 from headprune.results.bleu import read_lines
 from headprune.results.bleu_tokenizers import tokenizer_of
-from headprune.results.predictions import mcnemar, read_predictions
+from headprune.results.predictions import mcnemar, numbered_predictions
 from headprune.results.record import Record
 from headprune.results.stats import paired_randomisation
 
@@ -54,14 +54,19 @@ def compare_translations(control: Located, models: Sequence[Located]) -> Tested:
     """Paired approximate randomisation on BLEU.
 
     Raises:
-        DataError: translations that cannot be read, or are not of one test set.
+        DataError: translations that cannot be read, are not of one test set, or have another BLEU
+            than their records say.
     """
+    for model in models:
+        _require_one_reference(control, model)
     outcome = paired_randomisation(
         read_lines(_file(control, "hypotheses")),
         [read_lines(_file(model, "hypotheses")) for model in models],
         read_lines(_file(control, "reference")),
         tokenizer=tokenizer_of(control[1].metric_signatures.get("bleu", "")),
     )
+    for located, bleu in zip((control, *models), (outcome.base, *outcome.scores), strict=True):
+        _require_figure(located, "bleu", bleu)
     return Tested(p_values=outcome.p_values, signature=outcome.signature)
 
 
@@ -69,13 +74,14 @@ def compare_predictions(control: Located, models: Sequence[Located]) -> Tested:
     """McNemar's exact test on the examples that are classified correctly.
 
     Raises:
-        DataError: predictions that cannot be read, or are not of one set.
+        DataError: predictions that cannot be read, are not of one set, or have another accuracy
+            than their records say.
         UsageError: scipy is not installed.
     """
     p_values = []
     for model in models:
         try:
-            p_values.append(_mcnemar(_file(control, "predictions"), _file(model, "predictions")))
+            p_values.append(_mcnemar(control, model))
         except DataError as problem:
             raise DataError(f"{model[0]} against {control[0]}: {problem}") from None
     return Tested(p_values=tuple(p_values))
@@ -90,16 +96,59 @@ TESTS: Mapping[str, ControlTest] = {
 """The test of a metric; the others are not tested."""
 
 
-def _mcnemar(one: Path, other: Path) -> float:
-    predictions = read_predictions(one), read_predictions(other)
-    labels = [[label for _, label in each] for each in predictions]
+def _mcnemar(control: Located, model: Located) -> float:
+    predictions = [numbered_predictions(_file(each, "predictions")) for each in (control, model)]
+    labels = [[label for _, label in each.values()] for each in predictions]
     if len(labels[0]) == len(labels[1]) and labels[0] != labels[1]:
         raise DataError(
             "the labels differ, so the predictions are not of the same examples in the same order; "
             "comparisons of older versions have them in order of length, so measure these anew"
         )
-    correct = [[prediction == label for prediction, label in each] for each in predictions]
-    return mcnemar(*correct)
+    if len(labels[0]) == len(labels[1]) and [*predictions[0]] != [*predictions[1]]:
+        raise DataError(
+            "the predictions have other values of `index`, so they are of other examples"
+        )
+    correct = [[guess == label for guess, label in each.values()] for each in predictions]
+    p_value = mcnemar(*correct)
+    for located, values in zip((control, model), correct, strict=True):
+        _require_figure(located, "accuracy", 100 * sum(values) / len(values))
+    return p_value
+
+
+_ROUNDING = 0.01
+"""The largest difference between a record's figure and that of its outputs."""
+
+
+def _require_figure(located: Located, metric: str, value: float) -> None:
+    """Check that the outputs beside a record have the figure that it says.
+
+    Raises:
+        DataError: they have another.
+    """
+    path, record = located
+    if abs(record.metrics[metric] - value) > _ROUNDING:
+        raise DataError(
+            f"{path}: says {record.metrics[metric]:.2f} {metric}, but its outputs have "
+            f"{value:.2f}: they are of another model or another test set; measure it again, or "
+            "give --no-test"
+        )
+
+
+def _require_one_reference(control: Located, model: Located) -> None:
+    """Check that two translations have one reference, where the model's own is there.
+
+    Raises:
+        DataError: they differ.
+    """
+    path, record = model
+    own = path.parent / record.files["reference"] if "reference" in record.files else None
+    if own is None or not own.is_file():
+        return
+    if read_lines(own) != read_lines(_file(control, "reference")):
+        raise DataError(
+            f"{path} against {control[0]}: their reference translations differ, so they are not "
+            "of one test set"
+        )
 
 
 def _file(located: Located, name: str) -> Path:

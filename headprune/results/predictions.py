@@ -25,6 +25,15 @@ def read_correct(path: Path) -> list[bool]:
 def read_predictions(path: Path) -> list[tuple[str, str]]:
     """Read the prediction and the label of each example, ordered by `index`.
 
+    Raises:
+        DataError: see ``numbered_predictions``.
+    """
+    return [*numbered_predictions(path).values()]
+
+
+def numbered_predictions(path: Path) -> dict[int, tuple[str, str]]:
+    """Read the prediction and the label of each example by its `index`, in ascending order.
+
     The file has tab-separated columns `index`, `prediction` and `label`.
 
     Raises:
@@ -43,7 +52,7 @@ def read_predictions(path: Path) -> list[tuple[str, str]]:
         raise DataError(f"{path}: not every index is a whole number") from None
     if len(examples) != len(rows):
         raise DataError(f"{path}: an index is there twice")
-    return [examples[index] for index in sorted(examples)]
+    return {index: examples[index] for index in sorted(examples)}
 
 
 def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sacrebleu import corpus_bleu
 
 from headprune import PruningPlan
 from headprune.claims.catalogue import all_claims
@@ -182,15 +183,24 @@ def test_models_are_tested_on_their_translations(translations: Make) -> None:
         ]
         return lines, reference
 
+    good, bad = (corpus_bleu(texts(wrong)[0], [reference]).score for wrong in (2, 30))
     results = [
-        *translations(90.0, 91.0, kind="control", texts=lambda seed: texts(2)),
-        *translations(80.0, 90.9, percent=25, texts=lambda seed: texts(30 if seed == 1 else 2)),
+        *translations(good, good, kind="control", texts=lambda seed: texts(2)),
+        *translations(bad, good, percent=25, texts=lambda seed: texts(30 if seed == 1 else 2)),
     ]
     assessed = outcome(results, "25-percent-costs-nothing")
     tests = assessed.tests["25% - control"]
     assert str(tests) == "1 of 2"
     assert tests.p_values[1] == 1.0
     assert not assess(all_claims(), results, test=False)[0].tests
+
+
+def test_records_of_several_start_models_decide_no_claim(translations: Make) -> None:
+    control = translations(30.0, 30.2, kind="control")
+    pruned = translations(30.0, 30.2, percent=25)
+    others = [(path, replace(record, model="another")) for path, record in control]
+    with pytest.raises(DataError, match="model is None, but 'another' in "):
+        outcome([*others, *pruned], "25-percent-costs-nothing")
 
 
 def test_copies_of_a_record_count_once_and_contradictions_are_an_error(

@@ -19,6 +19,7 @@ from headprune import HeadPlan, PruningPlan, __version__, select
 from headprune.cli import main
 from headprune.cli import plan as plan_command
 from headprune.cli.group import SUMMARIES, command_named
+from headprune.errors import UsageError, exit_status, needing
 from headprune.scores import HeadScores
 from tests.command import Outcome, headprune
 
@@ -677,3 +678,36 @@ def test_of_neurons_a_number_is_the_total(shape: str, total: int, tmp_path: Path
     assert (
         refused.status == 2 and "DF: 100000 neurons asked for, the model has 12288" in refused.err
     )
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), SystemExit(130)])
+def test_an_interruption_is_one_line(
+    raised: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Typer turns the one in a command into the other."""
+    with mock.patch("headprune.cli.app", side_effect=raised), pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "error: interrupted; run the same command again\n"
+
+
+def test_an_interrupted_step_of_a_study_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status(mock.Mock(side_effect=KeyboardInterrupt)) == 130
+    assert capsys.readouterr().err == "error: interrupted; run the same command again\n"
+
+
+def test_an_interrupted_import_is_no_missing_package() -> None:
+    """Of transformers, which reports any end of an import as one that is missing."""
+    with pytest.raises(KeyboardInterrupt), needing("this needs transformers"):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise ModuleNotFoundError("Could not import module 'PreTrainedModel'") from error
+    with (
+        pytest.raises(UsageError, match="this needs transformers"),
+        needing("this needs transformers"),
+    ):
+        raise ModuleNotFoundError("No module named 'transformers'")

@@ -130,6 +130,24 @@ def test_predictions_of_another_set_cannot_be_paired(glue: MakeGlue) -> None:
         summary(results)
 
 
+def test_predictions_of_other_numbers_cannot_be_paired(glue: MakeGlue) -> None:
+    results = [glue("control"), glue()]
+    path = results[1][0].with_name("predictions.tsv")
+    header, *rows = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, *(f"1{row}" for row in rows)]))
+    with pytest.raises(DataError, match="have other values of `index`"):
+        summary(results)
+
+
+def test_predictions_that_contradict_their_record_are_not_tested(glue: MakeGlue) -> None:
+    results = [glue("control"), glue(wrong=40)]
+    write_predictions(results[1][0].with_name("predictions.tsv"), wrong=0)
+    message = "seed1/result.json: says 80.00 accuracy, but its outputs have 100.00"
+    with pytest.raises(DataError, match=message):
+        summary(results)
+    assert summary(results, test=False).table.rows[0].cells["sst2"].value.mean == 80
+
+
 def test_predictions_in_another_order_cannot_be_paired(glue: MakeGlue) -> None:
     results = [glue("control"), glue()]
     path = results[1][0].with_name("predictions.tsv")

@@ -589,16 +589,17 @@ def test_scores_alone_are_refused(study: Path) -> None:
         report_of([study / "scores"])
 
 
-def test_records_of_one_study_are_one_table(make: Make) -> None:
-    """The data are part of the signatures alone."""
+def test_records_of_other_data_are_refused(make: Make) -> None:
+    """They are no second study either: a mean or a difference over both says nothing."""
     control, _ = make("control", row="control", percent=0)
     pruned, record = make()
     content = json.loads(pruned.read_text())
     content["signature"] = record.signature.replace("data:wmt14.en-ru", "data:other")
     pruned.write_text(json.dumps(content))
-    report = report_of([control, pruned], test=False)
-    assert len(report.material.studies) == 1
-    assert report.markdown == make_report([control, pruned], test=False).markdown
+    message = "seed1/result.json: the data of translation is 'other', but 'wmt14.en-ru' in "
+    for report in (report_of, make_report):
+        with pytest.raises(DataError, match=message):
+            report([control, pruned], test=False)
 
 
 def test_files_that_are_left_out_are_named(

@@ -293,6 +293,25 @@ def test_models_without_a_fine_tuning_are_rows_of_their_own(make: Make, tmp_path
     assert markdown.render(again).splitlines()[2:] == to_markdown(study).splitlines()[2:]
 
 
+def test_translations_that_contradict_their_record_are_not_tested(make: Make) -> None:
+    results = [make("control", row="control", percent=0), make(wrong=20)]
+    path, record = results[1]
+    hypotheses = path.parent / record.files["hypotheses"]
+    hypotheses.write_text((results[0][0].parent / "result.hyp.txt").read_text())
+    with pytest.raises(DataError, match=f"says {record.value:.2f} bleu, but its outputs have "):
+        summary(results)
+
+
+def test_translations_of_two_test_sets_are_not_tested(make: Make, tmp_path: Path) -> None:
+    results = [make("control", row="control", percent=0), make()]
+    path, record = results[1]
+    (tmp_path / "other.de").write_text("Another sentence.\n" * 30)
+    files = {**record.files, "reference": str(tmp_path / "other.de")}
+    results[1] = path, replace(record, files=files)
+    with pytest.raises(DataError, match="their reference translations differ"):
+        summary(results)
+
+
 def test_results_of_two_studies_are_no_table(make: Make) -> None:
     with pytest.raises(DataError, match="study is 'other', but 'made-up'"):
         summary([make(seed=1), make(seed=2, study="other")])
