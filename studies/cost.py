@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -241,11 +242,12 @@ def estimate(
     if done:
         counted += "; those whose flags, data or plans have changed are repeated (jobs below)"
     if not calibration.is_file():
+        named = shlex.quote(str(calibration))
         return [
             counted,
             f"hours and disk: not known before a calibration, which takes some minutes: run "
-            f"the same command without -n and with `-- {calibration}` at the end (with make: "
-            f"FLAGS={calibration})",
+            f"the same command without -n and with `-- {named}` at the end (with make: "
+            f"FLAGS={named})",
         ]
     measured = Calibration.load(calibration)
     cost = cost_of(remaining, measured, machine=machine)

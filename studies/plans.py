@@ -305,6 +305,8 @@ def _row(
     components: tuple[str, ...] | None = None
     if "components" in entry:
         named = as_list(entry["components"], f"{where}.components")
+        if not named:
+            raise DataError(f"{where}.components: is empty; leave it out for all components")
         components = tuple(as_choice(c, HEADS, f"{where}.components") for c in named)
     row = Row(
         key="",

@@ -126,6 +126,8 @@ def run_folder(name: str, *, root: Path, runner: str, key: str = "out") -> str:
     name = name.rstrip("/") or "/"
     if os.path.realpath(name) == os.path.realpath(root):
         raise UsageError(f"{key}: {name} is the checkout itself; choose a folder such as runs/NAME")
+    if any(os.path.exists(os.path.join(name, file)) for file in ("__init__.py", "Snakefile")):
+        raise UsageError(f"{key}: {name} holds source files; choose a folder such as runs/NAME")
     # A relative path that begins with a dash would be an option to the programs that get it, and
     # from one that ends in a dot the names of the folder and of those beside it do not follow.
     ends_in_a_dot = os.path.basename(name) in (".", "..")

@@ -203,6 +203,8 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
     _require_training(train, baseline_model=baseline_model, rows=rows)
     control = as_flag(values["control"], "control")
     name = study_name(values["name"])
+    search = {**running.GENERATE_DEFAULTS, **as_mapping(values["generate"], "generate")}
+    as_whole(search["beam"], "generate.beam", least=1)
     study = Study(
         name=name,
         description=as_title(values["description"], "description"),
@@ -214,11 +216,7 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
         baseline_model=baseline_model,
         train=train,
         finetune=finetune,
-        generate_flags=as_flags(
-            {**running.GENERATE_DEFAULTS, **as_mapping(values["generate"], "generate")},
-            "generate",
-            reserved=RESERVED_FLAGS,
-        ),
+        generate_flags=as_flags(search, "generate", reserved=RESERVED_FLAGS),
         shape=shape,
         rows=(CONTROL, *rows) if control else rows,
         whole=whole,

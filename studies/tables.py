@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headprune import DataError, UsageError
-from studies.extending import STUDIES
+from studies.extending import STUDIES, read_study
 from studies.plans import Row
 from studies.yaml_checks import (
     as_list,
@@ -163,7 +163,7 @@ def chosen_tables(names: str, tables: Mapping[str, Table], *, study: str) -> lis
 def _studies_with(table: str) -> Iterator[str]:
     """The studies of this folder whose files name a table."""
     for path in sorted(STUDIES.glob("*.yaml")):
-        for entry in read_yaml(path).get("tables") or ():
+        for entry in read_study(path).get("tables") or ():
             if table in (entry, entry.get("name") if isinstance(entry, Mapping) else None):
                 yield path.stem
 

@@ -306,7 +306,9 @@ def _only(groups: _Groups, kind: str) -> _ByTask:
     """The records of the only row of a kind; empty if there is none."""
     rows = [by_task for (other, _, _), by_task in groups.items() if other == kind]
     if len(rows) > 1:
-        raise DataError(f"more than one {kind} row: only one can be compared with")
+        paths = [next(iter(by_task.values()))[0] for by_task in rows]
+        named = " and ".join(f"{record.row!r} ({path})" for path, record in paths)
+        raise DataError(f"several rows of the kind {kind}, of which only one can be: {named}")
     return rows[0] if rows else {}
 
 

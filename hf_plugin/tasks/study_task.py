@@ -8,6 +8,8 @@ from headprune.backends import Given
 from headprune.errors import UsageError
 from headprune.new_labelled_study import LabelledTask
 from hf_plugin.glue.tasks import TASKS
+from hf_plugin.loading import read_config
+from hf_plugin.places import place, reporting
 from hf_plugin.tasks.given import data_given
 from hf_plugin.tasks.own import OwnData
 from hf_plugin.tasks.task import require_dev
@@ -16,23 +18,29 @@ from hf_plugin.tasks.task import require_dev
 def study_task(
     model: str, *, name: str | None, metric: str | None, default_name: str, given: Given
 ) -> LabelledTask:
-    """Describe a task; a user's files are read, so that mistakes show before the study runs.
+    """Describe a task; the model and all local files are read, so that mistakes show at once.
 
     Args:
         model, name, metric, default_name, given: see ``DescribesTasks.describe_task``.
 
     Raises:
         UsageError: options that are missing or contradict each other.
-        DataError: data that cannot be read.
+        DataError: data or a model that cannot be read.
     """
     data = data_given(given, model=model, untrained=True, metric=metric)
     if not isinstance(data, OwnData):
         if name is not None:
             raise UsageError(f"--name {name}: goes with --train; a task of GLUE has its name")
+        with reporting(f"{model}: cannot read the model"):
+            read_config(place(model))
+        # What the hub has is read when the study runs.
+        folder = data.data_dir
+        sizes = {} if folder is None else {name: len(data.load(name)) for name in data.splits}
         return LabelledTask(
             name=data.task.name,
             options={},
-            data_dir=None if data.data_dir is None else data.data_dir.absolute(),
+            data_dir=None if folder is None else folder.absolute(),
+            examples=sizes.get("train"),
         )
     require_dev(data)
     label = data.task.label or default_name

@@ -140,8 +140,13 @@ def test_a_study_of_ones_own_labels_runs_as_it_is(tmp_path: Path) -> None:
     assert "16 training examples" in path.read_text()
     assert new_study("-o", path, "--overwrite", *options, "--name", "true") is None
     assert list(load_glue_study(path).tasks) == ["true"]
+    (tmp_path / "SST-2").mkdir()
+    for split in ("train", "dev"):
+        rows = "sentence\tlabel\na good one\t1\na bad one\t0\n"
+        (tmp_path / "SST-2" / f"{split}.tsv").write_text(rows)
     glue = ("--model", tmp_path / "my files" / "encoder", "--task", "sst2", "--data-dir", tmp_path)
     assert new_study("-o", path, "--overwrite", *glue) is None
+    assert "2 training examples" in path.read_text()
     study = load_glue_study(path)
     assert study.command("sst2")[:3] == ("glue", "--task", "sst2")
     assert study.data_dir == str(tmp_path)
@@ -171,6 +176,8 @@ def test_the_study_of_ones_own_labels_makes_its_table(tmp_path: Path) -> None:
 def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     output = ("-o", tmp_path / "mine.yaml")
     options = labelled(tmp_path / "files")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{}")
     for given, message in (
         ((), "give a folder that a script of data_prep wrote; or --model"),
         ((tmp_path, "--model", "x"), "give DATA or --model, not both"),
@@ -181,6 +188,8 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         ((*options[:-1], "moods"), "no column 'moods'; its columns are 'review', 'mood'"),
         ((*options, "--name", "sst2"), "--name sst2: give a name of letters"),
         (("--model", "x", "--task", "sst2", "--name", "y"), "--name y: goes with --train"),
+        (("--model", tmp_path / "broken", "--task", "sst2"), "broken: cannot read the model"),
+        ((*options[:2], "--task", "sst2", "--data-dir", tmp_path), "no train.tsv"),
     ):
         error = new_study(*output, *given)
         assert isinstance(error, HeadpruneError) and message in str(error)

@@ -75,6 +75,12 @@ def test_the_checkout_is_no_run_folder(tmp_path: Path, monkeypatch: pytest.Monke
             run_folder(name, root=tmp_path, runner="glue")
 
 
+def test_a_folder_of_source_files_is_no_run_folder() -> None:
+    root = Path(__file__).resolve().parents[2]
+    with pytest.raises(UsageError, match="^out: .*studies holds source files; choose a folder"):
+        run_folder(str(root / "studies"), root=root, runner="glue")
+
+
 def test_base_is_the_folder_of_one_other_study() -> None:
     require_one_sharer(None, study="a", homes=["b", "c"])
     require_one_sharer("x", study="a", homes=["b", "b"])

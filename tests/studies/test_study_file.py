@@ -248,6 +248,8 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
             {"plans": [{"keep": {"ES": 3}, "components": ["ES"]}]},
             "components: `keep` names them itself",
         ),
+        ({"plans": [{"percent": 50, "components": []}]}, "plans[1].components: is empty"),
+        ({"generate": {"beam": 0}}, "generate.beam: a whole number from 1 on is needed, got 0"),
         ({"plans": [{"prune": "top 1", "method": "top"}]}, "method: only `percent` takes it"),
         ({"plans": [{"percent": 50, "method": "best"}]}, "method: 'best'"),
         ({"plans": [{"prune": "top 1", "at_least": 1}]}, "only `percent` takes it"),

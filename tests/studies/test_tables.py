@@ -311,7 +311,8 @@ def test_tables_are_chosen_by_name() -> None:
     assert chosen("paper,scratch") == ["table1", "table2", "table3", "figure1", "scratch"]
     with pytest.raises(UsageError) as refusal:
         chosen("table4")
-    others = "glue-paper, glue.bert-base, glue.demo, glue.minilm-mean, glue.minilm have it"
+    names = ("glue.demo", "glue.minilm-bf16", "glue.minilm-mean", "glue.minilm")
+    others = f"glue-paper, glue.bert-base, {', '.join(names)} have it"
     assert str(refusal.value).startswith("table: the study demo has no 'table4'; it has: table1,")
     assert str(refusal.value).endswith(f"own; {others}")
     with pytest.raises(UsageError, match="'own' is the study's own table; make it without others"):
