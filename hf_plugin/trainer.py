@@ -18,6 +18,11 @@ class ResumableTrainer(Trainer):
     does not convert them when it resumes, and leaves such weights as they are.
     """
 
+    def train(self, *arguments: Any, **options: Any) -> Any:
+        """Train, without the weights that the model does not save."""
+        freeze_unsaved(self.model)
+        return super().train(*arguments, **options)
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Save a checkpoint; what ``save_model`` saves keeps the names of the family's files."""
         saved = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
@@ -38,6 +43,21 @@ class ResumableTrainer(Trainer):
             of_all_items = num_items_in_batch is not None and self.model_accepts_loss_kwargs
             is_summed = of_all_items or self.compute_loss_func is not None
         return loss / self.current_gradient_accumulation_steps if is_summed else loss
+
+
+def freeze_unsaved(model: Any) -> None:
+    """Freeze weights that ``save_pretrained`` leaves out: the saved model would have other values.
+
+    The sinusoidal positions of Marian are computed anew when a model is loaded. transformers 5.24
+    trains them with a model that was loaded, so that the loaded result differs from the trained
+    model. Weights that are tied to a saved one are trained.
+    """
+    unsaved = getattr(model, "_keys_to_ignore_on_save", None) or ()
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    saved = {weight for name, weight in weights.items() if name not in unsaved}
+    for name in unsaved:
+        if name in weights and weights[name] not in saved:
+            weights[name].requires_grad_(False)
 
 
 @contextmanager

@@ -459,7 +459,8 @@ def test_the_parameters_of_an_export_are_those_of_the_model(style: str):
 
 
 def translate(*arguments: str | Path, text: str | bytes = "") -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)), input=text)
+    # More threads would wait for the cores of other tests.
+    return CliRunner().invoke(app, [*map(str, arguments), "--threads=1"], input=text)
 
 
 def test_translate_takes_tokens_where_nothing_else_is_known(exported: Path):

@@ -19,7 +19,8 @@ from tests.fairseq_plugin.models import Task, dictionary
 
 
 def translate(*arguments: str | Path, text: str = "") -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)), input=text)
+    # More threads would wait for the cores of other tests.
+    return CliRunner().invoke(app, [*map(str, arguments), "--threads=1"], input=text)
 
 
 def test_a_checkpoint_translates_as_fairseq_generate(corpus: Path, full: Path):

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForImageClassification, TrainingArguments
+from transformers import (
+    AutoModelForImageClassification,
+    AutoModelForSeq2SeqLM,
+    TrainingArguments,
+)
 
 from hf_plugin.distillation import DistillationTrainer
-from hf_plugin.trainer import ResumableTrainer
+from hf_plugin.trainer import ResumableTrainer, freeze_unsaved
 from tests.hf_plugin.small_models import inputs_of, small
+from tests.hf_plugin.vocabulary import tiny
 
 
 def train(trainer: Any, folder: Path, *, resume: Path | None = None, **options: Any) -> Any:
@@ -51,3 +56,31 @@ def test_the_final_model_has_the_names_of_the_family(tmp_path: Path) -> None:
     train(ResumableTrainer, tmp_path).save_model(str(tmp_path / "final"))
     names = load_file(tmp_path / "final" / "model.safetensors").keys()
     assert any("attention.attention.query" in name for name in names)
+
+
+def test_weights_that_are_not_saved_are_not_trained(tmp_path: Path) -> None:
+    """Else the loaded model would have others; those of Marian's positions, if it was loaded."""
+    model = AutoModelForSeq2SeqLM.from_pretrained(tiny.marian(tmp_path / "model"))
+    tokens = torch.tensor([5, 6, 7, 0])
+    rows = [{"input_ids": tokens, "labels": tokens}]
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path / "training"),
+        max_steps=2,
+        learning_rate=1e-2,
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    trainer = ResumableTrainer(model, arguments, train_dataset=rows)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "trained"))
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "trained").state_dict()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded[name], tensor), name
+
+
+def test_tied_weights_are_trained() -> None:
+    model = small("mbart", AutoModelForSeq2SeqLM)
+    model._keys_to_ignore_on_save = {"lm_head.weight"}
+    freeze_unsaved(model)
+    assert all(weight.requires_grad for weight in model.parameters())

@@ -138,7 +138,8 @@ def test_figures_are_sacrebleus_of_transformers_own_translations(trained, files,
 
 
 def translate(*arguments: object, text: str = "") -> Result:
-    return CliRunner().invoke(translate_app, list(map(str, arguments)), input=text)
+    # More threads would wait for the cores of other tests.
+    return CliRunner().invoke(translate_app, [*map(str, arguments), "--threads=1"], input=text)
 
 
 def test_lines_of_text_are_translated(trained, files, folder, tmp_path):
