@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -212,6 +212,14 @@ def summarise(
         )
         for (kind, _, _), by_task in groups.items()
     ]
+    units = max(row.units for row in rows)
+    # The plan of an unpruned model may name its heads alone where others prune neurons too.
+    rows = [
+        replace(row, heads_kept=units, units=units)
+        if row.kind in unpruned and row.heads_kept == row.units
+        else row
+        for row in rows
+    ]
     by_kind = {row.kind: row for row in rows}
     first = results[0][1]
     return ResultTable(
@@ -221,7 +229,7 @@ def summarise(
         control=by_kind.get("control"),
         rows=tuple(row for row in rows if row.kind not in unpruned),
         tasks=_tasks([record for _, record in results], tests),
-        heads=max(row.units for row in rows),
+        heads=units,
         unit_names=unit_names(name for _, record in results for name in record.plan.units),
         layers=max(len(layers) for layers in first.plan.units.values()),
     )

@@ -463,6 +463,21 @@ def test_a_saved_table_of_classifiers_keeps_the_baseline(
     assert study.table.baseline is None
 
 
+def test_unpruned_models_keep_all_units_that_others_prune(make: Make, tmp_path: Path) -> None:
+    control, _ = make("control", row="control", percent=0)
+    path, record = make()
+    content = json.loads(path.read_text())
+    units = {**record.plan.units, "EL": (1, 1)}
+    plan = PruningPlan(kept={**record.plan.kept, "EL": [(0,), ()]}, units=units)
+    content["plan"] = json.loads(plan.to_json())
+    path.write_text(json.dumps(content))
+    report = report_of([control, path], test=False)
+    kept = re.findall(r"\| +(\d+ of 26) \|", report.markdown)
+    assert kept == ["26 of 26", "13 of 26"]
+    report.save(tmp_path / "out")
+    assert report_of([tmp_path / "out" / "table.json"]).markdown == report.markdown
+
+
 def test_a_saved_table_keeps_the_name_of_its_units(make: Make, tmp_path: Path) -> None:
     path, record = make()
     content = json.loads(path.read_text())
