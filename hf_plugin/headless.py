@@ -90,14 +90,15 @@ class HeadlessAttention(StandIn):
         queries = hidden_states if asked is None else asked
         memory = given.get("key_value_states")
         memory = given.get("encoder_hidden_states") if memory is None else memory
-        cache = cache_in(given)
+        # XLM's attentions have no such number, and other caches.
+        layer_index: Any = getattr(self, "layer_idx", None)
+        cache = None if layer_index is None else cache_in(given)
         batch, length = queries.shape[:2]
         attended = hidden_states.size(1) if memory is None else memory.size(1)
         seen = 0
         if cache is not None and memory is not None:
-            fill_memory(cache, memory, self.layer_idx)  # type: ignore[attr-defined]
+            fill_memory(cache, memory, layer_index)
         if cache is not None and memory is None:
-            layer_index: int = self.layer_idx  # type: ignore[attr-defined]
             seen = cache.get_seq_length(layer_index)
             attended = count_positions(cache, hidden_states, layer_index)
         output = queries[..., :0]  # B x T x H'd
