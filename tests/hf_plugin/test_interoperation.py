@@ -201,6 +201,10 @@ def test_prefix_tuning(family, form):
     whole = build(family, AutoModelForSequenceClassification)
     options = {"num_virtual_tokens": 3}
     prefixed = adapted(clone(whole), "PrefixTuningConfig", **options)
+    try:
+        prefixed(**batch())
+    except ValueError as problem:  # the key-value cache has another name since transformers 5.24
+        pytest.skip(f"peft does not serve the unpruned model of this transformers: {problem}")
     model = hf_plugin.prune_heads(clone(whole), SOME, form=form)
     plain = first(model)
     model = adapted(model, "PrefixTuningConfig", **options)
