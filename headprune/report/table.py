@@ -316,7 +316,9 @@ def _only(groups: _Groups, kind: str) -> _ByTask:
     if len(rows) > 1:
         paths = [next(iter(by_task.values()))[0] for by_task in rows]
         named = " and ".join(f"{record.row!r} ({path})" for path, record in paths)
-        raise DataError(f"several rows of the kind {kind}, of which only one can be: {named}")
+        raise DataError(
+            f"more than one {kind} row to compare the others with: {named}; leave out all but one"
+        )
     return rows[0] if rows else {}
 
 

@@ -204,7 +204,7 @@ def test_two_values_of_a_seed_or_two_controls_are_refused(glue: MakeGlue) -> Non
         summary([one, other])
     with pytest.raises(DataError, match="no result"):
         summary([])
-    with pytest.raises(DataError, match="several rows of the kind control, .*seed1"):
+    with pytest.raises(DataError, match="more than one control row to compare .*seed1"):
         summary([glue("control"), glue("control", seed=2, **{"form": "none"}), _other_control(one)])
 
 
