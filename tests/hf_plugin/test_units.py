@@ -32,7 +32,17 @@ from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
 from hf_plugin.plans import full_plan
 from hf_plugin.transformers_export import export_to_transformers
-from tests.hf_plugin.models import FAMILIES, HEADS, LAYERS, batch, build, clone, first, shape_of
+from tests.hf_plugin.models import (
+    FAMILIES,
+    HEADS,
+    LAYERS,
+    batch,
+    build,
+    clone,
+    first,
+    require_prefixes,
+    shape_of,
+)
 from tests.hf_plugin.small_models import small
 from tests.hf_plugin.test_surgery import assert_generates_the_same_with_a_cache
 
@@ -485,6 +495,7 @@ def test_prefix_tuning():
     model = hf_plugin.prune(clone(whole), plan)
     config = peft.PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)
     prefixed = [peft.get_peft_model(each, config).eval() for each in (whole, model)]
+    require_prefixes(prefixed[0])
     with torch.no_grad():
         weight = prefixed[0].prompt_encoder["default"].embedding.weight.normal_()
         prefixed[1].prompt_encoder["default"].embedding.weight.copy_(weight)
