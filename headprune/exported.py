@@ -91,7 +91,7 @@ class ExportedModel:
         return model
 
     def text_processing(self, folder: Path) -> TextProcessing | None:
-        """How the model's text was prepared, with the files of its folder; None if not known."""
+        """The preparation of the model's text, with the files of its folder; None if not known."""
         from data_prep.lib.text import TextProcessing
 
         if self.text is None:

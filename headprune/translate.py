@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from headprune.errors import UsageError
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 LONGEST_TRANSLATION = 200
 """Length limit in tokens; the default of fairseq-generate's ``--max-len-b``."""
 
+Source = TypeVar("Source")
+
 BEAM = 5
 """The width of the beam where neither the user nor the model says it."""
 
-BATCHES_AT_ONCE = 16
+_BATCHES_AT_ONCE = 16
 """Number of batches that are read at a time; engines sort their sentences by length."""
 
 
@@ -121,27 +123,21 @@ class LineTranslator:
         A line that is longer than the model allows is cut, with a warning on standard error. At
         the end a warning says in how many lines words were unknown to the model.
         """
-        numbered = enumerate(lines, start=1)
-        while chunk := list(islice(numbered, self.batch_size * BATCHES_AT_ONCE)):
-            sources = [self._prepared(line, line_number=number) for number, line in chunk]
-            not_empty = [index for index, tokens in enumerate(sources) if tokens]
-            results = self.engine.translate([sources[index] for index in not_empty])
-            translations = [""] * len(chunk)
-            for index, tokens in zip(not_empty, results, strict=True):
-                translations[index] = self.join(tokens)
-            yield from translations
+        yield from in_order(
+            lines,
+            batch_size=self.batch_size,
+            prepare=self._prepared,
+            translate=lambda sources: map(self.join, self.engine.translate(sources)),
+        )
         if self.lines_with_unknown:
             print(f"warning: {self._unknown_message()}", file=sys.stderr)
 
-    def _prepared(self, line: str, *, line_number: int) -> list[str]:
+    def _prepared(self, line_number: int, line: str) -> list[str]:
         """The tokens of a line, cut to the model's length; unknown ones are counted."""
         tokens = self.split(line)
         longest = self.engine.longest_source
         if len(tokens) > longest:
-            print(
-                f"warning: line {line_number}: {len(tokens)} tokens, cut to the model's {longest}",
-                file=sys.stderr,
-            )
+            warn_of_cut(line_number, length=len(tokens), longest=longest)
             tokens = tokens[:longest]
         unknown = [token for token in tokens if not self.engine.knows(token)]
         self.lines += 1
@@ -156,6 +152,39 @@ class LineTranslator:
             f"{self.lines_with_unknown} of {self.lines} lines have words that the model does not "
             f"know ({shown}); it reads <unk> there. Text has to be prepared as in training"
         )
+
+
+def in_order(
+    lines: Iterable[str],
+    *,
+    batch_size: int,
+    prepare: Callable[[int, str], Source | None],
+    translate: Callable[[list[Source]], Iterable[str]],
+) -> Iterator[str]:
+    """Translate lines some batches at a time, in order; empty ones have an empty translation.
+
+    Args:
+        lines: the source lines.
+        batch_size: number of sentences that are translated together.
+        prepare: makes the source of a line and its number, from 1; None or empty for an empty line.
+        translate: gives the translations of sources that are not empty.
+    """
+    numbered = enumerate(lines, start=1)
+    while chunk := list(islice(numbered, batch_size * _BATCHES_AT_ONCE)):
+        sources = [prepare(number, line) for number, line in chunk]
+        not_empty = [source for source in sources if source]
+        places = [index for index, source in enumerate(sources) if source]
+        found = translate(not_empty) if not_empty else ()
+        translations = dict(zip(places, found, strict=True))
+        yield from (translations.get(index, "") for index in range(len(sources)))
+
+
+def warn_of_cut(line_number: int, *, length: int, longest: int) -> None:
+    """Warn on standard error of a line of ``length`` tokens where a model takes ``longest``."""
+    print(
+        f"warning: line {line_number}: {length} tokens, cut to the model's {longest}",
+        file=sys.stderr,
+    )
 
 
 def line_translator(

@@ -108,13 +108,13 @@ class HuggingFaceBackend:
         self, path: Path, settings: EngineSettings, *, raw: bool | None, data: Path | None
     ) -> Translator:
         """A model that translates, which reads and writes plain text."""
-        for option, given in (
-            ("--tokens", raw is False),
-            ("--data", data is not None),
-            ("--shortlist", settings.shortlist is not None),
-        ):
-            if given:
-                raise UsageError(f"{path} is {_MODEL}, for which there is no {option}")
+        others = {
+            "tokens": True if raw is False else None,
+            "data": data,
+            "shortlist": settings.shortlist,
+        }
+        given = {name: value for name, value in others.items() if value is not None}
+        refuse_other_options(given, model=path, kind=_MODEL)
         with needing("translating with Hugging Face models needs transformers"):
             from hf_plugin.line_translator import HuggingFaceTranslator
             from hf_plugin.quiet import quieten

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -12,7 +11,13 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune.errors import UsageError
-from headprune.translate import BATCHES_AT_ONCE, LONGEST_TRANSLATION, EngineSettings, torch_device
+from headprune.translate import (
+    LONGEST_TRANSLATION,
+    EngineSettings,
+    in_order,
+    torch_device,
+    warn_of_cut,
+)
 from hf_plugin.finetuning.models import longest_text
 from hf_plugin.head_names import PREFIX
 from hf_plugin.scores.own_outputs import translates
@@ -78,16 +83,12 @@ class HuggingFaceTranslator:
         A line that is longer than the model allows is cut, with a warning on standard error. At the
         end a warning says how many lines have tokens that are unknown to the model.
         """
-        numbered = enumerate(lines, start=1)
-        while chunk := list(islice(numbered, self._settings.batch_size * BATCHES_AT_ONCE)):
-            results = [""] * len(chunk)
-            not_empty = [index for index, (_, line) in enumerate(chunk) if line.strip()]
-            if not_empty:
-                translated = self._translated([chunk[index] for index in not_empty])
-                for index, translation in zip(not_empty, translated, strict=True):
-                    results[index] = on_one_line(translation)
-            self._lines += len(chunk)
-            yield from results
+        yield from in_order(
+            lines,
+            batch_size=self._settings.batch_size,
+            prepare=self._counted,
+            translate=lambda sources: map(on_one_line, self._translated(sources)),
+        )
         if self._lines_with_unknown:
             print(
                 f"warning: {self._lines_with_unknown} of {self._lines} lines have words or "
@@ -96,6 +97,11 @@ class HuggingFaceTranslator:
                 file=sys.stderr,
             )
 
+    def _counted(self, line_number: int, line: str) -> tuple[int, str] | None:
+        """A line with its number; None for an empty one."""
+        self._lines += 1
+        return (line_number, line) if line.strip() else None
+
     def _translated(self, lines: Sequence[tuple[int, str]]) -> list[str]:
         """The translations of lines that are not empty, each with its number."""
         texts = [line for _, line in lines]
@@ -103,10 +109,7 @@ class HuggingFaceTranslator:
         lengths = list(map(len, encoded["input_ids"]))
         for (number, _), length in zip(lines, lengths, strict=True):
             if length > self._longest:
-                print(
-                    f"warning: line {number}: {length} tokens, cut to the model's {self._longest}",
-                    file=sys.stderr,
-                )
+                warn_of_cut(number, length=length, longest=self._longest)
         if max(lengths) > self._longest:
             encoded = self._tokenizer(texts, truncation=True, max_length=self._longest)
         unknown = self._tokenizer.unk_token_id

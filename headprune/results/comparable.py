@@ -33,10 +33,10 @@ def require_comparable(results: Sequence[Located]) -> None:
         for name, units in record.plan.units.items():
             if units != shape.setdefault(name, units):
                 raise DataError(f"{path}: of a model of another shape than {first_path}")
-    require_one_measure(results)
+    _require_one_measure(results)
 
 
-def require_one_measure(results: Sequence[Located]) -> None:
+def _require_one_measure(results: Sequence[Located]) -> None:
     """Check that all records of a task have one metric, of one signature, on the same data.
 
     Raises:
@@ -56,7 +56,7 @@ def require_one_measure(results: Sequence[Located]) -> None:
             record.metric_signatures,
             paths=paths,
         )
-        _require_equal(f"the data of {task}", measured_on(same), measured_on(record), paths=paths)
+        _require_equal(f"the data of {task}", _measured_on(same), _measured_on(record), paths=paths)
         # A model that is measured as it is has no training set.
         for split, number in record.examples.items():
             split_path, known = of_split.setdefault((task, split), (path, number))
@@ -64,7 +64,7 @@ def require_one_measure(results: Sequence[Located]) -> None:
             _require_equal(what, known, number, paths=(split_path, path))
 
 
-def measured_on(record: Record) -> str:
+def _measured_on(record: Record) -> str:
     """The name of the data that a record's figures are of, without the part that was trained on.
 
     Such as `dev.csv@0123456789` of `train.csv@abcdef0123[4000]+dev.csv@0123456789,64tok`.

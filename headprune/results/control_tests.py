@@ -57,12 +57,13 @@ def compare_translations(control: Located, models: Sequence[Located]) -> Tested:
         DataError: translations that cannot be read, are not of one test set, or have another BLEU
             than their records say.
     """
+    reference = read_lines(_file(control, "reference"))
     for model in models:
-        _require_one_reference(control, model)
+        _require_reference(model, reference, of=control[0])
     outcome = paired_randomisation(
         read_lines(_file(control, "hypotheses")),
         [read_lines(_file(model, "hypotheses")) for model in models],
-        read_lines(_file(control, "reference")),
+        reference,
         tokenizer=tokenizer_of(control[1].metric_signatures.get("bleu", "")),
     )
     for located, bleu in zip((control, *models), (outcome.base, *outcome.scores), strict=True):
@@ -99,12 +100,13 @@ TESTS: Mapping[str, ControlTest] = {
 def _mcnemar(control: Located, model: Located) -> float:
     predictions = [numbered_predictions(_file(each, "predictions")) for each in (control, model)]
     labels = [[label for _, label in each.values()] for each in predictions]
-    if len(labels[0]) == len(labels[1]) and labels[0] != labels[1]:
+    of_one_size = len(labels[0]) == len(labels[1])
+    if of_one_size and labels[0] != labels[1]:
         raise DataError(
             "the labels differ, so the predictions are not of the same examples in the same order; "
             "comparisons of older versions have them in order of length, so measure these anew"
         )
-    if len(labels[0]) == len(labels[1]) and [*predictions[0]] != [*predictions[1]]:
+    if of_one_size and [*predictions[0]] != [*predictions[1]]:
         raise DataError(
             "the predictions have other values of `index`, so they are of other examples"
         )
@@ -134,19 +136,17 @@ def _require_figure(located: Located, metric: str, value: float) -> None:
         )
 
 
-def _require_one_reference(control: Located, model: Located) -> None:
-    """Check that two translations have one reference, where the model's own is there.
+def _require_reference(model: Located, reference: Sequence[str], *, of: Path) -> None:
+    """Check that the reference of a model, where it is there, is that of the record ``of``.
 
     Raises:
         DataError: they differ.
     """
     path, record = model
     own = path.parent / record.files["reference"] if "reference" in record.files else None
-    if own is None or not own.is_file():
-        return
-    if read_lines(own) != read_lines(_file(control, "reference")):
+    if own is not None and own.is_file() and read_lines(own) != reference:
         raise DataError(
-            f"{path} against {control[0]}: their reference translations differ, so they are not "
+            f"{path} against {of}: their reference translations differ, so they are not "
             "of one test set"
         )
 
