@@ -11,9 +11,9 @@ which is equation 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ from hf_plugin.dropped import can_be_dropped, make_dropped
 from hf_plugin.families import attentions, family_of, feed_forwards, require_plain, stacks
 from hf_plugin.headless import can_be_headless, make_headless, make_neuronless
 from hf_plugin.sublayers import Attention, FeedForward, Sublayer
+
+_Layer = TypeVar("_Layer")
 
 
 def cut_to(model: PreTrainedModel, plan: PruningPlan, *, spare_uniform: bool = False) -> None:
@@ -43,47 +45,30 @@ def cut_to(model: PreTrainedModel, plan: PruningPlan, *, spare_uniform: bool = F
             own, neurons would be cut out of projections that are not plain, or accelerate has
             spread the model over devices; nothing was cut.
     """
-    if any(hasattr(module, "_hf_hook") for module in model.modules()):
-        # Their calls go past the changed classes, and offloaded weights come back uncut.
-        raise UsageError(
-            "the model is spread over devices (device_map): prune it on one device, save it, and "
-            "load it again with device_map"
-        )
-    heads = attentions(model)
-    neurons = {name: parts for name, parts in feed_forwards(model).items() if name in plan.kept}
-    layers = {name: parts for name, parts in stacks(model).items() if name in plan.kept}
-    for name, by_layer in heads.items():
-        for number, (attention, kept) in enumerate(zip(by_layer, plan.kept[name], strict=True)):
-            spared = attention.uniform if spare_uniform else ()
-            if not kept and not spared and not can_be_headless(attention.module):
-                kind = type(attention.module).__name__
-                raise UsageError(
-                    f"{name}: layer {number}: all heads of a {kind} cannot be removed; keep one"
-                )
-    for name, feed_forward_layers in neurons.items():
-        for number, (sublayer, kept) in enumerate(
-            zip(feed_forward_layers, plan.kept[name], strict=True)
-        ):
-            if sublayer.kept != kept:
-                _require_plain(sublayer, where=f"{name}: layer {number}")
-    for name, stack in layers.items():
-        for number, (layer, kept) in enumerate(zip(stack, plan.kept[name], strict=True)):
-            if not kept and not can_be_dropped(layer.module):
-                kind = type(layer.module).__name__
-                raise UsageError(f"{name}: layer {number} is a {kind}, which cannot be dropped")
-    for name, by_layer in heads.items():
-        for attention, kept in zip(by_layer, plan.kept[name], strict=True):
-            uniform = attention.uniform if spare_uniform else ()
-            if (attention.kept, attention.uniform) != (kept, uniform):
-                _cut_heads(attention, tuple(kept), uniform)
-    for name, feed_forward_layers in neurons.items():
-        for sublayer, kept in zip(feed_forward_layers, plan.kept[name], strict=True):
-            if sublayer.kept != kept:
-                _cut_neurons(sublayer, tuple(kept))
-    for name, stack in layers.items():
-        for layer, kept in zip(stack, plan.kept[name], strict=True):
-            if not kept:
-                make_dropped(layer.module)
+    _require_one_device(model)
+    heads = [
+        (where, attention, kept, attention.uniform if spare_uniform else ())
+        for where, attention, kept in _with_kept(attentions(model), plan)
+    ]
+    neurons = [each for each in _with_kept(feed_forwards(model), plan) if each[1].kept != each[2]]
+    dropped = [each for each in _with_kept(stacks(model), plan) if not each[2]]
+    for where, attention, kept, uniform in heads:
+        if not kept and not uniform and not can_be_headless(attention.module):
+            kind = type(attention.module).__name__
+            raise UsageError(f"{where}: all heads of a {kind} cannot be removed; keep one")
+    for where, sublayer, _ in neurons:
+        _require_plain(sublayer, where=where)
+    for where, layer, _ in dropped:
+        if not can_be_dropped(layer.module):
+            kind = type(layer.module).__name__
+            raise UsageError(f"{where} is a {kind}, which cannot be dropped")
+    for _, attention, kept, uniform in heads:
+        if (attention.kept, attention.uniform) != (kept, uniform):
+            _cut_heads(attention, kept, uniform)
+    for _, sublayer, kept in neurons:
+        _cut_neurons(sublayer, kept)
+    for _, layer, _ in dropped:
+        make_dropped(layer.module)
 
 
 def make_uniform(model: PreTrainedModel, plan: PruningPlan) -> None:
@@ -132,6 +117,31 @@ class _ZeroQueries:
             rest = factors.new_ones((attention.names.blocks - 1) * len(factors))
             factors = torch.cat([factors, rest])
         return output * factors  # ... x H'd
+
+
+def _require_one_device(model: PreTrainedModel) -> None:
+    """Raise a UsageError if accelerate has spread the model over devices."""
+    if any(hasattr(module, "_hf_hook") for module in model.modules()):
+        # Their calls go past the changed classes, and offloaded weights come back uncut.
+        raise UsageError(
+            "the model is spread over devices (device_map): prune it on one device, save it, and "
+            "load it again with device_map"
+        )
+
+
+def _with_kept(
+    components: Mapping[str, Sequence[_Layer]], plan: PruningPlan
+) -> list[tuple[str, _Layer, tuple[int, ...]]]:
+    """Pair each layer with its place, for messages, and the units that the plan keeps in it.
+
+    Components that are not in the plan are left out.
+    """
+    return [
+        (f"{name}: layer {number}", layer, tuple(kept))
+        for name, layers in components.items()
+        if name in plan.kept
+        for number, (layer, kept) in enumerate(zip(layers, plan.kept[name], strict=True))
+    ]
 
 
 def _require_plain(sublayer: FeedForward, *, where: str) -> None:

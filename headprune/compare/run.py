@@ -7,7 +7,7 @@ Equal plans of different scores are measured once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,7 +133,7 @@ def compare(
                 goal = goal_of(amount, measure)
                 say(f"choose units: {method.name} {goal}", 0, len(wanted))
                 store.chosen(method, scores_by_name, goal=goal, seed=seeds[0])
-    rows = []
+    rows: list[Row] = []
     plans: dict[tuple[str, float], list[PruningPlan]] = {}
     for number, (name, percent, seed) in enumerate(wanted):
         unit = "%" if latency is None or name == CONTROL else "x"
@@ -144,25 +144,17 @@ def compare(
             goal = goal_of(percent, measure)
             choice = store.chosen(methods[name], scores_by_name, goal=goal, seed=seed)
             plans.setdefault((name, percent), []).append(choice.plan)
-        row = _row(name, percent, seed, choice=choice, store=store)
-        recovered = [
-            row.recovered(recovery, store.recovered(choice, recovery, seed))
-            for recovery in possible
-            if name in tuned and (recovery.trains or name != CONTROL)
-        ]
-        rows += recovered or [row]
+        rows += _rows(
+            name,
+            percent,
+            seed,
+            choice=choice,
+            recoveries=possible if name in tuned else [],
+            store=store,
+        )
     store.remove_models()
     say("time", len(wanted), len(wanted))
-    speedups: dict[str, dict[float, Quartiles]] = {}
-    if rounds:
-        of_plans = store.speedups(full, [each for of in plans.values() for each in of], rounds)
-        for name in methods:
-            speedups[name] = {
-                percent: over_plans(
-                    [of_plans[plan] for plan in dict.fromkeys(plans[name, percent])]
-                )
-                for percent in percents
-            }
+    speedups = _speedups(store, full, plans, rounds=rounds) if rounds else {}
     comparison = Comparison(
         task=model.task,
         model=str(model.model.path),
@@ -221,6 +213,25 @@ def _wanted(
     ]
 
 
+def _rows(
+    name: str,
+    percent: float,
+    seed: int,
+    *,
+    choice: Choice,
+    recoveries: Iterable[Recovery],
+    store: Store,
+) -> list[Row]:
+    """The rows of a pruned model: one for each recovery, or a single one right after pruning."""
+    row = _row(name, percent, seed, choice=choice, store=store)
+    recovered = [
+        row.recovered(recovery, store.recovered(choice, recovery, seed))
+        for recovery in recoveries
+        if recovery.trains or name != CONTROL
+    ]
+    return recovered or [row]
+
+
 def _row(name: str, percent: float, seed: int, *, choice: Choice, store: Store) -> Row:
     """The figures of a pruned model right after pruning, which is measured if need be."""
     plan, model, latency = choice.plan, store.model.model, store.latency
@@ -243,3 +254,19 @@ def _row(name: str, percent: float, seed: int, *, choice: Choice, store: Store) 
         trained=choice.training is not None,
         predicted_speedup=None if latency is None else latency.speedup_of(plan),
     )
+
+
+def _speedups(
+    store: Store,
+    full: PruningPlan,
+    plans: Mapping[tuple[str, float], Sequence[PruningPlan]],
+    *,
+    rounds: int,
+) -> dict[str, dict[float, Quartiles]]:
+    """Time all plans in turns; the speed-up of each method and amount, over its plans."""
+    of_plans = store.speedups(full, [each for of in plans.values() for each in of], rounds)
+    speedups: dict[str, dict[float, Quartiles]] = {}
+    for (name, percent), of_method in plans.items():
+        each = [of_plans[plan] for plan in dict.fromkeys(of_method)]
+        speedups.setdefault(name, {})[percent] = over_plans(each)
+    return speedups

@@ -185,39 +185,56 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
     if untrained and described.train is None:
         raise UsageError("give --train, a file with texts and labels to fine-tune on")
     outputs = outputs_of(model)
-    columns = described.columns
-    expected = described.type or (None if untrained else outputs.type)
-    if expected is None and described.metric in _OF_TOKENS:
-        expected = TaskType.tokens
-    if described.type is None and any(map(is_plain, sources.values())):
-        expected = TaskType.language_modelling
+    expected = _expected_type(described, sources, None if untrained else outputs)
     if expected is TaskType.language_modelling:
         return _texts(described, sources, outputs)
-    if described.type is None and any(map(two_files, sources.values())):
-        expected = TaskType.translation
     if expected is TaskType.translation:
         return _pairs(described, sources, outputs)
-    if described.type is None and any(map(is_image_folder, sources.values())):
-        expected = TaskType.images
-    if expected is TaskType.images and (len(columns.text) > 1 or columns.label != "label"):
-        raise UsageError("images: the sub-folders are the labels; leave --label and --text2 out")
-    if expected is TaskType.images and columns.text != ("text",):
-        raise UsageError(f"--text {columns.text[0]}: images have no column of text; leave it out")
-    if expected is TaskType.multi_label:
-        columns = replace(columns, may_lack_label=True)
-    elif expected is TaskType.tokens:
-        if len(columns.text) > 1:
-            raise UsageError("--text2: words with labels are in one column, --text")
-        columns = replace(columns, of_words=True)
-    if described.type is None and outputs.are_decoders:
-        columns = replace(columns, without_label=_WITHOUT_LABEL)
+    return _labelled(described, sources, outputs, expected=expected, untrained=untrained)
+
+
+def _expected_type(
+    described: Description, sources: Mapping[str, str], outputs: Outputs | None
+) -> TaskType | None:
+    """The type of a task as far as it is known before the data are read; None if it is not.
+
+    Args:
+        described: the user's description; a type in it is taken.
+        sources: the file or data set of each split.
+        outputs: those of a fine-tuned model.
+    """
+    if described.type is not None:
+        return described.type
+    expected = None if outputs is None else outputs.type
+    if expected is None and described.metric in _OF_TOKENS:
+        expected = TaskType.tokens
+    for type_, is_of_type in (
+        (TaskType.language_modelling, is_plain),
+        (TaskType.translation, two_files),
+        (TaskType.images, is_image_folder),
+    ):
+        if expected is type_ or any(map(is_of_type, sources.values())):
+            return type_
+    return expected
+
+
+def _labelled(
+    described: Description,
+    sources: Mapping[str, str],
+    outputs: Outputs,
+    *,
+    expected: TaskType | None,
+    untrained: bool,
+) -> OwnData:
+    """Texts, words or images with labels."""
+    columns = _columns(described, outputs, expected=expected)
     is_of_images = expected is TaskType.images
-    tables = {
-        split: read_images(source) if is_of_images else read_table(source, columns, split=split)
-        for split, source in sources.items()
-    }
-    if len(tables) == 2:
-        _compare(tables["train"], tables["dev"])
+    tables = _tables(
+        sources,
+        lambda source, split: (
+            read_images(source) if is_of_images else read_table(source, columns, split=split)
+        ),
+    )
     type_: TaskType
     if expected is TaskType.tokens or expected is TaskType.images:
         type_ = expected
@@ -226,33 +243,14 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
             described.metric, tables, outputs=None if untrained else outputs
         )
     metrics = _metrics(type_, described.metric)
-    labels: tuple[str, ...] = ()
-    values: dict[str, Sequence[Any]]
-    if type_ is TaskType.regression:
-        values = {split: _numbers(table) for split, table in tables.items()}
-    else:
-        known = vocabulary(
-            tables,
-            outputs,
-            given=described.labels,
-            untrained=untrained,
-            labels_of=_LABELS_OF[type_],
-        )
-        labels = known.labels
-        read: Mapping[TaskType, Callable[[Table], Sequence[Any]]] = {
-            TaskType.single_label: known.indices,
-            TaskType.images: known.indices,
-            TaskType.multi_label: known.vectors,
-            TaskType.tokens: known.indices_of_words,
-        }
-        values = {split: read[type_](table) for split, table in tables.items()}
-        if type_ is TaskType.tokens and not name_entities(labels):
-            metrics = _without_entities(metrics, described.metric, labels)
+    labels, values = _label_values(described, tables, outputs, type_=type_, untrained=untrained)
+    if type_ is TaskType.tokens and not name_entities(labels):
+        metrics = _without_entities(metrics, described.metric, labels)
     if metrics[0] == "f1" and type_ is not TaskType.multi_label and len(labels) != 2:
         raise UsageError(
             f"--metric f1 is of the second of two labels, there are {len(labels)}; give macro-f1"
         )
-    measured = tables["dev" if "dev" in tables else "train"]
+    measured = _measured(tables)
     return OwnData(
         task=Task(
             name=plain_name(f"{Path(measured.source).name.partition('.')[0]}.{columns.label}"),
@@ -275,6 +273,59 @@ def own_data(described: Description, *, model: str, untrained: bool) -> OwnData:
     )
 
 
+def _label_values(
+    described: Description,
+    tables: Mapping[str, Table],
+    outputs: Outputs,
+    *,
+    type_: TaskType,
+    untrained: bool,
+) -> tuple[tuple[str, ...], dict[str, Sequence[Any]]]:
+    """The names of the labels, none of numbers, and the labels of each split's examples."""
+    if type_ is TaskType.regression:
+        return (), {split: _numbers(table) for split, table in tables.items()}
+    known = vocabulary(
+        tables, outputs, given=described.labels, untrained=untrained, labels_of=_LABELS_OF[type_]
+    )
+    read: Mapping[TaskType, Callable[[Table], Sequence[Any]]] = {
+        TaskType.single_label: known.indices,
+        TaskType.images: known.indices,
+        TaskType.multi_label: known.vectors,
+        TaskType.tokens: known.indices_of_words,
+    }
+    return known.labels, {split: read[type_](table) for split, table in tables.items()}
+
+
+def _columns(described: Description, outputs: Outputs, *, expected: TaskType | None) -> Columns:
+    """The columns to read for a type of task.
+
+    Raises:
+        UsageError: columns that data of this type do not have.
+    """
+    columns = described.columns
+    if expected is TaskType.images:
+        if len(columns.text) > 1 or columns.label != "label":
+            raise UsageError(
+                "images: the sub-folders are the labels; leave --label and --text2 out"
+            )
+        if columns.text != ("text",):
+            raise UsageError(
+                f"--text {columns.text[0]}: images have no column of text; leave it out"
+            )
+    if expected is TaskType.tokens and len(columns.text) > 1:
+        raise UsageError("--text2: words with labels are in one column, --text")
+    return replace(
+        columns,
+        may_lack_label=expected is TaskType.multi_label,
+        of_words=expected is TaskType.tokens,
+        without_label=(
+            _WITHOUT_LABEL
+            if described.type is None and outputs.are_decoders
+            else columns.without_label
+        ),
+    )
+
+
 def _texts(described: Description, sources: Mapping[str, str], outputs: Outputs) -> OwnData:
     """Texts to predict token by token."""
     if not outputs.are_decoders:
@@ -289,10 +340,8 @@ def _texts(described: Description, sources: Mapping[str, str], outputs: Outputs)
         raise UsageError("language modelling: give one column of text, and no labels")
     if columns.text != ("text",) and all(map(is_plain, sources.values())):
         raise UsageError(f"--text {columns.text[0]}: plain text has no columns; leave it out")
-    tables = {split: read_texts(source, columns, split=split) for split, source in sources.items()}
-    if len(tables) == 2:
-        _compare(tables["train"], tables["dev"])
-    measured = tables["dev" if "dev" in tables else "train"]
+    tables = _tables(sources, lambda source, split: read_texts(source, columns, split=split))
+    measured = _measured(tables)
     return OwnData(
         task=Task(
             name=plain_name(Path(measured.source).name.partition(".")[0]),
@@ -322,10 +371,8 @@ def _pairs(described: Description, sources: Mapping[str, str], outputs: Outputs)
             "translation: --text names the column of the source text and --label that of its "
             "translation; leave --text2 and --labels out"
         )
-    tables = {split: read_pairs(source, columns, split=split) for split, source in sources.items()}
-    if len(tables) == 2:
-        _compare(tables["train"], tables["dev"])
-    measured = tables["dev" if "dev" in tables else "train"]
+    tables = _tables(sources, lambda source, split: read_pairs(source, columns, split=split))
+    measured = _measured(tables)
     in_files = two_files(measured.source)
     name = f"{Path(measured.source).name.partition('.')[0]}.{columns.label}"
     has_columns = not all(map(two_files, sources.values()))
@@ -348,6 +395,19 @@ def _pairs(described: Description, sources: Mapping[str, str], outputs: Outputs)
             for split, table in tables.items()
         },
     )
+
+
+def _tables(sources: Mapping[str, str], read: Callable[[str, str], Table]) -> dict[str, Table]:
+    """Read each split by ``read(source, split)``, and compare two of them."""
+    tables = {split: read(source, split) for split, source in sources.items()}
+    if len(tables) == 2:
+        _compare(tables["train"], tables["dev"])
+    return tables
+
+
+def _measured(tables: Mapping[str, Table]) -> Table:
+    """The split to measure on."""
+    return tables["dev" if "dev" in tables else "train"]
 
 
 def _name_of(table: Table) -> str:
