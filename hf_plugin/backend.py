@@ -188,7 +188,7 @@ class HuggingFaceBackend:
         if output is not None:
             require_outside(output, path)
         with needing("comparing Hugging Face models needs transformers"):
-            from hf_plugin.finetuning.held_out import default_hold_out
+            from hf_plugin.finetuning.held_out import default_hold_out, proper_subset
             from hf_plugin.finetuning.settings import Settings
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.classifier import Classifier
@@ -197,7 +197,7 @@ class HuggingFaceBackend:
         refuse_other_options(given, *DATA, *_TRAINING, "distillation", model=path, kind=_MODEL)
         quieten()
         data = data_given(given, model=str(path), metric=given.get("metric"))
-        max_train_examples = given.get("max_train_examples")
+        max_train_examples = proper_subset(data, given.get("max_train_examples"))
         hold_out = given.get("hold_out")
         settings = Settings(
             task=data.task.name,

@@ -81,13 +81,13 @@ DATA_DIR = typer.Option(
 MAX_TRAIN_EXAMPLES = typer.Option(
     min=1,
     help="Number of training examples: a random subset, the same for every seed. The signature "
-    "has the number.",
+    "has the number. As many as there are, or more, is no subset.",
 )
 HOLD_OUT = typer.Option(
     min=0,
     help="Percentage of the training set that fine-tuning leaves out, for `headprune scores`, "
     "`compare` and `iterate` to compute scores and ablation on. Default: 10, or 0 with "
-    "--max-train-examples, which leaves examples out anyway.",
+    "a subset by --max-train-examples, which leaves examples out anyway.",
     show_default=False,
 )
 OVERWRITE = typer.Option(

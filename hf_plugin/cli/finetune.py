@@ -190,7 +190,7 @@ def finetune(
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):
         from hf_plugin.cli.glue import show_result
-        from hf_plugin.finetuning.held_out import default_hold_out
+        from hf_plugin.finetuning.held_out import default_hold_out, proper_subset
         from hf_plugin.finetuning.run import run
         from hf_plugin.finetuning.settings import Labels, Settings
         from hf_plugin.quiet import quieten
@@ -205,10 +205,7 @@ def finetune(
     given = options.given()
     data = data_given(given, model=model, untrained=epochs > 0, metric=metric)
     require_dev(data)
-    if max_train_examples is not None and "train" in data.splits:
-        # A subset of all examples is none, so that the signature says so and a tenth is held out.
-        size = len(data.load("train"))
-        max_train_examples = max_train_examples if max_train_examples < size else None
+    max_train_examples = proper_subset(data, max_train_examples)
     settings = Settings(
         task=data.task.name,
         own=data if isinstance(data, OwnData) else None,

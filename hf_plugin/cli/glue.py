@@ -251,9 +251,10 @@ def glue(
         install="pip install -e '.[hf]' in headprune's folder",
     ):
         from hf_plugin.finetuning.grid import search
-        from hf_plugin.finetuning.held_out import default_hold_out
+        from hf_plugin.finetuning.held_out import default_hold_out, proper_subset
         from hf_plugin.finetuning.run import run
         from hf_plugin.finetuning.settings import Labels, Settings
+        from hf_plugin.glue.data import GlueData
         from hf_plugin.glue.tasks import task_named
         from hf_plugin.quiet import quieten
     import torch
@@ -263,6 +264,7 @@ def glue(
     quieten()
     defaults = task_named(task)
     folder = output or Path("runs/glue") / task
+    max_train_examples = proper_subset(GlueData(defaults, data_dir), max_train_examples)
     models = [Path(name) for name in (model, distill_from) if name is not None]
     require_separate({"--output": folder / "model"}, inputs=models)
     settings = Settings(

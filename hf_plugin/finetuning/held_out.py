@@ -21,7 +21,7 @@ from headprune.json_files import json_object
 from headprune.scores.parts import FEWEST, in_parts
 from headprune.scores.registry import ABLATION, SCORING
 from hf_plugin.tasks.examples import SUBSET_SEED, Examples
-from hf_plugin.tasks.task import MAX_LENGTH
+from hf_plugin.tasks.task import MAX_LENGTH, LabelledData
 
 HOLD_OUT = 10.0
 """Default percentage of the training set that is held out."""
@@ -218,6 +218,16 @@ def _read_record(path: Path, train: Examples) -> _Seen:
     if record.get("data") != _fingerprint(train) or record.get("subset_seed") != SUBSET_SEED:
         return _Seen(others=True)
     return _Seen(tuple(sizes), is_recorded=True, others=bool(record.get("others")))
+
+
+def proper_subset(data: LabelledData, max_examples: int | None) -> int | None:
+    """The number of training examples to draw; None where that would be all of them.
+
+    Without a number the signature names the whole set, and a part of it is held out.
+    """
+    if max_examples is None or "train" not in data.splits:
+        return max_examples
+    return max_examples if max_examples < len(data.load("train")) else None
 
 
 def default_hold_out(output: Path | None, max_examples: int | None) -> float:

@@ -42,6 +42,16 @@ def test_a_study_sets_the_labels(model, glue, tmp_path):
     assert f"accuracy {result.value:.2f}" in answer.stdout
 
 
+def test_a_subset_of_all_examples_is_none(model, glue, tmp_path):
+    """So a part is held out for scores, and the signature names the whole set."""
+    out = tmp_path / "out"
+    options = ("--task", "rte", "--data-dir", glue, "--model", model, "-o", out, *SHORT)
+    glue_command(*options, "--max-train-examples", 24)
+    result = Record.load(out / "result.json")
+    assert "|data:glue.rte[-10%],24tok|" in result.signature
+    assert result.examples["train"] == 21  # of 24
+
+
 def test_without_options_the_generated_task(tmp_path, monkeypatch):
     """The command with its defaults, on a smaller model and task."""
     monkeypatch.chdir(tmp_path)
