@@ -33,6 +33,8 @@ GPUS ?= 1
 # EXECUTOR=slurm submits the jobs to a cluster; CORES and GPUS are then the cluster's own affair.
 EXECUTOR ?=
 study: $(READY)
+	@test "$(EXECUTOR)" != slurm || $(BIN)/python -c "import snakemake_executor_plugin_slurm" 2>/dev/null \
+		|| { echo "error: EXECUTOR=slurm needs snakemake's executor: $(BIN)/pip install -e '.[slurm]'" >&2; exit 1; }
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake -s studies/Snakefile \
 		$(if $(EXECUTOR),--workflow-profile studies/profiles/$(EXECUTOR),$(if $(GPUS),--resources gpu=$(GPUS)) --cores $(CORES)) $(FLAGS) \
 		--config study="$(SETTING)" table="$(STUDY)" $(if $(BUDGET),budget=$(BUDGET)) $(if $(OUT),out="$(OUT)") $(if $(DATA_DIR),data_dir="$(DATA_DIR)")

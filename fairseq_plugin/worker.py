@@ -20,8 +20,9 @@ from functools import partial
 from pathlib import Path
 
 from fairseq_plugin import schedule, training_folder
+from fairseq_plugin.processes import with_processes
 from fairseq_plugin.running import NOTE, PRECISIONS, ended_with_us
-from headprune.errors import DataError, UsageError, exit_status
+from headprune.errors import DataError, exit_status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,36 +132,6 @@ def _call(cli_main: Callable[[], object], program: str, flags: Sequence[str]) ->
     cli_main()
 
 
-def with_processes(flags: Sequence[str], processes: int) -> list[str]:
-    """The flags for several processes, which together make the same batches as one.
-
-    Each process does a part of the steps whose gradients `--update-freq` adds up.
-
-    Raises:
-        UsageError: the steps cannot be shared out evenly.
-    """
-    result = list(flags)
-    if processes == 1:
-        return result
-    # argparse takes the last one; a list has a number for each epoch.
-    place = max((i for i, flag in enumerate(result) if flag.split("=")[0] == _STEPS), default=None)
-    prefix, given = "", "1"
-    if place is not None and result[place] != _STEPS:
-        prefix, given = f"{_STEPS}=", result[place].split("=", 1)[1]
-    elif place is not None and place + 1 < len(result):
-        place += 1
-        given = result[place]
-    steps = [int(part) if part.isdecimal() else 0 for part in given.split(",")]
-    if place is None or any(number < processes or number % processes for number in steps):
-        raise UsageError(
-            f"{processes} GPUs: {_STEPS} is {given}, no multiple of it, so the batches would "
-            f"be larger than on one GPU; give smaller --max-tokens and a larger {_STEPS}"
-        )
-    result[place] = prefix + ",".join(str(number // processes) for number in steps)
-    return result
-
-
-_STEPS = "--update-freq"
 _WORLD_SIZE = "--distributed-world-size"
 _ONE_PROCESS = [_WORLD_SIZE, "1"]
 """fairseq-train's default is a process for each GPU of the machine, each with a whole batch."""

@@ -10,9 +10,10 @@ from headprune.plugins import load_module
 ROOT = Path(__file__).resolve().parents[1]
 
 if TYPE_CHECKING:
-    from fairseq_plugin import running, schedule
+    from fairseq_plugin import processes, running, schedule
 else:
+    processes = load_module("fairseq_plugin.processes")
     running = load_module("fairseq_plugin.running")
     schedule = load_module("fairseq_plugin.schedule")
 
-__all__ = ["ROOT", "running", "schedule"]
+__all__ = ["ROOT", "processes", "running", "schedule"]

@@ -18,7 +18,7 @@ from studies.extending import find_other_study, read_study
 from studies.fairseq_flags import architecture_shape
 from studies.models import BASELINE, Model
 from studies.plans import CONTROL, Row, Rows, heads_of, parse_rows, parse_shape, shape_text
-from studies.plugin import running
+from studies.plugin import processes, running
 from studies.sections import RESERVED_FLAGS, Data, Resources, Training, read_resources
 from studies.settings import require_plain_path
 from studies.tables import Table, as_paper_of, read_tables, rows_of
@@ -232,6 +232,7 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
             read_resources(values["resources"], defaults=RESOURCE_DEFAULTS), values["gpus"]
         ),
     )
+    _require_even_steps(study)
     for key in ("data_of", "baseline_of"):
         if values[key] is not None:
             other_path = find_other_study(values[key], key=key, path=path)
@@ -277,6 +278,21 @@ def _with_gpus(resources: Mapping[str, Resources], gpus: object) -> dict[str, Re
         for rule in ("generate", "scores"):
             result[rule] = replace(result[rule], gpu=max(result[rule].gpu, 1))
     return result
+
+
+def _require_even_steps(study: Study) -> None:
+    """Check that the GPUs of each training can share out the steps of an update.
+
+    Raises:
+        DataError: they cannot.
+    """
+    trainings = {"train": (study.train, "baseline"), "finetune": (study.finetune, "finetune")}
+    for key, (training, rule) in trainings.items():
+        if training is not None:
+            try:
+                processes.with_processes(training.flags, max(study.resources[rule].gpu, 1))
+            except UsageError as problem:
+                raise DataError(f"{key}: {problem}") from None
 
 
 def _require_plain(path: Path, key: str) -> None:

@@ -59,7 +59,7 @@ def gates(
     target is met. Otherwise heads and neurons are pruned whose deterministic gate is 0, and layers
     whose gate is below one half.
     """
-    from headprune.gates.closing import GatedModel, closed
+    from headprune.gates.closing import GatedModel, closed, line_on_closed
     from headprune.gates.history import read_history
     from headprune.report.drawing import save_drawing
     from headprune.report.open_units import draw_open_units
@@ -100,10 +100,8 @@ def gates(
         print(f"{pictures[0]}: {len(history)} points of {log}")
     names = unit_names(plan.units)
     print(f"{output}: {plan} ({plan.percent_pruned:.1f}% of {names} pruned)")
-    empty = [name for name, counts in plan.counts.items() if not sum(counts)]
-    if empty:
-        hint = "a lower penalty" if target is None else "a lower --l0-target"
-        print(f"{output}: every gate of {', '.join(empty)} is closed; {hint} keeps some open")
+    if line := line_on_closed(plan, target=target):
+        print(f"{output}: {line}")
     if target is not None:
         cost = None
         if target.of != "units":

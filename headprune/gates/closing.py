@@ -48,6 +48,20 @@ class GatedModel(PrunableModel, Protocol):
         """
 
 
+def line_on_closed(plan: PruningPlan, *, target: Budget | None) -> str | None:
+    """Say of which components every gate is closed, and what keeps some open; None of none.
+
+    Args:
+        plan: the units with open gates.
+        target: the target of the gates' training; None without one.
+    """
+    empty = [name for name, counts in plan.counts.items() if not sum(counts)]
+    if not empty:
+        return None
+    hint = "a lower penalty" if target is None else "a lower --l0-target"
+    return f"every gate of {', '.join(empty)} is closed; {hint} keeps some open"
+
+
 @dataclass(frozen=True)
 class ClosedGates:
     """Gates after their closing.

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 import hf_plugin
 from headprune.errors import HeadpruneError
 from headprune.files import write_text_atomically
+from headprune.gates.closing import line_on_closed
 from headprune.origin import Origin
 from headprune.plan import HeadPlan
 from headprune.recovery.distillation import TEACHER, distillation_name
@@ -572,6 +573,9 @@ def _closed(model: PreTrainedModel, settings: Settings) -> HeadPlan:
             "more epochs or a higher --learning-rate",
             file=sys.stderr,
         )
+    gated = plan.part(gates.components)
+    if gated is not None and (line := line_on_closed(gated, target=gates.budget)):
+        print(f"warning: {line}", file=sys.stderr)
     return plan
 
 

@@ -18,6 +18,7 @@ import torch
 
 from fairseq_plugin import running, training_folder, worker
 from fairseq_plugin.checkpoints import Checkpoint
+from fairseq_plugin.processes import with_processes
 from headprune.errors import DataError, UsageError
 from tests.fairseq_plugin.conftest import PLUGIN, TRAIN
 
@@ -186,17 +187,17 @@ def test_the_folder_is_held_by_the_training_after_its_job_was_killed(tmp_path: P
 
 def test_processes_share_the_steps_of_an_update() -> None:
     flags = ["--max-tokens", "100", "--update-freq", "8", "--lr", "1"]
-    assert worker.with_processes(flags, 1) == flags
-    assert worker.with_processes(flags, 4)[3] == "2"
+    assert with_processes(flags, 1) == flags
+    assert with_processes(flags, 4)[3] == "2"
     with pytest.raises(UsageError, match="3 GPUs: --update-freq is 8, no multiple of it"):
-        worker.with_processes(flags, 3)
+        with_processes(flags, 3)
     with pytest.raises(UsageError, match="2 GPUs: --update-freq is 1"):
-        worker.with_processes(flags[:2], 2)
-    assert worker.with_processes(["--update-freq=8", "--cpu"], 2) == ["--update-freq=4", "--cpu"]
-    assert worker.with_processes(["--update-freq", "4,2"], 2) == ["--update-freq", "2,1"]
+        with_processes(flags[:2], 2)
+    assert with_processes(["--update-freq=8", "--cpu"], 2) == ["--update-freq=4", "--cpu"]
+    assert with_processes(["--update-freq", "4,2"], 2) == ["--update-freq", "2,1"]
     for steps in ("4,1", "x", "[4]"):
         with pytest.raises(UsageError, match=re.escape(f"--update-freq is {steps}, no multiple")):
-            worker.with_processes([f"--update-freq={steps}"], 2)
+            with_processes([f"--update-freq={steps}"], 2)
 
 
 class _Started(Exception):

@@ -300,6 +300,11 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"finetune": DISTILLED | {"distill-from": None}}, "distill-from: None; give baseline"),
         ({"finetune": DISTILLED | {"criterion": "cross_entropy"}}, "give `criterion: label_smooth"),
         ({"train": DISTILLED}, "train: the baseline has no teacher"),
+        ({"gpus": 2}, "train: 2 GPUs: --update-freq is 1, no multiple of it"),
+        (
+            {"resources": {"finetune": {"gpu": 3}}, "finetune": {"max-epoch": 1, "update-freq": 2}},
+            "finetune: 3 GPUs: --update-freq is 2, no multiple of it",
+        ),
     ],
 )
 def test_a_mistake_is_refused_in_one_line_that_names_the_key(

@@ -85,10 +85,21 @@ def test_layerdrop_is_refused_before_training_where_it_would_do_nothing(protocol
     assert not (tmp_path / "out").exists()
 
 
-def command(app, *arguments: object) -> None:
+def command(app, *arguments: object) -> str:
+    """Run a command; returns its errors and warnings."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if result.exception is not None:
         raise result.exception
+    return result.stderr
+
+
+def test_a_penalty_that_closes_everything_says_so(model, glue, tmp_path):
+    common = (model, "--task", "rte", "--data-dir", glue, "--max-length", 24, "--epochs", 2)
+    fast = ("--gates", "ES", "--learning-rate", 3e-2, "--batch-size", 4)
+    warnings = command(app, *common, *fast, "--l0-lambda", 1000.0, "-o", tmp_path / "out")
+    assert not sum(Record.load(tmp_path / "out" / "result.json").plan.counts["ES"])
+    message = "warning: every gate of ES is closed; a lower penalty keeps some open\n"
+    assert message in warnings
 
 
 def test_the_command(model, glue, tmp_path):
