@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sentence pairs of one's own, from raw text to bin/. See --help.
-. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh" || exit 2
 
 merges=8000 pair="" from_dir="" seed=1 ratio="" longest=250 pairs=all keeping=() bpe=""
 train=() valid="" test_sources=() held_out=() added=() listed_files=() named=()
@@ -35,7 +35,8 @@ end.
   --ratio R        largest ratio of the lengths of two training sentences (default:
                    1.5; 2 for languages without spaces)
   --max-length N   largest number of tokens of a training sentence (default: 250)
-  --keep-all       drop no pair, for published sets
+  --keep-all       drop no pair for its length or an empty side, and none for a sentence
+                   in a given validation or test set, for published sets
   --keep-overlap   do not drop training pairs for a sentence in a given validation or
                    test set, nor validation pairs for one in a test set
   --name NAME      name of the corpus in prep.json and in signatures of results

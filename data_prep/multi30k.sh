@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Multi30k (task 1), image captions, from raw text to bin/. See --help.
-. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh" || exit 2
 
 default_url=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw
 pair=en-de merges=8000 from_dir="" url="" downloading=() bpe=""

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A corpus of number expressions, generated from a seed and prepared for fairseq. See --help.
-. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh" || exit 2
 
 pair=en-de train=13000 valid=500 test=500 seed=1 merges=400
 

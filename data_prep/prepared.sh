@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # A preparation that is finished, for studies. See --help.
 # shellcheck source=lib/common.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh" || exit 2
 
 from_dir=""
 
+split_equals "$@"
+set -- ${words[@]+"${words[@]}"}
 while [ $# -gt 0 ]; do
     case $1 in
         --help | -h)
@@ -47,7 +49,14 @@ from_dir=$(absolute "$from_dir")
 
 find_python
 enter_locked
-if cmp -s -- "$from_dir/prep.json" prep.json; then
+if [ -e .steps ] && ! [ -e .copied ]; then
+    data_error "$out: another script has prepared data here; choose another folder"
+fi
+missing=""
+for part in "${parts[@]}"; do
+    [ -d "$part" ] || missing=$part
+done
+if [ -z "$missing" ] && cmp -s -- "$from_dir/prep.json" prep.json; then
     echo "skip: $out (copied before)" >&2
     exit
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tatoeba sentence pairs, from the list of manythings.org to bin/. See --help.
-. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh" || exit 2
 
 default_url=https://www.manythings.org/anki
 pair=en-de merges=8000 valid=1000 test=1000 seed=1 from_dir="" url="" sha256=() bpe=""

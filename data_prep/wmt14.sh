@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # WMT'14, English and another language, from the published archives to bin/. See --help.
-. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh" || exit 2
 
 mirror=https://www.statmt.org
 pair=en-de merges=32000 pairs=2500000 seed=1 ratio="" longest=250 from_dir="" yandex=""

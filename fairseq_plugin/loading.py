@@ -170,7 +170,9 @@ def _task_options(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def _require_languages(data: Path) -> None:
     """Raise a UsageError unless the names of the data's files contain the languages."""
-    if not data.is_dir() or None in infer_language_pair(str(data)):
+    if not data.is_dir():
+        raise UsageError(f"{data}: no such folder; give --data, the binarised data")
+    if None in infer_language_pair(str(data)):
         raise UsageError(
             f"{data}: the checkpoint does not name its languages, and no file here does, as "
             "train.de-en.de.bin would; give --data, the binarised data"

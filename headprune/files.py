@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import re
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +20,7 @@ _TORCH_COULD_NOT_WRITE = re.compile(r"PytorchStreamWriter failed|inline_containe
 
 
 def text_of(path: Path, *, newline: str | None = None) -> str:
-    """The text of a UTF-8 file.
+    """The text of a UTF-8 file, which may be compressed with gzip.
 
     Args:
         newline: see ``open``: None turns all line ends into newlines, the empty string keeps them.
@@ -26,11 +28,13 @@ def text_of(path: Path, *, newline: str | None = None) -> str:
     Raises:
         DataError: the file cannot be read or is not UTF-8.
     """
+    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with path.open(encoding="utf-8", newline=newline) as file:
+        with opened(path, "rt", encoding="utf-8", newline=newline) as file:
             return file.read()
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
+    except (OSError, EOFError, zlib.error) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise DataError(f"{path}: cannot be read: {reason}") from None
     except UnicodeDecodeError as problem:
         raise DataError(f"{path}: not UTF-8 text (byte {problem.start})") from None
 

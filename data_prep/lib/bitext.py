@@ -307,7 +307,7 @@ def main(arguments: Sequence[str]) -> None:
     command.add_argument("--seed", type=int, required=True)
     command.add_argument("--ratio", type=float, required=True)
     command.add_argument("--max-length", type=positive, required=True)
-    command.add_argument("--keep-all", action="store_true", help="drop no pair")
+    command.add_argument("--keep-all", action="store_true", help="drop no pair for its length")
     command.add_argument("--keep-overlap", action="store_true", help="do not look at given sets")
     command.set_defaults(command=lambda options: _Division(options).run())
 

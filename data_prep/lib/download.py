@@ -360,12 +360,15 @@ def download(
         algorithm, expected = algorithm_of(checksum)
         actual = sha256 if algorithm == "sha256" else digest(candidate, algorithm)
         if actual != expected:
-            rejected = path.with_name(name + ".rejected")
-            candidate.replace(rejected)
-            part.remove()
+            advice = "--no-known-checksums takes it nevertheless"
+            if is_new:
+                rejected = path.with_name(name + ".rejected")
+                candidate.replace(rejected)
+                part.remove()
+                advice = f"the file is now {rejected}; renamed to {path}, {advice}"
             raise DataError(
-                f"{url}: {algorithm} is {actual}, but {expected} was published; "
-                f"the file is now {rejected}; --no-known-checksums takes it nevertheless"
+                f"{url if is_new else path}: {algorithm} is {actual}, but {expected} was "
+                f"published; {advice}"
             )
     if recorded and recorded != sha256:
         again = "" if is_new else "delete the file to download it again, or "

@@ -32,6 +32,8 @@ def hold_out(
 ) -> list[list[Pair]]:
     """Draw sets of pairs, of the given sizes, that share no sentence on either side.
 
+    Pairs with an empty side are not drawn.
+
     Args:
         pairs: the whole corpus, to be read twice: two iterators over it.
         sizes: the sizes of the sets.
@@ -45,7 +47,9 @@ def hold_out(
     spare = wanted // 10 + 20
     ranks: set[tuple[bytes, str]] = set()
     heap: list[tuple[int, tuple[bytes, str]]] = []
-    for source, _ in pairs[0]:
+    for source, target in pairs[0]:
+        if not source.strip() or not target.strip():
+            continue
         rank = _rank(source, seed)
         if rank in ranks:
             continue
@@ -61,7 +65,7 @@ def hold_out(
     translations: dict[str, list[Pair]] = {compared: [] for _, compared in sorted(ranks)}
     for pair in pairs[1]:
         candidates = translations.get(key(pair[0]))
-        if candidates is not None:
+        if candidates is not None and pair[1].strip():
             candidates.append(pair)
 
     drawn: list[Pair] = []
@@ -92,10 +96,11 @@ class HeldOut:
         self.add(pairs)
 
     def add(self, pairs: Iterable[Pair]) -> None:
-        """Add the sentences of a set."""
+        """Add the sentences of a set; an empty one is none."""
         for pair in pairs:
             for side, sentence in zip(self._sides, pair, strict=True):
-                side.add(key(sentence))
+                if compared := key(sentence):
+                    side.add(compared)
 
     def __contains__(self, pair: Collection[str]) -> bool:
         """Tell if either sentence of a pair is held out."""

@@ -35,19 +35,25 @@ def files_of(source: str, languages: tuple[str, str]) -> list[Path]:
         DataError: they do not exist.
     """
     path = Path(source)
-    if _format(path) in (*_TABLE, ".tmx"):
+    files = [_plain_or_packed(source, language) for language in languages]
+    if _format(path) in (*_TABLE, ".tmx") and not all(files):
         if path.is_dir():
             raise DataError(f"{source}: a folder, not a file")
         if not path.is_file():
             raise DataError(f"{source}: no such file")
         return [path]
-    files = []
-    for language in languages:
-        plain, packed = Path(f"{source}.{language}"), Path(f"{source}.{language}.gz")
-        if not plain.is_file() and not packed.is_file():
-            raise DataError(f"{plain}: no such file, nor {packed}")
-        files.append(plain if plain.is_file() else packed)
-    return files
+    found = []
+    for language, file in zip(languages, files, strict=True):
+        if file is None:
+            raise DataError(f"{source}.{language}: no such file, nor {source}.{language}.gz")
+        found.append(file)
+    return found
+
+
+def _plain_or_packed(source: str, language: str) -> Path | None:
+    """The file of one language, plain or packed; None where there is none."""
+    paths = (Path(f"{source}.{language}"), Path(f"{source}.{language}.gz"))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def read_pairs(source: str, languages: tuple[str, str]) -> Iterator[Pair]:

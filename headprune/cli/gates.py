@@ -87,17 +87,17 @@ def gates(
     target = opened.gate_target
     plan = closed(learned, target=target, sizes=lambda: opened.sizes).plan
     history = [] if log is None or figure is None else read_history(log)
-    if pruned_model is not None:
-        pruned = opened.with_gates_closed()
-        pruned.save(pruned_model)
-        print(f"{pruned_model}: {opened.parameters:,} -> {pruned.parameters:,} parameters")
-    plan.save(output)
     if pictures is not None:
         before = {name: sum(map(len, layers)) for name, layers in learned.plan.kept.items()}
         save_drawing(
             lambda: draw_open_units(history, before=before), png=pictures[0], svg=pictures[1]
         )
         print(f"{pictures[0]}: {len(history)} points of {log}")
+    plan.save(output)
+    if pruned_model is not None:
+        pruned = opened.with_gates_closed()
+        pruned.save(pruned_model)
+        print(f"{pruned_model}: {opened.parameters:,} -> {pruned.parameters:,} parameters")
     names = unit_names(plan.units)
     print(f"{output}: {plan} ({plan.percent_pruned:.1f}% of {names} pruned)")
     if line := line_on_closed(plan, target=target):

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from headprune.cli.named_folders import parse_folders
+from headprune.errors import UsageError
+from headprune.files import require_separate
 
 app = typer.Typer(add_completion=False)
 
@@ -37,12 +39,19 @@ def overlap(
       headprune overlap --of sst2=subnetworks-sst2 --of rte=subnetworks-rte -o overlap
     """
     from headprune.report.render import renderers, save
-    from headprune.subnetworks.tasks import document_of_tasks, pool_in, read_tasks
+    from headprune.subnetworks.tasks import document_of_tasks, notes_on_rules, pool_in, read_tasks
 
     folders = parse_folders(of, option="--of", key="TASK")
+    require_separate({"--output": output}, inputs=[*folders.values()])
+    for file in ("settings.json", "result.json"):
+        if (output / file).exists():
+            raise UsageError(
+                f"--output {output}: has files of another command ({file}); give another folder"
+            )
     by_task = read_tasks(folders)
     task, folder = next(iter(folders.items()))
     pool = pool_in(folder, by_task[task][0])
-    document = document_of_tasks(by_task, title=title, pool=pool)
+    notes = notes_on_rules(folders)
+    document = document_of_tasks(by_task, title=title, pool=pool, notes=notes)
     save(document, output, name="overlap")
     print(renderers()[".md"](document))

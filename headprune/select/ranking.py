@@ -194,7 +194,8 @@ def _choose(
         )
     if protected > number:
         raise UsageError(
-            f"{where}: at_least={at_least} keeps {protected} {names}, but only {number} are to stay"
+            f"{where}: at_least={at_least} keeps {protected} {names}, but only {number} are to "
+            f"stay; at_least 0 allows layers without {names}"
         )
     return set(candidates.units[:number])
 

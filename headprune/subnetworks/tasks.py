@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from headprune.compare.records import RECORDS
 from headprune.errors import DataError, UsageError
+from headprune.json_files import json_object
 from headprune.plan import PruningPlan
 from headprune.report.document import Block, Column, Document, Notes, Table
 from headprune.report.shown import Decimals
@@ -32,6 +34,8 @@ from headprune.subnetworks.survival import (
 from headprune.wording import counted
 
 _SEED = re.compile(r"seed([0-9]+)", re.ASCII)
+_MODEL = re.compile(r"model([0-9]+)", re.ASCII)
+_RULES = ("score", "threshold", "step")
 _TWO = Decimals(2)
 
 ByTask = Mapping[str, Sequence[PruningPlan]]
@@ -51,49 +55,57 @@ def survivors_in(folder: Path) -> list[PruningPlan]:
     A folder that has records but no plans, such as published ones, is read from the records.
 
     Raises:
-        DataError: the folder holds neither plans of survivors nor their records, or one that
-            cannot be read.
+        DataError: the folder holds neither plans of survivors nor their records, those of some of
+            its models alone, or one that cannot be read.
     """
-    kept = _plans_of(folder, GOOD, kind="before-finetune")
-    if not kept:
+    by_number = _plans_of(folder, GOOD, kind="before-finetune")
+    if not by_number:
         raise DataError(
             f"{folder}: holds no plans/seed1/{GOOD}.json; give a folder of `headprune subnetworks`"
         )
+    # A run makes the folders of all models before its first search.
+    models = {*by_number, *_numbered(folder, "model*", _MODEL, name_of=lambda path: path.name)}
+    if missing := sorted({*range(1, max(models) + 1)} - {*by_number}):
+        raise DataError(
+            f"{folder}: has no survivors of model {', '.join(map(str, missing))}, of "
+            f"{max(models)}; run its `headprune subnetworks` again, which resumes"
+        )
     # A record names the components in which something was pruned, and those of attention.
+    kept = [plan for _, plan in sorted(by_number.items())]
     units = {name: layers for plan in kept for name, layers in plan.units.items()}
     return [elements_of(plan.completed(units)) for plan in kept]
 
 
-def _plans_of(folder: Path, network: str, *, kind: str) -> list[PruningPlan]:
+def _plans_of(folder: Path, network: str, *, kind: str) -> dict[int, PruningPlan]:
     """The plan of a network in each model, from the plans, or from the records of a kind."""
-    paths = _numbered(
-        folder, f"plans/seed*/{network}.json", number_of=lambda path: path.parent.name
-    )
-    if paths:
-        return [PruningPlan.load(path) for path in paths]
-    pattern = f"{RECORDS}/{kind}/{network}/seed*.json"
-    records = _numbered(folder, pattern, number_of=lambda path: path.stem)
-    return [Record.load(path).plan for path in records]
+    plans = f"plans/seed*/{network}.json"
+    if paths := _numbered(folder, plans, _SEED, name_of=lambda path: path.parent.name):
+        return {number: PruningPlan.load(path) for number, path in paths.items()}
+    records = f"{RECORDS}/{kind}/{network}/seed*.json"
+    paths = _numbered(folder, records, _SEED, name_of=lambda path: path.stem)
+    return {number: Record.load(path).plan for number, path in paths.items()}
 
 
-def _numbered(folder: Path, pattern: str, *, number_of: Callable[[Path], str]) -> list[Path]:
-    """The files of models, in the order of their numbers; ``number_of`` gives ``seed3``."""
-    numbered = {
+def _numbered(
+    folder: Path, pattern: str, name: re.Pattern[str], *, name_of: Callable[[Path], str]
+) -> dict[int, Path]:
+    """The files of models, or their folders, by the number in their name."""
+    return {
         int(match[1]): path
         for path in folder.glob(pattern)
-        if (match := _SEED.fullmatch(number_of(path)))
+        if (match := name.fullmatch(name_of(path)))
     }
-    return [path for _, path in sorted(numbered.items())]
 
 
 def read_tasks(folders: Mapping[str, Path]) -> dict[str, list[PruningPlan]]:
     """The survivors of each task.
 
     Raises:
-        UsageError: folders of models of different shapes, of models that had other elements before
-            the search, or with different numbers of models.
+        UsageError: one folder twice, folders of models of different shapes, of models that had
+            other elements before the search, or with different numbers of models.
         DataError: see ``survivors_in``.
     """
+    _require_different(folders)
     by_task = {name: survivors_in(folder) for name, folder in folders.items()}
     first_task, first = next(iter(by_task.items()))
     pool = pool_in(folders[first_task], first[0])
@@ -117,6 +129,37 @@ def read_tasks(folders: Mapping[str, Path]) -> dict[str, list[PruningPlan]]:
     return by_task
 
 
+def notes_on_rules(folders: Mapping[str, Path]) -> list[str]:
+    """Name the rules of the search that differ between tasks: survivors then differ by them too.
+
+    Published records have no rules, and are left out.
+    """
+    rules = {name: _rules_of(folder) for name, folder in folders.items()}
+    notes = []
+    for rule in _RULES:
+        values = {name: own[rule] for name, own in rules.items() if rule in own}
+        if len({*values.values()}) > 1:
+            listed = ", ".join(f"{value} for {name}" for name, value in values.items())
+            notes.append(f"The searches differ in --{rule}: {listed}.")
+    return notes
+
+
+def _require_different(folders: Mapping[str, Path]) -> None:
+    """Raise a UsageError if one folder has two names."""
+    names: dict[Path, str] = {}
+    for name, folder in folders.items():
+        other = names.setdefault(folder.resolve(), name)
+        if other != name:
+            raise UsageError(f"{other} and {name} are one folder, {folder}; give one for each task")
+
+
+def _rules_of(folder: Path) -> dict[str, Any]:
+    """The rules by which a folder's survivors were searched; empty for published records."""
+    path = folder / "settings.json"
+    settings = json_object(path) if path.is_file() else {}
+    return {rule: settings[rule] for rule in _RULES if rule in settings}
+
+
 def pool_in(folder: Path, survivors: PruningPlan) -> PruningPlan:
     """The elements that the models of a folder had before the search.
 
@@ -126,18 +169,25 @@ def pool_in(folder: Path, survivors: PruningPlan) -> PruningPlan:
     plans = _plans_of(folder, FULL, kind="baseline")
     if not plans:
         return PruningPlan.full(survivors.units)
-    pool = elements_of(plans[0]).completed(survivors.units).part(survivors.units)
+    pool = elements_of(plans[min(plans)]).completed(survivors.units).part(survivors.units)
     assert pool is not None
     return pool
 
 
-def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None = None) -> Document:
+def document_of_tasks(
+    by_task: ByTask,
+    *,
+    title: str,
+    pool: PruningPlan | None = None,
+    notes: Sequence[str] = (),
+) -> Document:
     """The heat map over tasks and seeds, and the overlaps within and between tasks.
 
     Args:
         by_task: the survivors of each task.
         title: the title.
         pool: the elements that the models had before the search; None for all.
+        notes: sentences to begin with.
     """
     first = next(iter(by_task.values()))
     if pool is None:
@@ -158,7 +208,7 @@ def document_of_tasks(by_task: ByTask, *, title: str, pool: PruningPlan | None =
     survives = " with one seed"
     if len(first) > 1:
         survives = f": the mean over {len(first)} seeds, and the sample standard deviation"
-    blocks: list[Block] = [Notes(sentences), _tasks_table(by_task, within)]
+    blocks: list[Block] = [Notes([*notes, *sentences]), _tasks_table(by_task, within)]
     across = cross_task_overlaps(by_task, pool=pool)
     if across.rows:
         blocks.append(across)

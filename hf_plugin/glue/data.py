@@ -136,6 +136,8 @@ def _file(task: GlueTask, folder: Path, split: str) -> Path:
     for path in (path for place in places for path in (place, place.with_name(f"{name}.gz"))):
         if path.is_file():
             return path
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; --data-dir is that of GLUE's tsv files")
     inner = folder / task.folder
     raise DataError(f"{inner if inner.is_dir() else folder}: no {name} or {name}.gz of {task.name}")
 

@@ -135,6 +135,12 @@ def test_the_published_checksum(site: Site, tmp_path: Path, algorithm: str) -> N
     with pytest.raises(DataError, match=f"{algorithm} is {right}, but {wrong} was published"):
         fetch(site, tmp_path / "2", f"{algorithm}:{wrong}")
     assert (tmp_path / "2" / "a.bin.rejected").read_bytes() == BODY
+    # A file that was taken without a checksum stays where it is.
+    fetch(site, tmp_path / "3")
+    with pytest.raises(DataError, match="3/a.bin: .* was published; --no-known-checksums takes it"):
+        fetch(site, tmp_path / "3", f"{algorithm}:{wrong}")
+    assert (tmp_path / "3" / "a.bin").read_bytes() == BODY
+    fetch(site, tmp_path / "3")
     assert not (tmp_path / "2" / "a.bin").exists()
     assert read_sums(tmp_path / "2") == {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -62,6 +63,26 @@ def test_a_users_folders_are_left_alone(
     assert (done.returncode, done.stderr) == (1, problem)
     assert (tmp_path / "out" / part / "mine").read_text() == "mine"
     assert not (tmp_path / "out" / "prep.json").exists()
+
+
+def test_a_copy_that_lost_a_part_is_made_again(script: Script, python: str, tmp_path: Path) -> None:
+    prepared(tmp_path / "from")
+    options = ("--out=out", "--from-dir=from", "--python", python)
+    assert script("prepared.sh", *options).returncode == 0
+    shutil.rmtree(tmp_path / "out" / "bin")
+    assert script("prepared.sh", *options).stderr == f"done: {tmp_path}/out\n"
+    assert texts(tmp_path / "out") == ["one"] * 3
+
+
+def test_the_preparation_of_another_script_is_left_alone(
+    script: Script, python: str, tmp_path: Path
+) -> None:
+    prepared(tmp_path / "from", "two")
+    (prepared(tmp_path / "out") / ".steps").mkdir()
+    done = script("prepared.sh", "--out", "out", "--from-dir", "from", "--python", python)
+    problem = "another script has prepared data here; choose another folder"
+    assert (done.returncode, done.stderr) == (1, f"error: {tmp_path}/out: {problem}\n")
+    assert texts(tmp_path / "out") == ["one"] * 3
 
 
 def test_nothing_is_replaced_by_half_of_a_preparation(

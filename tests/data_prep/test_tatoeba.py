@@ -61,6 +61,16 @@ def test_the_seed_decides() -> None:
     assert hold_out((pairs, pairs), (5, 5), seed=1) != hold_out((pairs, pairs), (5, 5), seed=2)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_empty_sentences_are_neither_held_out_nor_shared(seed: int) -> None:
+    whole = [(f"source {n}", f"target {n}") for n in range(10)]
+    halves = [(" ", f"only {n}") for n in range(5)] + [(f"alone {n}", "") for n in range(5)]
+    pairs = halves + whole
+    (held,) = hold_out((pairs, pairs), (10,), seed=seed)
+    assert sorted(held) == whole
+    assert not any(pair in HeldOut([*held, ("", "a sentence")]) for pair in halves)
+
+
 def test_too_few_sentences() -> None:
     pairs = [("one", "eins"), ("two", "zwei")]
     with pytest.raises(DataError, match=r"only 2 different sentences .* of the 3 asked for"):

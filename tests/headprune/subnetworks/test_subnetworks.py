@@ -12,6 +12,7 @@ import pytest
 
 from headprune import DataError, PruningPlan, UsageError
 from headprune.cli.named_folders import parse_folders
+from headprune.cli.overlap import overlap
 from headprune.report.heat_map import draw
 from headprune.report.render import markdown, save
 from headprune.results.record import Record
@@ -22,7 +23,13 @@ from headprune.subnetworks.report import document_of
 from headprune.subnetworks.run import find_subnetworks
 from headprune.subnetworks.search import Rules
 from headprune.subnetworks.survival import mean_overlaps
-from headprune.subnetworks.tasks import document_of_tasks, pool_in, read_tasks, survivors_in
+from headprune.subnetworks.tasks import (
+    document_of_tasks,
+    notes_on_rules,
+    pool_in,
+    read_tasks,
+    survivors_in,
+)
 from headprune.task_model import Measurement
 from tests.headprune.compare.test_compare import SHAPE, Made
 
@@ -237,6 +244,7 @@ def test_the_report_of_two_models_and_of_two_tasks(tmp_path):
     survivors = read_tasks(folders)
     shutil.rmtree(tmp_path / "one" / "plans")  # as in published records
     assert read_tasks(folders) == survivors
+    assert notes_on_rules(folders) == ["The searches differ in --threshold: 90.0 for a, 99 for b."]
     (between,) = values["between_tasks"]
     one, two = (units_of(each[0]) for each in read_tasks(folders).values())
     assert between["overlap"] == pytest.approx(len(one & two) / len(one | two))
@@ -292,6 +300,30 @@ def test_models_can_be_added_but_not_left_out(tmp_path):
     assert sorted(tmp_path.rglob("good.json")) == plans
     found = find_subnetworks([model(n) for n in (1, 2, 3)], rules=rules(), folder=tmp_path)
     assert len(found.survivors) == len(read_tasks({"a": tmp_path})["a"]) == 3
+
+
+def test_a_search_that_is_not_finished_is_refused(tmp_path):
+    find_subnetworks([model(1), model(2), model(3)], rules=rules(), folder=tmp_path)
+    for name, message in (("seed3", "model 3, of 3"), ("seed1", "model 1, 3, of 3")):
+        shutil.rmtree(tmp_path / "plans" / name)
+        with pytest.raises(DataError, match=f"has no survivors of {message}; run its .* again"):
+            read_tasks({"a": tmp_path})
+
+
+def test_the_overlap_of_a_folder_with_itself_is_refused(tmp_path):
+    find_subnetworks([model(1)], rules=rules(), folder=tmp_path / "one")
+    with pytest.raises(UsageError, match="a and b are one folder"):
+        read_tasks({"a": tmp_path / "one", "b": tmp_path / "two" / ".." / "one"})
+
+
+def test_the_overlap_is_not_written_over_other_results(tmp_path):
+    find_subnetworks([model(1)], rules=rules(), folder=tmp_path / "one")
+    for output, message in (("one", "this folder is read too"), ("two", "has files of another")):
+        (tmp_path / "two").mkdir(exist_ok=True)
+        (tmp_path / "two" / "result.json").touch()
+        with pytest.raises(UsageError, match=message):
+            overlap(of=[f"a={tmp_path / 'one'}"], output=tmp_path / output)
+        assert not (tmp_path / output / "overlap.md").exists()
 
 
 def test_one_model_has_no_overlap(tmp_path):
