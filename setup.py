@@ -35,6 +35,7 @@ CTRANSLATE2 = ["ctranslate2>=4.8"]
 ONNX = ["onnx", "onnxscript", "onnxruntime"]
 SYNTAX = ["conllu"]  # reads parsed sentences
 IMAGES = ["pillow"]  # reads images of image classifiers
+TENSORBOARD = ["tensorboard"]
 JA = ["sacrebleu[ja]>=2.4"]  # MeCab, with which sacreBLEU finds the words of Japanese
 DOCS = ["sphinx", "myst-parser", "furo"]
 
@@ -71,10 +72,11 @@ setup(
         "syntax": SYNTAX,
         "images": IMAGES,
         "ja": JA,
+        "tensorboard": TENSORBOARD,
         "docs": DOCS,
         "dev": [
             *("pytest", "hypothesis", "pytest-xdist", "ruff", "mypy", "psutil"),
-            *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX, *IMAGES, *DOCS),
+            *(*INTEROPERATION, *CTRANSLATE2, *ONNX, *SYNTAX, *IMAGES, *TENSORBOARD, *DOCS),
         ],
     },
     entry_points={

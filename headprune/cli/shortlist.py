@@ -58,5 +58,6 @@ def shortlist(
     print(f"{output}: target words for {len(word_lists.best):,} source words")
     print(
         f"{coverage.split} set: {coverage.words:,.0f} of {coverage.vocabulary:,} words for a "
-        f"sentence on average; they have {coverage.share:.1%} of the words of its reference"
+        f"sentence on average; they have {coverage.share:.1%} of the different words of its "
+        "reference"
     )

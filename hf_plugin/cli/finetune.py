@@ -101,6 +101,14 @@ def finetune(
         ),
     ] = False,
     threads: Annotated[int | None, in_panel(THREADS, _TRAINING)] = None,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the curves of the training, for TensorBoard: the loss, the learning "
+            "rate and, with --gates, the number of open units, once an epoch.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
     distill_from: Annotated[str | None, DISTILL_FROM] = None,
     gates: Annotated[
         str | None,
@@ -183,7 +191,7 @@ def finetune(
     from headprune.recovery.variant import Variant
 
     models = [Path(name) for name in (model, distill_from) if name is not None]
-    require_separate({"--output": output / "model"}, inputs=models)
+    require_separate({"--output": output / "model", "--tensorboard": tensorboard}, inputs=models)
     for folder in filter(Path.is_dir, models):
         require_outside(output, folder)
     kept = None if plan is None else PruningPlan.load(plan)
@@ -197,6 +205,9 @@ def finetune(
         from hf_plugin.tasks.given import data_given, max_length_given
         from hf_plugin.tasks.own import OwnData
         from hf_plugin.tasks.task import require_dev
+    if tensorboard is not None:
+        with needing("--tensorboard needs its package", install="pip install -e '.[tensorboard]'"):
+            import torch.utils.tensorboard
     import torch
 
     if threads is not None:
@@ -229,7 +240,9 @@ def finetune(
     )
     labels = Labels(**asdict(labelling), task=task_name)
     with locked_folder(output):
-        result = run(settings, labels, output, overwrite=overwrite, announce=True)
+        result = run(
+            settings, labels, output, overwrite=overwrite, announce=True, tensorboard=tensorboard
+        )
     show_result(result, output)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import transformers
 from datasets import Dataset
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, TrainerCallback
 
 import hf_plugin
 from headprune.errors import HeadpruneError
@@ -55,6 +55,7 @@ from hf_plugin.finetuning.training import (
     fine_tune,
     labels_of,
     predict,
+    to_tensorboard,
 )
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.gates import close_gates
@@ -77,6 +78,7 @@ def run(
     warn: bool = True,
     overwrite: bool = False,
     announce: bool = False,
+    tensorboard: Path | None = None,
 ) -> Record:
     """Do one run and write to ``output``: result.json, predictions.tsv and the folder model.
 
@@ -93,6 +95,7 @@ def run(
         overwrite: see ``require_own``.
         announce: whether to say how many examples and labels there are, what the first metric is
             after each epoch, or that the run was finished before.
+        tensorboard: the folder for the curves of the training after pruning, for TensorBoard.
 
     Raises:
         UsageError: the settings are invalid, the plan does not fit the model, the model cannot be
@@ -116,7 +119,9 @@ def run(
         measured = Record.load(path)
     else:
         try:
-            measured = _measure(settings, output, warn=warn, announce=announce)
+            measured = _measure(
+                settings, output, warn=warn, announce=announce, tensorboard=tensorboard
+            )
         except HeadpruneError:
             remove_unused_claim(output)
             raise
@@ -154,13 +159,17 @@ class _Loaded:
     from_classifier: bool
 
 
+_AFTER = "after"
+"""The training after pruning."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Runner:
     """Trains the loaded model of a run, and predicts with it.
 
     Attributes:
         folder: the folder of the trainings.
-        announce: see ``run``.
+        announce, tensorboard: see ``run``.
     """
 
     settings: Settings
@@ -168,6 +177,7 @@ class _Runner:
     loaded: _Loaded
     folder: Path
     announce: bool
+    tensorboard: Path | None
 
     def train(
         self, name: str, *, teacher: Teacher | None = None, gates: GateTraining | None = None
@@ -175,6 +185,11 @@ class _Runner:
         """Fine-tune the model in place; without epochs there is no training."""
         if not self.settings.epochs:
             return []
+        callbacks: list[TrainerCallback] = []
+        if self.announce:
+            callbacks.append(AfterEpochs(self._print_metric))
+        if self.tensorboard is not None and name == _AFTER:
+            callbacks.append(to_tensorboard(self.tensorboard))
         training = fine_tune(
             self.loaded.model,
             self.loaded.reader,
@@ -183,7 +198,7 @@ class _Runner:
             folder=self.folder / name,
             teacher=teacher,
             gates=gates,
-            callbacks=[AfterEpochs(self._print_metric)] if self.announce else [],
+            callbacks=callbacks,
         )
         return [training]
 
@@ -244,7 +259,9 @@ class _Outcome:
     metrics_before: Mapping[str, Mapping[str, float]]
 
 
-def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) -> Record:
+def _measure(
+    settings: Settings, output: Path, *, warn: bool, announce: bool, tensorboard: Path | None
+) -> Record:
     """Prune, fine-tune and measure; the record lacks its labels."""
     started = time.monotonic()
     source = _data(settings, output)
@@ -255,7 +272,12 @@ def _measure(settings: Settings, output: Path, *, warn: bool, announce: bool) ->
     if announce:
         _announce(loaded, task, max_length=settings.max_length)
     runner = _Runner(
-        settings=settings, source=source, loaded=loaded, folder=training_folder, announce=announce
+        settings=settings,
+        source=source,
+        loaded=loaded,
+        folder=training_folder,
+        announce=announce,
+        tensorboard=tensorboard,
     )
     outcome = _pruned_and_tuned(runner)
     files = {"predictions": _prediction_file("dev")}
@@ -332,7 +354,7 @@ def _pruned_and_tuned(runner: _Runner) -> _Outcome:
         if tunes_before:
             metrics["metrics_before_finetune"] = runner.metrics(runner.predictions())
         with _layerdrop(loaded.model, settings.variant.layerdrop):
-            trainings += runner.train("after", teacher=loaded.teacher, gates=settings.variant.gates)
+            trainings += runner.train(_AFTER, teacher=loaded.teacher, gates=settings.variant.gates)
         if settings.variant.gates is not None:
             plan, form = _closed(loaded.model, settings), form_of(loaded.model)
         predicted = runner.predictions()

@@ -36,6 +36,7 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
+from transformers.integrations.integration_utils import TensorBoardCallback
 from transformers.trainer import TRAINER_STATE_NAME
 
 from headprune.bfloat16 import warn_if_slow
@@ -317,6 +318,17 @@ def fine_tune(
         resumed=checkpoint is not None,
         curve=Curve(train=losses),
     )
+
+
+def to_tensorboard(folder: Path) -> TrainerCallback:
+    """The callback that writes what the Trainer logs to a folder for TensorBoard.
+
+    Raises:
+        ModuleNotFoundError: the package tensorboard is not installed.
+    """
+    from torch.utils.tensorboard import SummaryWriter
+
+    return TensorBoardCallback(SummaryWriter(log_dir=str(folder)))
 
 
 class AfterEpochs(TrainerCallback):

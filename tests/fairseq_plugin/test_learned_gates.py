@@ -31,6 +31,7 @@ from tests.fairseq_plugin.test_model import (
     outputs,
     stored,
 )
+from tests.tensorboard_curves import curves_in
 
 logging.getLogger("fairseq_plugin").setLevel(logging.CRITICAL)
 
@@ -301,8 +302,10 @@ def test_train_close_and_translate(corpus: Path, full: Path, tmp_path: Path) -> 
         *(corpus, tmp_path, "--arch=transformer_headpruned_tiny"),
         *(f"--finetune-from-model={full}", "--criterion=label_smoothed_cross_entropy_with_l0"),
         *("--gates=ES,ED,DS", "--l0-target=50%", "--l0-warmup-updates=5"),
+        f"--tensorboard-logdir={tmp_path / 'curves'}",
         epochs=2,
     )
+    assert {"open_ES", "kept_DS", "l0_pruned"} <= curves_in(tmp_path / "curves")
     last = tmp_path / "checkpoint_last.pt"
     for key in ("train_open_ES", "valid_kept_DS", "train_l0_pruned", "train_l0_multiplier"):
         assert re.search(rf'"{key}": "[0-9.]+"', log), key

@@ -20,6 +20,7 @@ from hf_plugin.cli.finetune import app
 from hf_plugin.finetuning.run import run
 from hf_plugin.finetuning.settings import Labels
 from tests.hf_plugin.made import SHAPE, settings, write_model
+from tests.tensorboard_curves import curves_in
 
 from .test_run import killed_after_a_checkpoint, weights
 
@@ -104,8 +105,10 @@ def test_a_penalty_that_closes_everything_says_so(model, glue, tmp_path):
 
 def test_the_command(model, glue, tmp_path):
     common = (model, "--task", "rte", "--data-dir", glue, "--max-length", 24, "--epochs", 1)
-    out = tmp_path / "out"
-    command(app, *common, "--gates", "ES,EF", "--l0-target", "50% of parameters", "-o", out)
+    out, curves = tmp_path / "out", tmp_path / "curves"
+    options = ("--l0-target", "50% of parameters", "--tensorboard", curves)
+    command(app, *common, "--gates", "ES,EF", *options, "-o", out)
+    assert {"train/loss", "train/open_ES", "train/open_EF"} <= curves_in(curves)
     record = Record.load(out / "result.json")
     assert {"ES", "EF"} <= set(record.plan.units) and record.plan.percent_pruned > 0
     few, many = (tmp_path / name for name in ("few", "many"))
