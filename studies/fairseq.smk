@@ -69,15 +69,25 @@ TARGETS = [
 ]
 
 
+def score_file(name):
+    return f"{BASELINE}/scores/{name}/{name}.json"
+
+
 def scores_of(row):
-    return f"{BASELINE}/scores/{row.score}/{row.score}.json" if row.score else []
+    return score_file(row.score) if row.score else []
+
+
+def scores_shown(rows):
+    """The scores that the page of some rows shows beside the heads that the models keep."""
+    names = dict.fromkeys([*(row.score for row in rows if row.score), *STUDY.scores])
+    return [score_file(name) for name in names]
 
 
 # The files that this study writes in the run folders that it shares.
 SHARED = [f"{DATA}/prep.json"]
 if BASE_HOME != OUT:
     SHARED += [BASE_PLAN, f"{BASELINE}/model.pt", f"{BASELINE}/generation.txt"]
-    SHARED += [scores_of(row) for row in chosen_rows(STUDY, TABLES) if row.score]
+    SHARED += scores_shown(chosen_rows(STUDY, TABLES))
 
 
 def processes_of(wildcards, resources):

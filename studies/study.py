@@ -13,7 +13,7 @@ from typing import Any
 
 from headprune import DataError, UsageError
 from headprune.results.paper import paper_table
-from headprune.scores.names import FINE_TUNED
+from headprune.scores.names import FINE_TUNED, require_known
 from studies.extending import find_other_study, read_study
 from studies.fairseq_flags import architecture_shape
 from studies.models import BASELINE, Model
@@ -35,6 +35,7 @@ from studies.yaml_checks import (
     as_title,
     as_whole,
     fill_in,
+    shown,
     study_name,
 )
 
@@ -56,6 +57,7 @@ DEFAULTS: dict[str, Any] = {
     "train": None,
     "control": True,
     "before_finetune": False,
+    "scores": [],
     "paper": [],
     "resources": {},
     "plans": None,
@@ -90,6 +92,7 @@ class Study(Rows):
         rows: all rows, the control first if there is one.
         whole: the rows of the study's own table.
         tables: its other tables by name.
+        scores: scores of the baseline's heads that the pages show, besides those of the plans.
         data_home, baseline_home: the names of the studies in whose run folders the data and the
             baseline are; the study's own name unless it shares them.
     """
@@ -115,6 +118,7 @@ class Study(Rows):
     baseline_seed: int
     control: bool
     before_finetune: bool
+    scores: tuple[str, ...]
     paper: tuple[str, ...]
     resources: Mapping[str, Resources]
 
@@ -227,6 +231,7 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
         baseline_seed=as_seed(values["baseline_seed"], "baseline_seed"),
         control=control,
         before_finetune=as_flag(values["before_finetune"], "before_finetune"),
+        scores=_scores(values["scores"]),
         paper=as_paper(values["paper"], table=paper_table),
         resources=_with_gpus(
             read_resources(values["resources"], defaults=RESOURCE_DEFAULTS), values["gpus"]
@@ -325,6 +330,21 @@ def _require_training(
     for row in rows:
         if row.from_scratch:
             raise DataError(f"missing key: train, for {row.label}, trained from random weights")
+
+
+def _scores(value: Any) -> tuple[str, ...]:
+    """Check the names of scores that are to be computed of the baseline."""
+    if not isinstance(value, list):
+        raise DataError(f"scores: {shown(value)}; give a list, such as [gradient, ablation]")
+    names = tuple(as_text(each, "scores") for each in value)
+    try:
+        require_known(names)
+    except UsageError as problem:
+        raise DataError(f"scores: {problem}") from None
+    for name in names:
+        if name in FINE_TUNED:
+            raise DataError(f"scores: {name} depends on a fine-tuning, the baseline has none")
+    return names
 
 
 def _arch(value: Any) -> str:

@@ -47,7 +47,7 @@ def main() -> None:
         name = "changes" if arguments[0] == "changes" else "table"
         written = [value("--output-dir") / f"{name}.{suffix}" for suffix in _TABLES]
         written += [value("--output-dir") / f"figure.{suffix}" for suffix in ("png", "svg")]
-        written.append(value("--output-dir") / "report.html")
+        written += [value("--output-dir") / f"report.{suffix}" for suffix in ("html", "md")]
     content = _CALIBRATION if arguments[0] == "calibrate" else {}
     for path in written:
         path.parent.mkdir(parents=True, exist_ok=True)

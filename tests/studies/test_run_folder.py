@@ -125,6 +125,7 @@ def test_one_baseline_serves_two_studies_and_all_tables(bench: Bench) -> None:
         "table.md": {"report": 1},
         "figure.svg": {"report": 1},
         "report.html": {"report": 1},
+        "report.md": {"report": 1},
         "finetuned/50pct/seed1/result.json": {"score": 1, "report": 1},
         "finetuned/50pct/seed1/result.hyp.txt": {"score": 1, "report": 1},
         "baseline/result.json": {"score": 1, "report": 1},

@@ -300,6 +300,9 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"finetune": DISTILLED | {"distill-from": None}}, "distill-from: None; give baseline"),
         ({"finetune": DISTILLED | {"criterion": "cross_entropy"}}, "give `criterion: label_smooth"),
         ({"train": DISTILLED}, "train: the baseline has no teacher"),
+        ({"scores": ["best"]}, "scores: there is no score 'best'"),
+        ({"scores": ["movement"]}, "scores: movement depends on a fine-tuning"),
+        ({"scores": "taylor"}, "scores: 'taylor'; give a list"),
         ({"gpus": 2}, "train: 2 GPUs: --update-freq is 1, no multiple of it"),
         (
             {"resources": {"finetune": {"gpu": 3}}, "finetune": {"max-epoch": 1, "update-freq": 2}},
