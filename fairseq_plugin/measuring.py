@@ -91,9 +91,10 @@ def translate(checkpoint: Checkpoint, data: Path, flags: Sequence[str]) -> Trans
     """
     corpus = PreparedCorpus.of_binarised(data)
     if corpus is None:
+        inner = f"; give {data / 'bin'}" if (data / "bin").is_dir() else ""
         raise UsageError(
             f"{data}: no prep.json beside it says how its text was prepared, so BLEU cannot be "
-            "computed"
+            f"computed{inner}"
         )
     languages = languages_of(checkpoint, data)
     given = [*generation_flags(corpus, data=data, languages=languages), *flags]
