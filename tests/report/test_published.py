@@ -109,9 +109,11 @@ def test_the_claims_on_all_studies(tmp_path: Path) -> None:
     assert command is not None
     results = []
     for word in command[1].replace("--study ", "").split():
-        name, is_named, _ = word.partition("=")
-        unpack(PUBLISHED / name / "runs.tar.gz", tmp_path / name)
-        for path in files_of_records([tmp_path / name]):
+        name, is_named, named_folder = word.partition("=")
+        records = named_folder or name
+        archive = records.partition("/")[0]
+        unpack(PUBLISHED / archive / "runs.tar.gz", tmp_path / archive)
+        for path in files_of_records([tmp_path / records]):
             record = Record.load(path)
             results.append((path, replace(record, study=name) if is_named else record))
     document = claims_document(

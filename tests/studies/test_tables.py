@@ -342,7 +342,8 @@ def test_rows_from_scratch_are_trained_like_the_baseline(tmp_path: Path) -> None
 
 
 def test_all_trainings_of_a_study_take_several_gpus(tmp_path: Path) -> None:
-    study = load(tmp_path, gpus=4, resources={"finetune": {"threads": 8}})
+    shared = {name: MINIMAL[name] | {"update-freq": 4} for name in ("train", "finetune")}
+    study = load(tmp_path, gpus=4, resources={"finetune": {"threads": 8}}, **shared)
     asked = {rule: resources.gpu for rule, resources in study.resources.items()}
     assert asked["baseline"] == asked["finetune"] == 4
     assert asked["generate"] == asked["scores"] == 1 and asked["report"] == 0
