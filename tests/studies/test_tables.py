@@ -74,7 +74,7 @@ def test_every_setting_of_the_paper_has_its_tables() -> None:
         "wmt14.en-ru": translation,
         "wmt14.en-de": {"table1", "figure1"},
         "multi30k": translation,
-        "enru": {"table1", "table2"},
+        "enru": {"table1", "table2", "table3", "figure1"},
         "demo": translation,
         "glue.demo": bert,
         "glue.bert-base": bert,
