@@ -13,7 +13,7 @@ Usage: $script_name --out DIR --pair PAIR --train SOURCE [options]
 Prepare sentence pairs of one's own, of any two languages, for fairseq.
 
 A SOURCE is a prefix of two files, as texts/news for texts/news.en and texts/news.ru,
-with one sentence a line, or one file with both sides: .tsv (source, tab, target; the
+with one sentence a line, or one file with both sides: .tsv or .txt (source, tab, target; the
 other way round if its name has the other order, as in news.ru-en.tsv; a header with
 the two languages, or source and target, is skipped) or .tmx. All may have .gz at the
 end.

@@ -49,7 +49,7 @@ class GatedModel(PrunableModel, Protocol):
 
 
 def line_on_closed(plan: PruningPlan, *, target: Budget | None) -> str | None:
-    """Say of which components every gate is closed, and what keeps some open; None of none.
+    """Name the components of which every gate is closed, in a line; None if there is none.
 
     Args:
         plan: the units with open gates.
