@@ -264,7 +264,8 @@ def glue(
     quieten()
     defaults = task_named(task)
     folder = output or Path("runs/glue") / task
-    max_train_examples = proper_subset(GlueData(defaults, data_dir), max_train_examples)
+    if data_dir is not None or defaults.hub_text:  # generated data are not there yet
+        max_train_examples = proper_subset(GlueData(defaults, data_dir), max_train_examples)
     models = [Path(name) for name in (model, distill_from) if name is not None]
     require_separate({"--output": folder / "model"}, inputs=models)
     settings = Settings(

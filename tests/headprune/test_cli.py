@@ -157,7 +157,11 @@ def test_a_plan_by_scores_of_some_components(tmp_path: Path) -> None:
         (["--below", 7.5], "ES=21"),
         (["--below", 7.5, "--at-least", 0], "ES=20"),
         (["--below", 99, "--at-least", 2], "ES=22"),
-        (["--keep", "ES=3", "--at-least", 2], "at_least=2 keeps 4 heads, but only 3 are to stay"),
+        (
+            ["--keep", "ES=3", "--at-least", 2],
+            "at_least=2 keeps 4 heads, but only 3 are to stay; at_least 0 allows layers without "
+            "heads",
+        ),
         (["--keep", "ES=30", "--at-least", 1], "layer 1 asks for 0 heads, at_least for 1"),
     ],
     ids=str,
@@ -263,7 +267,8 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
         ),
         # at least
         (["--percent", 90, "--at-least", 1],
-         "all components: at_least=1 keeps 18 heads, but only 14 are to stay"),
+         "all components: at_least=1 keeps 18 heads, but only 14 are to stay; at_least 0 allows "
+         "layers without heads"),
         (["--percent", 50, "--at-least", 9], "ES: layer 0 has 8 heads, at_least asks for 9"),
         (["--percent", 50, "--at-least", -1], "at_least is -1, it has to be a whole number from 0"),
         (

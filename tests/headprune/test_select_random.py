@@ -356,12 +356,14 @@ POOL = HeadPlan(kept={"ES": [(0,), (0, 2)], "DS": [(1, 2, 3)]}, heads=TWO)
         (
             BASE,
             {"percent": 90, "at_least": 1},
-            "all components: at_least=1 keeps 18 heads, but only 14 are to stay",
+            "all components: at_least=1 keeps 18 heads, but only 14 are to stay; at_least 0 allows "
+            "layers without heads",
         ),
         (
             BASE,
             {"keep": {"ED": 5}, "at_least": 1},
-            "ED: at_least=1 keeps 6 heads, but only 5 are to stay",
+            "ED: at_least=1 keeps 6 heads, but only 5 are to stay; at_least 0 allows layers "
+            "without heads",
         ),
         (
             BASE,

@@ -84,7 +84,7 @@ def test_normalised_and_on_the_development_set(classifier, glue, tmp_path):
         (["--task=sst2", "--split=test"], "sst2 has no split 'test'; it has train, dev"),
         (["--task=sst2", "--max-length=128"], "max length 128: .* takes 32 tokens at most"),
         (["--task=mnli"], "labels|shape|classifier"),
-        (["--task=sst2", "--data-dir=nowhere", "--max-length=32"], "no train.tsv"),
+        (["--task=sst2", "--data-dir=nowhere", "--max-length=32"], "nowhere: no such folder"),
     ],
 )
 def test_mistakes_are_one_line(options, message, classifier, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def test_sub_networks_of_heads_and_mlps(tmp_path: Path) -> None:
     again = headprune("subnetworks", *models, *options, *more, "-o", out)
     assert again.stdout == result.stdout
 
-    over = headprune("overlap", "--of", f"a={out}", "--of", f"b={out}", "-o", tmp_path / "over")
+    other = shutil.copytree(out, tmp_path / "other")
+    over = headprune("overlap", "--of", f"a={out}", "--of", f"b={other}", "-o", tmp_path / "over")
     assert "| a " in over.stdout and (tmp_path / "over" / "survival.png").exists()
     assert json.loads((tmp_path / "over" / "overlap.json").read_text())["seeds"] == 2
