@@ -80,6 +80,13 @@ PAGES: Mapping[str, Page] = {
             *("refit/by-speed", "refit/layers"),
         )
     },
+    "methods-long-scores": Page(
+        sources=[
+            "methods-long-scores/compare.json",
+            *(f"methods-long-scores/scores/{name}.json" for name in ("shapley", "movement")),
+            *(f"methods-long-scores/scores/{name}.json" for name in ("gradient", "ablation")),
+        ]
+    ),
     **{
         f"scores/multi30k{name}": Page(sources=[f"scores/multi30k{name}/compare.json"])
         for name in ("", "-ES", "-ED", "-DS")
