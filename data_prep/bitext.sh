@@ -13,10 +13,10 @@ Usage: $script_name --out DIR --pair PAIR --train SOURCE [options]
 Prepare sentence pairs of one's own, of any two languages, for fairseq.
 
 A SOURCE is a prefix of two files, as texts/news for texts/news.en and texts/news.ru,
-with one sentence a line, or one file with both sides: .tsv or .txt (source, tab, target; the
-other way round if its name has the other order, as in news.ru-en.tsv; a header with
-the two languages, or source and target, is skipped) or .tmx. All may have .gz at the
-end.
+with one sentence a line, or one file with both sides: .tsv or .txt (source, tab,
+target; the other way round if its name has the other order, as in news.ru-en.tsv; a
+header with the two languages, or source and target, is skipped) or .tmx. All may have
+.gz at the end.
 
   --pair PAIR      source and target, such as en-ru
   --train SOURCE   training pairs; may be repeated
@@ -35,8 +35,8 @@ end.
   --ratio R        largest ratio of the lengths of two training sentences (default:
                    1.5; 2 for languages without spaces)
   --max-length N   largest number of tokens of a training sentence (default: 250)
-  --keep-all       drop no pair for its length or an empty side, and none for a sentence
-                   in a given validation or test set, for published sets
+  --keep-all       drop no pair for its length or an empty side, and none for a
+                   sentence in a given validation or test set; for published sets
   --keep-overlap   do not drop training pairs for a sentence in a given validation or
                    test set, nor validation pairs for one in a test set
   --name NAME      name of the corpus in prep.json and in signatures of results
