@@ -21,7 +21,7 @@ from fairseq import checkpoint_utils, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import generate
 
-from data_prep.lib.prepared import PreparedCorpus
+from data_prep.lib.prepared import PreparedCorpus, not_prepared
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, languages_of, load_split, state_with
 from fairseq_plugin.running import GENERATE_DEFAULTS, generation_flags
@@ -91,11 +91,7 @@ def translate(checkpoint: Checkpoint, data: Path, flags: Sequence[str]) -> Trans
     """
     corpus = PreparedCorpus.of_binarised(data)
     if corpus is None:
-        inner = f"; give {data / 'bin'}" if (data / "bin").is_dir() else ""
-        raise UsageError(
-            f"{data}: no prep.json beside it says how its text was prepared, so BLEU cannot be "
-            f"computed{inner}"
-        )
+        raise not_prepared(data, use="BLEU cannot be computed")
     languages = languages_of(checkpoint, data)
     given = [*generation_flags(corpus, data=data, languages=languages), *flags]
     lines = _generate(checkpoint, given, data=data).split("\n")

@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 
 from headprune.errors import DataError, HeadpruneError, UsageError
@@ -17,6 +18,22 @@ from headprune.errors import DataError, HeadpruneError, UsageError
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 _TORCH_COULD_NOT_WRITE = re.compile(r"PytorchStreamWriter failed|inline_container.*unexpected pos")
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
+    """Open a file, which may be compressed with gzip, to read its content.
+
+    Raises:
+        DataError: the file cannot be read, here or while the block reads it.
+    """
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rb") as file:
+            yield file
+    except (OSError, EOFError, zlib.error) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise DataError(f"{path}: cannot be read: {reason}") from None
 
 
 def text_of(path: Path, *, newline: str | None = None) -> str:
@@ -28,13 +45,9 @@ def text_of(path: Path, *, newline: str | None = None) -> str:
     Raises:
         DataError: the file cannot be read or is not UTF-8.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8", newline=newline) as file:
-            return file.read()
-    except (OSError, EOFError, zlib.error) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise DataError(f"{path}: cannot be read: {reason}") from None
+        with unpacked(path) as file:
+            return TextIOWrapper(file, encoding="utf-8", newline=newline).read()
     except UnicodeDecodeError as problem:
         raise DataError(f"{path}: not UTF-8 text (byte {problem.start})") from None
 

@@ -188,7 +188,7 @@ class HuggingFaceBackend:
         if output is not None:
             require_outside(output, path)
         with needing("comparing Hugging Face models needs transformers"):
-            from hf_plugin.finetuning.held_out import default_hold_out, proper_subset
+            from hf_plugin.finetuning.held_out import part_given
             from hf_plugin.finetuning.settings import Settings
             from hf_plugin.quiet import quieten
             from hf_plugin.scores.classifier import Classifier
@@ -197,8 +197,12 @@ class HuggingFaceBackend:
         refuse_other_options(given, *DATA, *_TRAINING, "distillation", model=path, kind=_MODEL)
         quieten()
         data = data_given(given, model=str(path), metric=given.get("metric"))
-        max_train_examples = proper_subset(data, given.get("max_train_examples"))
-        hold_out = given.get("hold_out")
+        part = part_given(
+            data,
+            output,
+            max_examples=given.get("max_train_examples"),
+            hold_out=given.get("hold_out"),
+        )
         settings = Settings(
             task=data.task.name,
             own=data if isinstance(data, OwnData) else None,
@@ -208,8 +212,8 @@ class HuggingFaceBackend:
             learning_rate=given.get("learning_rate", 2e-5),
             max_length=max_length_given(given, model=path),
             data_dir=given.get("data_dir"),
-            max_train_examples=max_train_examples,
-            hold_out=default_hold_out(output, max_train_examples) if hold_out is None else hold_out,
+            max_train_examples=part.max_examples,
+            hold_out=part.hold_out,
             bf16=given.get("bf16", False),
         )
         if "distillation" in given:

@@ -50,15 +50,19 @@ def cut_to(model: PreTrainedModel, plan: PruningPlan, *, spare_uniform: bool = F
         (where, attention, kept, attention.uniform if spare_uniform else ())
         for where, attention, kept in _with_kept(attentions(model), plan)
     ]
-    neurons = [each for each in _with_kept(feed_forwards(model), plan) if each[1].kept != each[2]]
-    dropped = [each for each in _with_kept(stacks(model), plan) if not each[2]]
+    neurons = [
+        (where, sublayer, kept)
+        for where, sublayer, kept in _with_kept(feed_forwards(model), plan)
+        if sublayer.kept != kept
+    ]
+    dropped = [(where, layer) for where, layer, kept in _with_kept(stacks(model), plan) if not kept]
     for where, attention, kept, uniform in heads:
         if not kept and not uniform and not can_be_headless(attention.module):
             kind = type(attention.module).__name__
             raise UsageError(f"{where}: all heads of a {kind} cannot be removed; keep one")
     for where, sublayer, _ in neurons:
         _require_plain(sublayer, where=where)
-    for where, layer, _ in dropped:
+    for where, layer in dropped:
         if not can_be_dropped(layer.module):
             kind = type(layer.module).__name__
             raise UsageError(f"{where} is a {kind}, which cannot be dropped")
@@ -67,7 +71,7 @@ def cut_to(model: PreTrainedModel, plan: PruningPlan, *, spare_uniform: bool = F
             _cut_heads(attention, kept, uniform)
     for _, sublayer, kept in neurons:
         _cut_neurons(sublayer, kept)
-    for _, layer, _ in dropped:
+    for _, layer in dropped:
         make_dropped(layer.module)
 
 
@@ -82,24 +86,23 @@ def make_uniform(model: PreTrainedModel, plan: PruningPlan) -> None:
         model: any that can be pruned.
         plan: one of ``plan_after(model, ...)``.
     """
-    for name, layers in attentions(model).items():
-        for attention, kept in zip(layers, plan.kept[name], strict=True):
-            if attention.kept == kept:
-                continue
-            if attention.names.bias:
-                raise UsageError(
-                    f"form: uniform is not for the {family_of(model)} model, whose position biases "
-                    "are added to the scores; take form remove"
-                )
-            first = not attention.uniform
-            attention.set_heads(
-                kept=tuple(kept),
-                uniform=tuple(head for head in attention.present if head not in kept),
-                heads=attention.units,
+    for _, attention, kept in _with_kept(attentions(model), plan):
+        if attention.kept == kept:
+            continue
+        if attention.names.bias:
+            raise UsageError(
+                f"form: uniform is not for the {family_of(model)} model, whose position biases "
+                "are added to the scores; take form remove"
             )
-            if first:
-                for linear in attention.queries:
-                    linear.register_forward_hook(_ZeroQueries(attention))
+        first = not attention.uniform
+        attention.set_heads(
+            kept=kept,
+            uniform=tuple(head for head in attention.present if head not in kept),
+            heads=attention.units,
+        )
+        if first:
+            for linear in attention.queries:
+                linear.register_forward_hook(_ZeroQueries(attention))
 
 
 @dataclass(frozen=True)

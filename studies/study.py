@@ -27,6 +27,7 @@ from studies.yaml_checks import (
     as_file,
     as_flag,
     as_flags,
+    as_list,
     as_mapping,
     as_paper,
     as_seed,
@@ -35,7 +36,6 @@ from studies.yaml_checks import (
     as_title,
     as_whole,
     fill_in,
-    shown,
     study_name,
 )
 
@@ -334,9 +334,7 @@ def _require_training(
 
 def _scores(value: Any) -> tuple[str, ...]:
     """Check the names of scores that are to be computed of the baseline."""
-    if not isinstance(value, list):
-        raise DataError(f"scores: {shown(value)}; give a list, such as [gradient, ablation]")
-    names = tuple(as_text(each, "scores") for each in value)
+    names = tuple(as_text(each, "scores") for each in as_list(value, "scores"))
     try:
         require_known(names)
     except UsageError as problem:

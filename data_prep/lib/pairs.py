@@ -36,18 +36,17 @@ def files_of(source: str, languages: tuple[str, str]) -> list[Path]:
     """
     path = Path(source)
     files = [_plain_or_packed(source, language) for language in languages]
-    if _format(path) in (*_TABLE, ".tmx") and not all(files):
+    found = [file for file in files if file is not None]
+    if len(found) == len(files):
+        return found
+    if _format(path) in (*_TABLE, ".tmx"):
         if path.is_dir():
             raise DataError(f"{source}: a folder, not a file")
         if not path.is_file():
             raise DataError(f"{source}: no such file")
         return [path]
-    found = []
-    for language, file in zip(languages, files, strict=True):
-        if file is None:
-            raise DataError(f"{source}.{language}: no such file, nor {source}.{language}.gz")
-        found.append(file)
-    return found
+    missing = f"{source}.{languages[files.index(None)]}"
+    raise DataError(f"{missing}: no such file, nor {missing}.gz")
 
 
 def _plain_or_packed(source: str, language: str) -> Path | None:

@@ -6,10 +6,22 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
 from headprune.json_files import json_object, known_values
 
 MANIFEST = "prep.json"
+
+
+def not_prepared(data: Path, *, use: str) -> UsageError:
+    """The error for a binarised data folder that nothing describes.
+
+    Args:
+        use: what cannot be done without a description.
+    """
+    inner = f"; give {data / 'bin'}" if (data / "bin").is_dir() else ""
+    return UsageError(
+        f"{data}: no {MANIFEST} beside it says how its text was prepared, so {use}{inner}"
+    )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.transformer import TransformerModel
 from fairseq.utils import move_to_cuda
 
-from data_prep.lib.prepared import PreparedCorpus
+from data_prep.lib.prepared import PreparedCorpus, not_prepared
 from data_prep.lib.text import TextProcessing
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, load_model, load_split, trained_on
@@ -361,7 +361,5 @@ def _prepared(task: Any, folder: Path, *, use: str) -> TextProcessing:
         folder, source_lang=task.cfg.source_lang, target_lang=task.cfg.target_lang
     )
     if prepared is None:
-        raise UsageError(
-            f"{folder}: no prep.json beside it says how its text was prepared, so {use}"
-        )
+        raise not_prepared(folder, use=use)
     return prepared

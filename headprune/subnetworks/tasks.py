@@ -33,8 +33,7 @@ from headprune.subnetworks.survival import (
 )
 from headprune.wording import counted
 
-_SEED = re.compile(r"seed([0-9]+)", re.ASCII)
-_MODEL = re.compile(r"model([0-9]+)", re.ASCII)
+_NUMBERED = re.compile(r"(?:seed|model)([0-9]+)", re.ASCII)
 _RULES = ("score", "threshold", "step")
 _TWO = Decimals(2)
 
@@ -64,7 +63,7 @@ def survivors_in(folder: Path) -> list[PruningPlan]:
             f"{folder}: holds no plans/seed1/{GOOD}.json; give a folder of `headprune subnetworks`"
         )
     # A run makes the folders of all models before its first search.
-    models = {*by_number, *_numbered(folder, "model*", _MODEL, name_of=lambda path: path.name)}
+    models = {*by_number, *_numbered(folder, "model*", name_of=lambda path: path.name)}
     if missing := sorted({*range(1, max(models) + 1)} - {*by_number}):
         raise DataError(
             f"{folder}: has no survivors of model {', '.join(map(str, missing))}, of "
@@ -79,21 +78,19 @@ def survivors_in(folder: Path) -> list[PruningPlan]:
 def _plans_of(folder: Path, network: str, *, kind: str) -> dict[int, PruningPlan]:
     """The plan of a network in each model, from the plans, or from the records of a kind."""
     plans = f"plans/seed*/{network}.json"
-    if paths := _numbered(folder, plans, _SEED, name_of=lambda path: path.parent.name):
+    if paths := _numbered(folder, plans, name_of=lambda path: path.parent.name):
         return {number: PruningPlan.load(path) for number, path in paths.items()}
     records = f"{RECORDS}/{kind}/{network}/seed*.json"
-    paths = _numbered(folder, records, _SEED, name_of=lambda path: path.stem)
+    paths = _numbered(folder, records, name_of=lambda path: path.stem)
     return {number: Record.load(path).plan for number, path in paths.items()}
 
 
-def _numbered(
-    folder: Path, pattern: str, name: re.Pattern[str], *, name_of: Callable[[Path], str]
-) -> dict[int, Path]:
-    """The files of models, or their folders, by the number in their name."""
+def _numbered(folder: Path, pattern: str, *, name_of: Callable[[Path], str]) -> dict[int, Path]:
+    """The files of models, or their folders, by the number in the name that ``name_of`` gives."""
     return {
         int(match[1]): path
         for path in folder.glob(pattern)
-        if (match := name.fullmatch(name_of(path)))
+        if (match := _NUMBERED.fullmatch(name_of(path)))
     }
 
 

@@ -198,7 +198,7 @@ def finetune(
     weights = distillation.distillation(chosen=distill_from is not None, where="--distill-from")
     with needing("headprune finetune needs transformers", install="pip install -e '.[hf]'"):
         from hf_plugin.cli.glue import show_result
-        from hf_plugin.finetuning.held_out import default_hold_out, proper_subset
+        from hf_plugin.finetuning.held_out import part_given
         from hf_plugin.finetuning.run import run
         from hf_plugin.finetuning.settings import Labels, Settings
         from hf_plugin.quiet import quieten
@@ -216,7 +216,7 @@ def finetune(
     given = options.given()
     data = data_given(given, model=model, untrained=epochs > 0, metric=metric)
     require_dev(data)
-    max_train_examples = proper_subset(data, max_train_examples)
+    part = part_given(data, output, max_examples=max_train_examples, hold_out=hold_out)
     settings = Settings(
         task=data.task.name,
         own=data if isinstance(data, OwnData) else None,
@@ -229,8 +229,8 @@ def finetune(
         max_length=max_length_given(given, model=model),
         seed=seed,
         data_dir=given.get("data_dir"),
-        max_train_examples=max_train_examples,
-        hold_out=default_hold_out(output, max_train_examples) if hold_out is None else hold_out,
+        max_train_examples=part.max_examples,
+        hold_out=part.hold_out,
         bf16=bf16,
         distill_from=distill_from,
         distillation=weights,

@@ -251,7 +251,7 @@ def glue(
         install="pip install -e '.[hf]' in headprune's folder",
     ):
         from hf_plugin.finetuning.grid import search
-        from hf_plugin.finetuning.held_out import default_hold_out, proper_subset
+        from hf_plugin.finetuning.held_out import part_given
         from hf_plugin.finetuning.run import run
         from hf_plugin.finetuning.settings import Labels, Settings
         from hf_plugin.glue.data import GlueData
@@ -264,8 +264,13 @@ def glue(
     quieten()
     defaults = task_named(task)
     folder = output or Path("runs/glue") / task
-    if data_dir is not None or defaults.hub_text:  # generated data are not there yet
-        max_train_examples = proper_subset(GlueData(defaults, data_dir), max_train_examples)
+    data = GlueData(defaults, data_dir)
+    part = part_given(
+        None if data.is_to_be_generated else data,
+        folder,
+        max_examples=max_train_examples,
+        hold_out=hold_out,
+    )
     models = [Path(name) for name in (model, distill_from) if name is not None]
     require_separate({"--output": folder / "model"}, inputs=models)
     settings = Settings(
@@ -281,8 +286,8 @@ def glue(
         pooling=pooling.value,
         seed=seed,
         data_dir=data_dir,
-        max_train_examples=max_train_examples,
-        hold_out=default_hold_out(folder, max_train_examples) if hold_out is None else hold_out,
+        max_train_examples=part.max_examples,
+        hold_out=part.hold_out,
         bf16=bf16,
         weight_decay=weight_decay,
         adam_epsilon=adam_epsilon,

@@ -220,14 +220,28 @@ def _read_record(path: Path, train: Examples) -> _Seen:
     return _Seen(tuple(sizes), is_recorded=True, others=bool(record.get("others")))
 
 
-def proper_subset(data: LabelledData, max_examples: int | None) -> int | None:
-    """The number of training examples to draw; None where that would be all of them.
+def part_given(
+    data: LabelledData | None,
+    output: Path | None,
+    *,
+    max_examples: int | None,
+    hold_out: float | None,
+) -> TrainingPart:
+    """The part of the training set that a user asks for.
 
-    Without a number the signature names the whole set, and a part of it is held out.
+    A subset of all examples is none, so that the signature names the whole set and a part of it is
+    held out.
+
+    Args:
+        data: the data; None where they are not written yet.
+        output: see ``default_hold_out``.
+        max_examples, hold_out: the user's, None where they give none.
     """
-    if max_examples is None or "train" not in data.splits:
-        return max_examples
-    return max_examples if max_examples < len(data.load("train")) else None
+    if max_examples is not None and data is not None and "train" in data.splits:
+        max_examples = max_examples if max_examples < len(data.load("train")) else None
+    if hold_out is None:
+        hold_out = default_hold_out(output, max_examples)
+    return TrainingPart(max_examples, hold_out)
 
 
 def default_hold_out(output: Path | None, max_examples: int | None) -> float:

@@ -159,10 +159,6 @@ class _Loaded:
     from_classifier: bool
 
 
-_AFTER = "after"
-"""The training after pruning."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Runner:
     """Trains the loaded model of a run, and predicts with it.
@@ -180,7 +176,12 @@ class _Runner:
     tensorboard: Path | None
 
     def train(
-        self, name: str, *, teacher: Teacher | None = None, gates: GateTraining | None = None
+        self,
+        name: str,
+        *,
+        teacher: Teacher | None = None,
+        gates: GateTraining | None = None,
+        tensorboard: Path | None = None,
     ) -> list[Training]:
         """Fine-tune the model in place; without epochs there is no training."""
         if not self.settings.epochs:
@@ -188,8 +189,8 @@ class _Runner:
         callbacks: list[TrainerCallback] = []
         if self.announce:
             callbacks.append(AfterEpochs(self._print_metric))
-        if self.tensorboard is not None and name == _AFTER:
-            callbacks.append(to_tensorboard(self.tensorboard))
+        if tensorboard is not None:
+            callbacks.append(to_tensorboard(tensorboard))
         training = fine_tune(
             self.loaded.model,
             self.loaded.reader,
@@ -354,7 +355,12 @@ def _pruned_and_tuned(runner: _Runner) -> _Outcome:
         if tunes_before:
             metrics["metrics_before_finetune"] = runner.metrics(runner.predictions())
         with _layerdrop(loaded.model, settings.variant.layerdrop):
-            trainings += runner.train(_AFTER, teacher=loaded.teacher, gates=settings.variant.gates)
+            trainings += runner.train(
+                "after",
+                teacher=loaded.teacher,
+                gates=settings.variant.gates,
+                tensorboard=runner.tensorboard,
+            )
         if settings.variant.gates is not None:
             plan, form = _closed(loaded.model, settings), form_of(loaded.model)
         predicted = runner.predictions()
@@ -547,7 +553,7 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
 def _data(settings: Settings, output: Path) -> LabelledData:
     """The data of the settings; those of the generated task are written to ``output`` first."""
     data = settings.data
-    if isinstance(data, GlueData) and data.data_dir is None and not data.task.hub_text:
+    if isinstance(data, GlueData) and data.is_to_be_generated:
         data = replace(data, data_dir=output / "data")
         entailment.write(output / "data")
     return data

@@ -34,6 +34,11 @@ class GlueData:
         """``train``, and those to measure on."""
         return tuple(self.task.files)
 
+    @property
+    def is_to_be_generated(self) -> bool:
+        """Whether the task is generated, and its files have no folder yet."""
+        return self.data_dir is None and not self.task.hub_text
+
     def require(self, split: str) -> None:
         """Raise a UsageError if the task has no such split."""
         if split not in self.splits:

@@ -7,12 +7,10 @@ text ("NA" is a word, "01" a label), and its errors name a line.
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import json
 import math
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +22,7 @@ import pyarrow
 import pyarrow.parquet
 
 from headprune.errors import DataError, UsageError
+from headprune.files import unpacked
 from hf_plugin.tasks.words import conll_rows, split_at_spaces, words_and_labels
 
 _SPLITS = {"train": ("train",), "dev": ("validation", "dev", "valid")}
@@ -442,10 +441,9 @@ def lines_of(path: Path) -> Iterator[str]:
     Raises:
         DataError: the file, which may be compressed with gzip, cannot be read or is not UTF-8.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
     number = 0
     try:
-        with opened(path, "rb") as file:
+        with unpacked(path) as file:
             for number, line in enumerate(file, start=1):
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
@@ -453,9 +451,6 @@ def lines_of(path: Path) -> Iterator[str]:
             f"{path}: line {number}: not UTF-8; convert it, for example with iconv "
             "-f latin1 -t utf-8"
         ) from None
-    except (OSError, EOFError, zlib.error) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise DataError(f"{path}: cannot be read: {reason}") from None
 
 
 def _conll(path: Path, columns: Columns) -> _Rows:

@@ -302,7 +302,7 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"train": DISTILLED}, "train: the baseline has no teacher"),
         ({"scores": ["best"]}, "scores: there is no score 'best'"),
         ({"scores": ["movement"]}, "scores: movement depends on a fine-tuning"),
-        ({"scores": "taylor"}, "scores: 'taylor'; give a list"),
+        ({"scores": "taylor"}, "scores: a list is needed"),
         ({"gpus": 2}, "train: 2 GPUs: --update-freq is 1, no multiple of it"),
         (
             {"resources": {"finetune": {"gpu": 3}}, "finetune": {"max-epoch": 1, "update-freq": 2}},
