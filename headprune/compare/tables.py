@@ -19,6 +19,9 @@ from headprune.report.table import Cell
 from headprune.results.metrics import direction
 from headprune.results.stats import Spread
 
+_QUARTILES = "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})".format
+"""The text of a median and its quartiles."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
@@ -115,8 +118,8 @@ class Tables:
                 if figures[-1] is None:
                     figures.pop()
                 method = [] if is_single else [name]
-                speed = speedups.get(name, {}).get(percent)
-                rows.append([percent, *method, *figures, speed])
+                speed = [speedups.get(name, {}).get(percent)] if speedups else []
+                rows.append([percent, *method, *figures, *speed])
         return Table(
             caption="What pruning saves:",
             columns=[
@@ -124,9 +127,7 @@ class Tables:
                 Column("parameters", millions),
                 Column("FLOPs", lambda value: f"{value / 1e6:.1f}M"),
                 *([Column("predicted speed", Decimals(2))] if of_speed else []),
-                Column(
-                    "speed, x unpruned (quartiles)", "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})".format
-                ),
+                *([Column("speed, x unpruned (quartiles)", _QUARTILES)] if speedups else []),
             ],
             rows=rows,
         )

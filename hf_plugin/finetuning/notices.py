@@ -31,9 +31,26 @@ def described_examples(examples: Examples, labels: Sequence[Any], task: Task) ->
 
 
 def warn_of_cut_texts(
-    split: str, examples: Examples, encoded: Dataset, reader: Reader, *, max_length: int
+    split: str,
+    examples: Examples,
+    encoded: Dataset,
+    reader: Reader,
+    *,
+    max_length: int,
+    counted: set[str] | None = None,
 ) -> None:
-    """Warn of texts of a split that are longer than ``max_length`` tokens."""
+    """Warn of texts of a split that are longer than ``max_length`` tokens.
+
+    Args:
+        split: the name of the examples.
+        examples, encoded, reader: as they are, as inputs of the model, and what encoded them.
+        max_length: the largest number of tokens of an example.
+        counted: the splits of earlier calls, which are not counted again; this one is added.
+    """
+    if counted is not None:
+        if split in counted:
+            return
+        counted.add(split)
     cut = count_cut(examples, encoded, reader, max_length=max_length)
     if cut:
         print(

@@ -198,6 +198,7 @@ class Classifier:
             parts=self._parts,
             max_length=self.finetuning.max_length,
             schedule=self._schedule_of_movement(seed=seed),
+            counted=self.counted,
         )
 
     def measure(self, plan: PruningPlan | None = None) -> Measurement:
@@ -417,9 +418,10 @@ class Classifier:
         length = self.finetuning.max_length
         require_length(length, self._classifier, self._reader, name=str(self.path))
         encoded = encode(examples, self._reader, max_length=length)
-        if split is not None and split not in self.counted:
-            self.counted.add(split)
-            warn_of_cut_texts(split, examples, encoded, self._reader, max_length=length)
+        if split is not None:
+            warn_of_cut_texts(
+                *(split, examples, encoded, self._reader), max_length=length, counted=self.counted
+            )
         return encoded, self._reader
 
     def _batches(

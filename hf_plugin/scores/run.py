@@ -72,6 +72,7 @@ def score_heads(
     parts: Sequence[TrainingPart] = (),
     max_length: int = 128,
     schedule: Schedule | None = None,
+    counted: set[str] | None = None,
 ) -> dict[str, HeadScores]:
     """Compute the scores of a fine-tuned classifier.
 
@@ -91,6 +92,7 @@ def score_heads(
         max_length: the largest number of tokens of an example.
         schedule: of the fine-tuning of the score ``movement``; None for one epoch with a peak
             learning rate of 2e-5.
+        counted: see ``warn_of_cut_texts``.
 
     Raises:
         UsageError: no such score, task or split, or a model that cannot be pruned.
@@ -119,6 +121,7 @@ def score_heads(
             max_examples=request.max_examples,
             max_length=max_length,
             without_labels=request.without_labels,
+            counted=counted,
         )
     origins = {**dict.fromkeys(PARTS, origin), **({} if inputs is None else inputs.origins)}
     scored = HuggingFaceModel(
@@ -204,6 +207,7 @@ def _inputs(
     max_examples: int | None,
     max_length: int,
     without_labels: bool,
+    counted: set[str] | None,
 ) -> _Inputs:
     """Load and encode the examples of the needed parts.
 
@@ -211,7 +215,7 @@ def _inputs(
         model: the model.
         needed: some of ``PARTS``.
         origin: the name and the weights of the model.
-        data, split, parts, max_length: see ``score_heads``.
+        data, split, parts, max_length, counted: see ``score_heads``.
         max_examples, without_labels: see ``ScoreRequest``.
     """
     name = origin.model
@@ -234,7 +238,9 @@ def _inputs(
         if split_in_two is not None or not encoded:
             encoded[part] = encode(examples, reader, max_length=max_length)
             named = split if split_in_two is None else f"{split}, for {part}"
-            warn_of_cut_texts(named, examples, encoded[part], reader, max_length=max_length)
+            warn_of_cut_texts(
+                *(named, examples, encoded[part], reader), max_length=max_length, counted=counted
+            )
             if without_labels:
                 encoded[part] = encoded[part].remove_columns("label")
         else:

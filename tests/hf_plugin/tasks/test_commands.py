@@ -474,6 +474,14 @@ def test_compare_and_iterate_on_files(trained, files, tmp_path):
     assert record.task == "dev.category" and "+dev.csv@" in record.signature
 
 
+def test_a_run_in_steps_counts_the_cut_texts_once(trained, files, tmp_path):
+    options = (*files, *CATEGORY[:4], "--max-length", 8, "--epochs", 0, "--percent", 50)
+    steps = ("--steps", 2, "--score", "taylor", "-o", tmp_path / "iterated")
+    done = run(iterate_app, trained / "model", *options, *steps)
+    assert done.stderr.count("warning: train, for scoring: ") == 1
+    assert done.stderr.count("warning: dev: 5 of 9 texts are cut to 8 tokens") == 1
+
+
 def test_python_from_scores_to_a_fine_tuned_model(trained, files, tmp_path):
     given = {"train": str(files[1]), "dev": str(files[3]), "label": "category", "max_length": 24}
     model = headprune.open_task_model(trained / "model", **given, epochs=1, batch_size=8)
