@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fairseq_plugin import safe_globals
-from headprune.errors import DataError
+from headprune.errors import DataError, reason_of
 from headprune.weights import is_zip, verify_zip
 
 
@@ -37,13 +37,15 @@ def read(path: str | Path) -> dict[str, Any]:
     except pickle.UnpicklingError as error:
         if zipped:
             reason = "it holds objects other than weights and options, which could run code"
-            raise DataError(f"{path}: refused: {reason} ({str(error).splitlines()[-1]})") from None
+            raise DataError(
+                f"{path}: refused: {reason} ({reason_of(error, last_line=True)})"
+            ) from None
         raise DataError(f"{path}: not a checkpoint file") from None
     except DataError:
         raise
     # A damaged file can make zipfile and torch fail in any way, MemoryError included.
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = reason_of(error)
         raise DataError(f"{path}: corrupt or truncated ({reason})") from None
     if not isinstance(state, dict):
         raise DataError(f"{path}: not a checkpoint of fairseq")

@@ -181,7 +181,7 @@ class Checkpoint:
 
     @property
     def _copies(self) -> Collection[str]:
-        """The names of weights that are another one by the options, such as shared embeddings.
+        """The names of weights that the options tie to another weight, such as shared embeddings.
 
         In an average of checkpoints they have a storage of their own.
         """

@@ -14,16 +14,15 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
-import json
 import logging
 import re
-import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headprune.errors import UsageError
+from headprune.answers import serve
+from headprune.errors import UsageError, reason_of
 
 
 def architecture_shape(flags: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -75,8 +74,7 @@ def check_flags(program: str, flags: Sequence[str]) -> Namespace:
         raise UsageError(f"fairseq-{program}: --help prints a text and runs nothing") from None
     # fairseq evaluates values, which may raise anything.
     except Exception as problem:
-        lines = str(problem).strip().splitlines() or [type(problem).__name__]
-        raise UsageError(f"fairseq-{program}: {lines[0]}") from None
+        raise UsageError(f"fairseq-{program}: {reason_of(problem)}") from None
 
 
 def _refuse(message: str) -> NoReturn:
@@ -96,23 +94,14 @@ def _in_short(message: str, parser: ArgumentParser) -> str:
     return f"{message}; did you mean {close[0]}?" if close else message
 
 
-def _answer(check: str, flags: Sequence[str]) -> dict[str, Any]:
-    try:
-        if check == "shape":
-            return {"mistake": None, "shape": architecture_shape(flags)}
-        check_flags(check, flags)
-    except UsageError as problem:
-        return {"mistake": str(problem)}
-    return {"mistake": None}
-
-
-def _main() -> None:
-    logging.disable()
-    questions = json.load(sys.stdin)
-    with contextlib.redirect_stdout(sys.stderr):
-        answers = [_answer(each["check"], each["flags"]) for each in questions]
-    json.dump(answers, sys.stdout)
+def _answer(question: Mapping[str, Any]) -> dict[str, Any] | None:
+    check, flags = question["check"], question["flags"]
+    if check == "shape":
+        return {"shape": architecture_shape(flags)}
+    check_flags(check, flags)
+    return None
 
 
 if __name__ == "__main__":
-    _main()
+    logging.disable()
+    serve(_answer)

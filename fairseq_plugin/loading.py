@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 import fairseq_plugin  # noqa: F401  (registers the architecture)
 from fairseq_plugin.checkpoints import Checkpoint
-from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.errors import DataError, HeadpruneError, UsageError, reason_of
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def load_model(checkpoint: Checkpoint, data: Path) -> tuple[TransformerModel, An
         raise
     # Options and dictionaries that make no sense can make fairseq fail in any way.
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        reason = reason_of(error, last_line=True)
         raise DataError(
             f"{checkpoint.path}: does not load with the dictionaries of {data}: {reason}"
         ) from None
@@ -81,7 +81,7 @@ def load_split(
         raise
     # fairseq reads such files without a check, and so can fail in any way.
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        reason = reason_of(error, last_line=True)
         raise DataError(f"{data}: cannot read the split {split} ({reason})") from None
     for side, dictionary in (
         ("source", task.source_dictionary),

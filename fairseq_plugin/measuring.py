@@ -25,7 +25,7 @@ from data_prep.lib.prepared import PreparedCorpus, not_prepared
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import fairseq_silent, languages_of, load_split, state_with
 from fairseq_plugin.running import GENERATE_DEFAULTS, generation_flags
-from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.errors import DataError, HeadpruneError, UsageError, reason_of
 from headprune.results.bleu import Score, bleu_and_chrf, read_lines, translations
 from headprune.results.bleu_tokenizers import DEFAULT, tokenizer_of_reference
 from headprune.results.marks import is_constant
@@ -133,7 +133,7 @@ def _generate(checkpoint: Checkpoint, flags: Sequence[str], *, data: Path) -> st
         raise UsageError(f"{data}: no test set or dictionary of the model's ({error})") from None
     # Options and data that do not fit the model can make fairseq fail in any way.
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        reason = reason_of(error, last_line=True)
         raise DataError(f"{checkpoint.path}: cannot translate {data}: {reason}") from None
     return output.getvalue()
 

@@ -15,7 +15,7 @@ import numpy as np
 from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 
-from headprune.errors import DataError
+from headprune.errors import DataError, reason_of
 
 _OF_THE_TRAINING = ("metrics", "train_meters", "headprune")
 """Entries of ``extra_state`` that only a resumed training reads: the meters of fairseq, those of
@@ -61,7 +61,7 @@ def _make_config(state: dict[str, Any], *, source: Path) -> None:
             warnings.simplefilter("ignore", UserWarning)  # hydra's, of what fairseq calls
             checkpoint_utils._upgrade_state_dict(state)
     except Exception as error:  # a task or an option unknown to fairseq makes it fail in many ways
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = reason_of(error)
         raise DataError(f"{source}: fairseq cannot read its options ({reason})") from None
     state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     state["last_optimizer_state"] = None  # the oldest versions keep it in another place

@@ -2,7 +2,7 @@
 
 fairseq loads any weights whose names and shapes fit. Options such as ``--share-all-embeddings`` or
 ``--activation-fn`` change the model but neither names nor shapes, so a training that leaves them
-out would silently go on with another model.
+out would silently train another model.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _only_on(stored: Namespace, defaults: Namespace) -> int:
 
 
 def _differences(stored: Namespace, defaults: Namespace) -> list[tuple[str, Any]]:
-    """The options that are set in one model, and are not so in another."""
+    """The options of a stored model whose values differ from the defaults."""
     differences = []
     for name in (*OPTIONS, *_TYING, *_RATES):
         value = getattr(stored, name, None)

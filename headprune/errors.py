@@ -30,6 +30,12 @@ class DataError(HeadpruneError):
     exit_status = 1
 
 
+def reason_of(error: BaseException, *, last_line: bool = False) -> str:
+    """The first line of an error's message, or the last one; its type, where it has no message."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1 if last_line else 0].strip()
+
+
 @contextmanager
 def needing(what: str, *, install: str = "see the README, Install") -> Iterator[None]:
     """Turn a failing import into a UsageError that begins with ``what``.

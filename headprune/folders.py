@@ -43,7 +43,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     with write_errors(path), parent_folders(target):
         if target.exists() and not (target.is_dir() and not any(target.iterdir())):
             raise DataError(f"{path}: exists already; choose another folder")
-        with lock_file(target.with_name(f".{target.name}.lock"), of=str(path)):
+        with lock_file(target.with_name(f".{target.name}.lock"), description=str(path)):
             _remove_leftovers(target)
             try:
                 temporary.mkdir()

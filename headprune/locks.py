@@ -38,19 +38,23 @@ def locked_folder(folder: Path) -> Iterator[int]:
     with ExitStack() as stack:
         with write_errors(folder):
             stack.enter_context(parent_folders(Path(os.path.realpath(folder)) / NAME))
-            descriptor = stack.enter_context(lock_file(path, of=str(folder)))
+            descriptor = stack.enter_context(lock_file(path, description=str(folder)))
         yield descriptor
 
 
 @contextmanager
-def lock_file(path: Path, *, of: str) -> Iterator[int]:
-    """Create and lock the file ``path``, and remove it at the end; ``of`` describes it in messages.
+def lock_file(path: Path, *, description: str) -> Iterator[int]:
+    """Create and lock the file ``path``, and remove it at the end.
+
+    Args:
+        path: the file.
+        description: what the file locks, for messages.
 
     Raises:
         UsageError: another process holds the lock.
         OSError: the file cannot be created.
     """
-    descriptor = _locked(path, of)
+    descriptor = _locked(path, description)
     try:
         yield descriptor
     finally:
@@ -61,11 +65,11 @@ def lock_file(path: Path, *, of: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _locked(path: Path, of: str) -> int:
+def _locked(path: Path, description: str) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
-            _lock(descriptor, of)
+            _lock(descriptor, description)
             if _is_still(path, descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}".encode())
@@ -76,20 +80,21 @@ def _locked(path: Path, of: str) -> int:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, of: str) -> None:
+def _lock(descriptor: int, description: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(descriptor, 200, 0).decode("utf-8", errors="replace")
         raise UsageError(
-            f"{of}: another command is working there ({holder or 'it has just begun'}); wait until "
-            "it ends, or choose another place"
+            f"{description}: another command is working there ({holder or 'it has just begun'}); "
+            "wait until it ends, or choose another place"
         ) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         print(
-            f"warning: {of}: the file system has no locks; run one command at a time there",
+            f"warning: {description}: the file system has no locks; run one command at a time "
+            "there",
             file=sys.stderr,
         )
 

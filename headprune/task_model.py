@@ -96,10 +96,10 @@ class TaskModel(Protocol):
         """The metric of the model; with a ``plan``, after pruning all other units."""
 
     def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
-        """The metric on examples that trained no model, gave no score and report no result.
+        """The metric on the held-out examples of ablation (see ``headprune.scores.parts``).
 
-        They are those of ablation (see ``headprune.scores.parts``): choices that need the metric
-        are made on them.
+        They are used neither for training nor for scores nor for reported results, so choices that
+        need the metric are made on them.
         """
 
     def pruned(self, plan: PruningPlan, folder: Path) -> TaskModel:

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from headprune.budget import Budget
 from headprune.components import COMPONENTS
 from headprune.cost import Sizes
-from headprune.errors import DataError, UsageError
+from headprune.errors import DataError, UsageError, reason_of
 from headprune.gates.closing import closed, folded, warn_of_open_gates
 from headprune.gates.hooks import CompanionGate, Gate, LayerGate
 from headprune.gates.learned import LearnedFactors, LearnedGates, attach, require_speed
@@ -152,7 +152,7 @@ def stored_gates(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Learn
         gates = LearnedGates(_gated_plan(model, [name for name in COMPONENTS if name in names]))
         gates.load_state_dict(own)
     except (UsageError, RuntimeError) as error:
-        raise DataError(f"the gates do not fit the model ({str(error).splitlines()[0]})") from None
+        raise DataError(f"the gates do not fit the model ({reason_of(error)})") from None
     return gates.eval()
 
 

@@ -544,7 +544,7 @@ FEED_FORWARD: Mapping[str, Mapping[str, FeedForwardNames]] = {
 
 
 def has_one_stack(family: str) -> bool:
-    """True if a family's layers that attend to an encoder are those of its encoder: BERT's."""
+    """True if encoder and decoder are one list of layers, as in BERT with cross-attention."""
     names = FAMILIES[family]
     return {"ES", "ED"} <= set(names) and names["ES"].layers == names["ED"].layers
 

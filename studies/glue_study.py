@@ -416,7 +416,7 @@ def _require_settings(
         [*command_of(task, flags, model=model), "--output", "OUT", *grid]
         for task, flags in tasks.items()
     ]
-    answers = ask("hf_plugin.finetuning.flags", lines, library="transformers")
+    answers = ask("hf_plugin.cli.check", lines, library="transformers")
     for task, answer in zip(tasks, answers, strict=True):
         if mistake := answer["mistake"]:
             where = "grid" if mistake.startswith("--grid-") else f"tasks.{task}"

@@ -115,12 +115,11 @@ def _epochs(study: GlueStudy, task: str) -> float:
 def _grid_cells(flags: Sequence[str]) -> int:
     """The number of fine-tunings of a grid search with these options of `headprune glue`."""
     # Only here, as it imports transformers.
-    from hf_plugin.cli.glue import GRID_BATCH_SIZES, GRID_LEARNING_RATES
+    from hf_plugin.cli.glue import grid_cells
 
     options = command_named("glue").make_context("headprune glue", list(flags)).params
-    sizes = options["grid_batch_sizes"] or GRID_BATCH_SIZES
-    rates = options["grid_learning_rates"] or GRID_LEARNING_RATES
-    return len(sizes.split(",")) * len(rates.split(","))
+    sizes, rates = grid_cells(options["grid_batch_sizes"], options["grid_learning_rates"])
+    return len(sizes) * len(rates)
 
 
 def measured_flags(study: AnyStudy) -> dict[str, list[str]]:

@@ -121,7 +121,7 @@ class HeadPrunedAttention(MultiheadAttention, Scriptable):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend.
+        """Compute the attention of the queries to the keys (equation 2 of the paper).
 
         Args:
             query: T x B x C.

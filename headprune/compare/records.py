@@ -137,7 +137,7 @@ class Outcomes:
 
     @cached_property
     def distinct(self) -> list[Outcome]:
-        """The measurements that differ: without fine-tuning, one plan has one for all seeds.
+        """The measurements without repetitions: without fine-tuning, seeds of one plan count once.
 
         Of methods that draw, a plan that was drawn twice counts twice, as the mean over draws needs
         it.
@@ -171,10 +171,10 @@ class Outcomes:
         ]
 
     def moment_of(self, score: str, moment: str) -> str | None:
-        """The moment at which a score compares with the others' ``moment`` at equal cost.
+        """The moment at which a score is compared with the others' ``moment``, at equal cost.
 
-        A method that trains the model has had one training right after pruning, as others have
-        after their fine-tuning; so it is there that it is compared, and nowhere else.
+        A method that trains the model is compared right after its own training with the others
+        after their fine-tuning, and at no other moment (None).
         """
         if score not in self.trained:
             return moment

@@ -264,7 +264,8 @@ def _speedups(
     rounds: int,
 ) -> dict[str, dict[float, Quartiles]]:
     """Time all plans in turns; the speed-up of each method and amount, over its plans."""
-    of_plans = store.speedups(full, [each for of in plans.values() for each in of], rounds)
+    timed = [plan for method_plans in plans.values() for plan in method_plans]
+    of_plans = store.speedups(full, timed, rounds)
     speedups: dict[str, dict[float, Quartiles]] = {}
     for (name, percent), of_method in plans.items():
         each = [of_plans[plan] for plan in dict.fromkeys(of_method)]

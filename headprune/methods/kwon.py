@@ -135,7 +135,10 @@ class Kwon:
 
 
 def _rearranged(plan: PruningPlan, pool: PruningPlan, blocks: Blocks) -> PruningPlan:
-    """The plan with as many units in each layer, but those that matter most together."""
+    """Swap units within layers, to keep those that are most important together.
+
+    The number of units of each layer stays.
+    """
     from headprune.select.mask_search import rearrange
 
     kept = {

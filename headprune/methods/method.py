@@ -151,7 +151,7 @@ def takes_speed(method: Method) -> TypeGuard[SpeedMethod]:
 
 
 class LimitedSpeedMethod(SpeedMethod, Protocol):
-    """A method that cannot reach every speed that pruning units in any order can."""
+    """A method whose highest speed may be below that of other methods."""
 
     def require_speed(self, request: SpeedRequest) -> None:
         """Check before anything is computed that the speed can be reached.
@@ -162,12 +162,12 @@ class LimitedSpeedMethod(SpeedMethod, Protocol):
 
 
 def is_limited(method: Method) -> TypeGuard[LimitedSpeedMethod]:
-    """Check if a method cannot reach every speed that others can."""
+    """Check if a method has a highest speed of its own."""
     return hasattr(type(method), "require_speed")
 
 
 class RestrictedMethod(Method, Protocol):
-    """A method that cannot choose among the units of all components."""
+    """A method that chooses among the units of some components only."""
 
     def require_components(self, components: Sequence[str], *, measure: str) -> None:
         """Check before anything is computed that the method can choose among these units.
@@ -182,7 +182,7 @@ class RestrictedMethod(Method, Protocol):
 
 
 def is_restricted(method: Method) -> TypeGuard[RestrictedMethod]:
-    """Check if a method cannot choose among the units of all components."""
+    """Check if a method chooses among the units of some components only."""
     return hasattr(type(method), "require_components")
 
 

@@ -308,15 +308,17 @@ def _refit_one(
         if pruned.batch_dim == 1:
             real = real.T  # T x B
         with_sums = target == "residual"
-        wanted = outputs_of(
+        whole_outputs = outputs_of(
             unpruned, unpruned_projections, batch, passes=passes, with_sums=with_sums
         )
-        given = outputs_of(pruned, projections, batch, passes=passes, with_sums=with_sums)
-        for of_stream, whole, part in zip(sums * passes, wanted, given, strict=True):
+        pruned_outputs = outputs_of(pruned, projections, batch, passes=passes, with_sums=with_sums)
+        for of_stream, whole, part in zip(
+            sums * passes, whole_outputs, pruned_outputs, strict=True
+        ):
             x = part.inputs  # B x T x U'd (or T x B x U'd)
             mask = real.to(x.device)
-            y, now = (_target(each, mask, target, place) for each in (whole, part))  # N x C
-            of_stream.add(x[mask], y.to(x.device) - now)
+            y, output = (_target(each, mask, target, place) for each in (whole, part))  # N x C
+            of_stream.add(x[mask], y.to(x.device) - output)
     if not all(of_stream.finite for of_stream in sums):
         raise DataError(f"{component}: layer {layer}: its outputs are not finite (NaN or infinity)")
     corrections = [of_stream.solve(ridge) for of_stream in sums]

@@ -13,7 +13,7 @@ from headprune.files import write_text_atomically
 from headprune.scores.compute import Watch, unwatched
 
 AT_ONCE = 2000
-"""Texts whose translations are written to one file: an interrupted run goes on after them."""
+"""Number of texts in a file of translations; an interrupted run resumes after its last file."""
 
 
 def translate_texts(

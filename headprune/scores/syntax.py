@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from headprune.errors import DataError, UsageError, needing
+from headprune.errors import DataError, UsageError, needing, reason_of
 from headprune.model import Batch, RunnableModel
 from headprune.scores.head_scores import Values
 from headprune.scores.names import DIRECTIONS
@@ -73,7 +73,7 @@ def read_parses(path: Path) -> list[Parse]:
     except OSError as problem:
         raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
     except (conllu.exceptions.ParseException, UnicodeDecodeError, TypeError, KeyError) as problem:
-        raise DataError(f"{path}: no CoNLL-U file ({str(problem).splitlines()[0]})") from None
+        raise DataError(f"{path}: no CoNLL-U file ({reason_of(problem)})") from None
     if not sentences:
         raise DataError(f"{path}: no sentence in it")
     return sentences

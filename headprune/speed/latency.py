@@ -154,7 +154,7 @@ class Latency:
 
     @property
     def identity(self) -> str:
-        """A digest of the times and of what they are of."""
+        """A hash of the times and the conditions of their measurement."""
         # Fields that later versions add count only where their value is not the default.
         defaults = {each.name: each.default for each in fields(Conditions)}
         conditions = {

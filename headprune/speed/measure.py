@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headprune.backends import backend_of
-from headprune.errors import HeadpruneError, UsageError
+from headprune.errors import HeadpruneError, UsageError, reason_of
 from headprune.exported import is_exported
 from headprune.speed.exported import exported_forward_pass
 from headprune.speed.forward_pass import Conditions, ForwardBackend, ForwardPass
@@ -124,9 +124,8 @@ def warm_up(model: ForwardPass, conditions: Conditions, *, path: Path) -> None:
     except HeadpruneError:
         raise
     except Exception as problem:  # of any library, such as a sentence that is too long
-        reason = (str(problem).strip() or type(problem).__name__).partition("\n")[0]
         batch = replace(conditions, inputs=model.inputs).batch_name
-        raise UsageError(f"{path}: does not run on {batch} ({reason})") from None
+        raise UsageError(f"{path}: does not run on {batch} ({reason_of(problem)})") from None
 
 
 def forward_pass(path: Path, conditions: Conditions) -> ForwardPass:

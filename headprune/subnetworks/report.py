@@ -157,7 +157,7 @@ def _kept(plan: PruningPlan, kind: str) -> Kept:
 
 
 def _limit(found: Subnetworks) -> str:
-    """The condition under which pruning goes on."""
+    """The condition of a further step of pruning."""
     threshold = f"{found.rules.threshold:g}%"
     if is_low_good(found.metric):
         return f"the unpruned model's {found.metric} is at least {threshold} of it"

@@ -318,21 +318,21 @@ def grid_cells(
     Raises:
         UsageError: a text that is no list of numbers above 0.
     """
-    sizes = _numbers(batch_sizes, GRID_BATCH_SIZES, of="--grid-batch-sizes", whole=True)
-    rates = _numbers(learning_rates, GRID_LEARNING_RATES, of="--grid-learning-rates")
+    sizes = _numbers(batch_sizes, GRID_BATCH_SIZES, option="--grid-batch-sizes", whole=True)
+    rates = _numbers(learning_rates, GRID_LEARNING_RATES, option="--grid-learning-rates")
     return [int(size) for size in sizes], rates
 
 
-def _numbers(given: str | None, default: str, *, of: str, whole: bool = False) -> list[float]:
+def _numbers(given: str | None, default: str, *, option: str, whole: bool = False) -> list[float]:
     text = default if given is None else given
     try:
         numbers = [float(number) for number in text.split(",")]
     except ValueError:
-        raise UsageError(f"{of} {text!r}: give numbers with commas between them") from None
+        raise UsageError(f"{option} {text!r}: give numbers with commas between them") from None
     if not all(0 < number < math.inf for number in numbers):
-        raise UsageError(f"{of} {text!r}: give numbers above 0")
+        raise UsageError(f"{option} {text!r}: give numbers above 0")
     if whole and any(number != int(number) for number in numbers):
-        raise UsageError(f"{of} {text!r}: give whole numbers")
+        raise UsageError(f"{option} {text!r}: give whole numbers")
     return numbers
 
 

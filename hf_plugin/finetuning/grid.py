@@ -39,7 +39,7 @@ def search(
     Raises:
         UsageError, DataError: see ``run``; or all fine-tunings diverge.
     """
-    require_own(settings, output, overwrite=overwrite, but=("batch_size", "learning_rate"))
+    require_own(settings, output, overwrite=overwrite, ignored=("batch_size", "learning_rate"))
     best, best_cell = None, output
     diverged: Diverged | None = None
     cells: list[dict[str, Any]] = []
@@ -72,6 +72,8 @@ def search(
             learning_rate=best.settings["learning_rate"],
         )
         best = run(chosen, labels, best_cell)
+    # Of an earlier search; until all files are copied, the folder has no result.
+    (output / "result.json").unlink(missing_ok=True)
     shutil.rmtree(output / "model", ignore_errors=True)
     shutil.copytree(best_cell / "model", output / "model")
     for model in (output / "grid").glob("*/model"):

@@ -564,14 +564,14 @@ def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tupl
 
     The plan names the units that were pruned before, too.
     """
-    given, form, before = settings.plan, settings.form, hf_plugin.plan(model)
-    if given is None:
-        return before, form_of(model)
-    plan = given if before.is_full else before.replaced_by(given)
+    requested, form, current = settings.plan, settings.form, hf_plugin.plan(model)
+    if requested is None:
+        return current, form_of(model)
+    plan = requested if current.is_full else current.replaced_by(requested)
     if form != "mask":
-        hf_plugin.prune_heads(model, given, form=form)
-    elif given != before:
-        stack.enter_context(hf_plugin.masked(model, given))
+        hf_plugin.prune_heads(model, requested, form=form)
+    elif requested != current:
+        stack.enter_context(hf_plugin.masked(model, requested))
         return plan, form
     return plan, form_of(model)
 

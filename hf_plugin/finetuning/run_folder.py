@@ -35,7 +35,7 @@ class OtherRun(UsageError):
 
 
 def require_own(
-    settings: Settings, output: Path, *, overwrite: bool = False, but: Sequence[str] = ()
+    settings: Settings, output: Path, *, overwrite: bool = False, ignored: Sequence[str] = ()
 ) -> None:
     """Check that the result or the interrupted training in a folder is of the same run.
 
@@ -43,7 +43,7 @@ def require_own(
         settings: those of this run.
         output: the folder.
         overwrite: remove the files of another run in place of refusing them.
-        but: the settings that may differ.
+        ignored: the settings that may differ.
 
     Raises:
         OtherRun: they are of another run.
@@ -55,10 +55,12 @@ def require_own(
     try:
         if result.exists():
             facts = Record.load(result).training
-            _require_same(facts.get("settings"), settings, where=result, but=but, facts=facts)
+            _require_same(
+                facts.get("settings"), settings, where=result, ignored=ignored, facts=facts
+            )
         elif any(training.glob("*/checkpoint-*")):
             claimed = json_object(training / CLAIM)
-            _require_same(claimed, settings, where=training, but=but, facts=claimed)
+            _require_same(claimed, settings, where=training, ignored=ignored, facts=claimed)
     except OtherRun as problem:
         if not overwrite:
             raise
@@ -103,10 +105,10 @@ def _require_same(
     settings: Settings,
     *,
     where: Path,
-    but: Sequence[str],
+    ignored: Sequence[str],
     facts: Mapping[str, Any],
 ) -> None:
-    """Raise an OtherRun if recorded settings differ, except in the settings named in ``but``.
+    """Raise an OtherRun if recorded settings differ, except in the ``ignored`` ones.
 
     Args:
         recorded: the settings, as JSON.
@@ -119,7 +121,7 @@ def _require_same(
     differing = [
         name
         for name in dict.fromkeys([*values, "distill_from", *DISTILL_SETTINGS, *VARIANT_SETTINGS])
-        if name not in but
+        if name not in ignored
         and (
             not isinstance(recorded, dict)
             or recorded.get(name, _OLDER.get(name)) != values.get(name)
@@ -130,8 +132,10 @@ def _require_same(
         differing = [name for name in differing if name not in same]
     if not differing:
         return
-    there = recorded if isinstance(recorded, dict) else {}
-    described = [_described(name, there.get(name), values.get(name)) for name in differing]
+    recorded_settings = recorded if isinstance(recorded, dict) else {}
+    described = [
+        _described(name, recorded_settings.get(name), values.get(name)) for name in differing
+    ]
     raise OtherRun(f"{where}: is of a run with other settings ({', '.join(described)})")
 
 

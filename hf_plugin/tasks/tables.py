@@ -21,7 +21,7 @@ import datasets
 import pyarrow
 import pyarrow.parquet
 
-from headprune.errors import DataError, UsageError
+from headprune.errors import DataError, UsageError, reason_of
 from headprune.files import unpacked
 from hf_plugin.tasks.words import conll_rows, split_at_spaces, words_and_labels
 
@@ -267,10 +267,10 @@ def _checked(source: str, rows: _Rows, columns: Columns) -> Table:
 
 
 def plain_label(label: Any) -> Any:
-    """A label without what its meaning does not depend on.
+    """Normalise a label, so that the same labels are equal in all file formats.
 
     Text has no white space around it, and whole numbers have no decimal point (``"1.0"`` is
-    ``"1"``, and 1.0 is 1), so that the same labels are equal in all formats. NaN is None.
+    ``"1"``, and 1.0 is 1). NaN is None.
     """
     if isinstance(label, list):
         return [plain_label(each) for each in label]
@@ -419,8 +419,7 @@ def _data_set(source: str, split: str) -> datasets.Dataset:
         else:
             loaded = datasets.load_dataset(name, configuration)
     except Exception as problem:  # of any type: from the network, the hub, the cache or a file
-        reason = str(problem).strip().partition("\n")[0]
-        raise DataError(f"{source}: no data set that can be read ({reason})") from None
+        raise DataError(f"{source}: no data set that can be read ({reason_of(problem)})") from None
     if isinstance(loaded, datasets.Dataset):
         if chosen is not None:
             raise DataError(f"{source}: {name} has no splits")

@@ -30,6 +30,7 @@ print(type(model).__name__, hf_plugin.head_plan(model).counts["ES"])
 """
 
 
+@pytest.mark.slow
 def test_a_family_is_imported_when_one_of_its_models_is_read(tmp_path: Path) -> None:
     model = hf_plugin.prune_heads(build("bert"), SOME)
     model.save_pretrained(tmp_path / "pruned")

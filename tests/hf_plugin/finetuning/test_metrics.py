@@ -45,7 +45,8 @@ def test_f1_without_a_positive_is_zero():
 
 def test_every_task_has_metrics_that_are_known():
     for task in TASKS.values():
-        measure(task.metrics, labels=[0, 1], predictions=[1, 0])
+        values = measure(task.metrics, labels=[0, 1], predictions=[1, 0])
+        assert tuple(values) == tuple(task.metrics)
 
 
 def test_macro_f1_and_squared_error():

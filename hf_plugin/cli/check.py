@@ -1,6 +1,6 @@
 """Early checks of fine-tunings' command lines, for programs that do not import transformers.
 
-    python -m hf_plugin.finetuning.flags < flags.json
+    python -m hf_plugin.cli.check < flags.json
 
 reads a JSON list of command lines of `headprune glue` and `headprune finetune`, each a list of
 words without `headprune`, and writes a JSON list of objects with `mistake`: what the command would
@@ -9,16 +9,13 @@ refuse before it reads the model and the data, or null.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from headprune.answers import serve
 from headprune.cli.group import command_named
 from headprune.cli.options import DistillationOptions
-from headprune.errors import HeadpruneError
 from headprune.recovery.variant import Variant
 from hf_plugin.cli.finetune import gate_training
 from hf_plugin.cli.glue import grid_cells
@@ -65,20 +62,6 @@ def _for_command(command: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(task, name) for name in _OF_TASK}
 
 
-def _answer(line: Sequence[str]) -> dict[str, Any]:
-    try:
-        require_good(line)
-    except HeadpruneError as problem:
-        return {"mistake": str(problem)}
-    return {"mistake": None}
-
-
-def _main() -> None:
-    quieten()
-    with contextlib.redirect_stdout(sys.stderr):
-        answers = [_answer(line) for line in json.load(sys.stdin)]
-    json.dump(answers, sys.stdout)
-
-
 if __name__ == "__main__":
-    _main()
+    quieten()
+    serve(require_good)
