@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
 from headprune.budget import Budget
-from headprune.components import side_of
 from headprune.cost import Sizes
 from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder, require_outside
@@ -21,21 +19,11 @@ from headprune.gates.closing import gates_not_closed
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan, Shape
 from headprune.provenance import NAME as PROVENANCE
-from hf_plugin.cutting import rows_of
-from hf_plugin.families import (
-    attentions,
-    family_of,
-    feed_forwards,
-    form_of,
-    passes_through_layers,
-    stacks,
-    sublayers,
-)
+from hf_plugin.families import attentions, form_of
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import check_weights, weights_named
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.gates import close_gates, stored_gates, target_of
-from hf_plugin.head_names import has_one_stack
 from hf_plugin.loading import class_that_saved, from_pretrained, read_config
 from hf_plugin.modeling import (
     GATES,
@@ -49,7 +37,7 @@ from hf_plugin.places import reporting
 from hf_plugin.plans import model_shape
 from hf_plugin.plans import plan as plan_of_model
 from hf_plugin.quiet import quieten
-from hf_plugin.random_batches import encoder_positions
+from hf_plugin.sizes import count_parameters, sizes_of
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx")
 _TRAINING = ("checkpoint-*", "trainer_state.json")
@@ -65,12 +53,6 @@ _SIZES = ("_size", "_dim", "_embeddings", "_positions")
 _ACTIVATIONS = ("hidden_act", "hidden_activation", "activation", "activation_function")
 """Names of the activation function in configs. With the sizes, they tell architectures with the
 same units apart."""
-
-_UNCOUNTED = {
-    "mobilebert": "the bottlenecks of MobileBERT",
-    "canine": "the layers of CANINE, which run on shortened texts,",
-}
-"""Families whose FLOPs do not follow from their widths; see ``Sizes.uncounted``."""
 
 
 @dataclass(frozen=True)
@@ -159,67 +141,7 @@ class Folder:
     @cached_property
     def sizes(self) -> Sizes:
         """The widths of the unpruned model, and the parameters of its units."""
-        sizes: dict[str, int] = {}
-        family = family_of(self._unpruned)
-        attentions_by_component = attentions(self._unpruned)
-        for component, layers in attentions_by_component.items():
-            side, attention = side_of(component), layers[0]
-            sizes[f"{side}_width"] = rows_of(attention.output).size(0)
-            sizes[f"{side}_heads"] = attention.units
-            sizes[f"{side}_head_dim"] = attention.unit_size
-            sizes[f"{side}_key_dim"] = attention.key_size
-            sizes[f"{side}_head_parameters"] = attention.parameters_per_unit
-            for stream in attention.companions:
-                sizes[f"{side}_companion_width"] = rows_of(stream.output).size(0)
-                sizes[f"{side}_companion_head_dim"] = stream.unit_size
-        if "ED" in attentions_by_component:
-            sizes["cross_heads"] = attentions_by_component["ED"][0].units
-        for component, feed_forward_layers in feed_forwards(self._unpruned).items():
-            side, lowest = side_of(component), feed_forward_layers[0]
-            weights = sum(each.weight.numel() for each in (*lowest.inputs, lowest.output))
-            sizes[f"{side}_feed_forward"] = lowest.units
-            sizes[f"{side}_projections"] = weights // rows_of(lowest.output).numel()
-            sizes[f"{side}_neuron_parameters"] = lowest.parameters_per_unit
-            if lowest.companion:
-                weights = sum(rows_of(each).numel() for each in lowest.companion)
-                sizes[f"{side}_companion_weights"] = weights
-        for component, stack in stacks(self._unpruned).items():
-            rest = count_parameters(stack[-1].module)
-            for name, sublayers_of_stack in sublayers(self._unpruned).items():
-                # Where one stack is encoder and decoder, its attention to an encoder is in it too.
-                if side_of(name) == side_of(component) or (name == "ED" and has_one_stack(family)):
-                    top = sublayers_of_stack[-1]
-                    rest -= top.units * top.parameters_per_unit
-            sizes[f"{side_of(component)}_layer_parameters"] = rest
-        if "ES" not in attentions_by_component:  # ED attends to an encoder as wide as the decoder
-            sizes["encoder_width"] = sizes["decoder_width"]
-        if (positions := encoder_positions(self._unpruned)) is not None:
-            sizes["encoder_positions"] = positions
-        if "DS" in attentions_by_component:
-            output = self._unpruned.get_output_embeddings()
-            sizes["vocabulary"] = getattr(output, "out_features", 0)
-        else:
-            sizes["vocabulary"] = 0
-            sizes["encoder_output_weights"] = _output_weights(self._unpruned)
-        if family == "deberta-v2":
-            attention_module: Any = attentions_by_component["ES"][0].module
-            if attention_module.relative_attention:
-                sizes["encoder_relative_positions"] = 2 * attention_module.pos_ebd_size
-                products = len({"c2p", "p2c"} & {*attention_module.pos_att_type})
-                sizes["encoder_relative_products"] = products
-                # With the weights of queries and keys, both are projected, whatever is used.
-                shared = attention_module.share_att_key
-                sizes["encoder_relative_projections"] = 2 if shared else products
-        if family == "xmod":  # each text goes through the adapter of one language
-            layer: Any = stacks(self._unpruned)["EL"][0].module
-            adapter = next(iter(layer.output.adapter_modules.values()))
-            weights = adapter.dense1.weight.numel() + adapter.dense2.weight.numel()
-            sizes["encoder_companion_weights"] = weights
-        return Sizes(
-            **sizes,
-            encoder_passes=passes_through_layers(self._unpruned),
-            uncounted=_uncounted(self._unpruned.config, family),
-        )
+        return sizes_of(self._unpruned)
 
     @property
     def architecture(self) -> dict[str, object]:
@@ -342,33 +264,6 @@ class Folder:
         if lost:
             raise DataError(f"{self.path}: its files do not hold {min(lost)} as its config says")
         return model
-
-
-def _uncounted(config: PreTrainedConfig, family: str) -> str | None:
-    """The part of a model whose FLOPs do not follow from its widths; see ``Sizes.uncounted``."""
-    if family == "opt" and config.word_embed_proj_dim != config.hidden_size:  # OPT-350m
-        return "the projections of OPT's embeddings, which have another width than its layers,"
-    return _UNCOUNTED.get(family)
-
-
-def count_parameters(model: nn.Module) -> int:
-    """The number of parameters of a model; those that are tied to one another count once."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _output_weights(model: PreTrainedModel) -> int:
-    """Weights of an encoder's layers that predict tokens: the vocabulary's, and those beside it."""
-    output = model.get_output_embeddings()
-    path = next((name for name, module in model.named_modules() if module is output), None)
-    if path is None:
-        return 0
-    encoder = {*model.base_model.modules()}
-    layers = model.get_submodule(path.rpartition(".")[0]).modules()
-    return sum(
-        layer.weight.numel()
-        for layer in layers
-        if isinstance(layer, nn.Linear) and layer not in encoder
-    )
 
 
 def outline_of(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -47,6 +48,36 @@ class _SpeedupInputs(NamedTuple):
     model: Path
     scores: Path
     latency: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """The options as given; see the command's help."""
+
+    percent: float | None
+    budget: str | None
+    speedup: float | None
+    below: float | None
+    latency: Path | None
+    verify: int | None
+    method: str | None
+    components: str | None
+    keep: list[str] | None
+    prune: list[str] | None
+    scores: Path | None
+    best: Best | None
+    seed: int | None
+    at_least: int | None
+    even: bool
+    shape: list[str] | None
+    model: Path | None
+
+    @property
+    def chosen_budget(self) -> Budget | None:
+        """The budget of --budget or --percent; None with another amount."""
+        if self.budget is not None:
+            return Budget.parse(self.budget)
+        return None if self.percent is None else Budget(self.percent)
 
 
 @app.command()
@@ -205,7 +236,7 @@ def plan(
       headprune plan --model model.pt --speedup 2 --latency latency.json --scores taylor.json
       --components ES,ED,DS,EF,DF,EL,DL -o plan.json
     """
-    speedup_inputs = _require_compatible_options(
+    options = _Options(
         percent=percent,
         budget=budget,
         speedup=speedup,
@@ -213,6 +244,7 @@ def plan(
         latency=latency,
         verify=verify,
         method=method,
+        components=components,
         keep=keep,
         prune=prune,
         scores=scores,
@@ -223,131 +255,88 @@ def plan(
         shape=shape,
         model=model,
     )
+    speedup_inputs = _require_compatible(options)
     output = None if output == Path("-") else output
     require_separate({"--output": output}, inputs=(model, scores, latency))
     if speedup_inputs is not None:
-        from headprune.cli.plan_by_speed import plan_by_speed
-        from headprune.speed.verifying import DEFAULT_MEASUREMENTS
-
-        chosen = plan_by_speed(
-            speedup_inputs.model,
-            speedup_inputs.times,
-            latency=speedup_inputs.latency,
-            scores=speedup_inputs.scores,
-            components=None if components is None else parse_components(components),
-            best=best.value if best else None,
-            at_least=1 if at_least is None else at_least,
-            verify=DEFAULT_MEASUREMENTS if verify is None else verify,
-        )
-        _write_plan(chosen, output)
-        return
-    opened = open_model(model) if model else None
-    asked = _budget(percent, budget)
-    if scores:
-        chosen = _plan_by_scores(
-            scores,
-            asked,
-            opened=opened,
-            model=model,
-            components=components,
-            keep=keep,
-            below=below,
-            best=best,
-            at_least=at_least,
-            even=even,
-        )
+        chosen = _plan_by_speed(speedup_inputs, options)
     else:
-        chosen = _plan_without_scores(
-            asked,
-            opened=opened,
-            model=model,
-            components=components,
-            shape=shape,
-            keep=keep,
-            prune=prune,
-            method=method,
-            seed=1 if seed is None else seed,
-            at_least=at_least,
-            even=even,
+        opened = open_model(model) if model else None
+        chosen = (
+            _plan_without_scores(options, opened)
+            if scores is None
+            else _plan_by_scores(scores, options, opened)
         )
     _write_plan(chosen, output)
 
 
-def _require_compatible_options(
-    *,
-    percent: float | None,
-    budget: str | None,
-    speedup: float | None,
-    below: float | None,
-    latency: Path | None,
-    verify: int | None,
-    method: str | None,
-    keep: list[str] | None,
-    prune: list[str] | None,
-    scores: Path | None,
-    best: Best | None,
-    seed: int | None,
-    at_least: int | None,
-    even: bool,
-    shape: list[str] | None,
-    model: Path | None,
-) -> _SpeedupInputs | None:
+def _require_compatible(given: _Options) -> _SpeedupInputs | None:
     """Check that the options go together, and return those of --speedup if it is given.
 
     Raises:
         UsageError: an option is missing, or contradicts another.
     """
-    amounts = (each is not None for each in (percent, budget, speedup, below))
-    if [*amounts, bool(keep), bool(prune)].count(True) != 1:
+    amounts = (
+        each is not None for each in (given.percent, given.budget, given.speedup, given.below)
+    )
+    if [*amounts, bool(given.keep), bool(given.prune)].count(True) != 1:
         raise UsageError("give one of --percent, --budget, --speedup, --below, --keep and --prune")
-    if below is not None and (even or best or not scores):
+    if given.below is not None and (given.even or given.best or not given.scores):
         raise UsageError("--below goes with --scores, and has a direction: no --best or --even")
-    if speedup is None and (latency or verify is not None):
+    if given.speedup is None and (given.latency or given.verify is not None):
         raise UsageError("--latency and --verify go with --speedup")
     speedup_inputs = None
-    if speedup is not None:
-        if method or even or shape:
+    if given.speedup is not None:
+        if given.method or given.even or given.shape:
             raise UsageError("--speedup goes with --model and --scores")
-        if not (model and scores and latency):
+        if not (given.model and given.scores and given.latency):
             raise UsageError(
                 "--speedup needs --model, --scores and --latency, which `headprune scores` and "
                 "`headprune latency` write"
             )
-        speedup_inputs = _SpeedupInputs(speedup, model=model, scores=scores, latency=latency)
-    if method and (keep or prune or scores):
+        speedup_inputs = _SpeedupInputs(
+            given.speedup, model=given.model, scores=given.scores, latency=given.latency
+        )
+    if given.method and (given.keep or given.prune or given.scores):
         raise UsageError("--method goes with --percent or --budget")
-    if prune and at_least:
+    if given.prune and given.at_least:
         raise UsageError("--at-least goes with --percent or --keep: --prune empties whole layers")
-    if even and (prune or method not in (None, "random")):
+    if given.even and (given.prune or given.method not in (None, "random")):
         raise UsageError("--even goes with a choice at random or by --scores")
-    if shape and model:
+    if given.shape and given.model:
         raise UsageError("give --shape or --model, not both")
-    if scores and (prune or shape):
+    if given.scores and (given.prune or given.shape):
         raise UsageError("--scores goes with --percent or --keep, and brings the shape along")
-    if seed is not None and (scores or prune):
+    if given.seed is not None and (given.scores or given.prune):
         raise UsageError("--seed goes with a random choice: --scores and --prune draw no heads")
-    if best and not scores:
+    if given.best and not given.scores:
         raise UsageError("--best goes with --scores, the file with the scores to rank by")
     return speedup_inputs
 
 
-def _plan_by_scores(
-    scores: Path,
-    asked: Budget | None,
-    *,
-    opened: PrunableModel | None,
-    model: Path | None,
-    components: str | None,
-    keep: list[str] | None,
-    below: float | None,
-    best: Best | None,
-    at_least: int | None,
-    even: bool,
-) -> PruningPlan:
+def _plan_by_speed(inputs: _SpeedupInputs, options: _Options) -> PruningPlan:
+    """Prune the units of the least score until the model has the speed."""
+    from headprune.cli.plan_by_speed import plan_by_speed
+    from headprune.speed.verifying import DEFAULT_MEASUREMENTS
+
+    components = options.components
+    return plan_by_speed(
+        inputs.model,
+        inputs.times,
+        latency=inputs.latency,
+        scores=inputs.scores,
+        components=None if components is None else parse_components(components),
+        best=options.best.value if options.best else None,
+        at_least=1 if options.at_least is None else options.at_least,
+        verify=DEFAULT_MEASUREMENTS if options.verify is None else options.verify,
+    )
+
+
+def _plan_by_scores(scores: Path, options: _Options, opened: PrunableModel | None) -> PruningPlan:
     """Keep the units with the best scores of a file.
 
     Args:
-        opened, model: the model that the plan is for, if any, and its path.
+        opened: the model that the plan is for, if any.
     """
     from headprune.scores import HeadScores
     from headprune.scores.names import keep_of
@@ -355,8 +344,8 @@ def _plan_by_scores(
     from headprune.select.score import counts_from
 
     ranked = HeadScores.load(scores)
-    if components is not None:
-        names = parse_components(components)
+    if options.components is not None:
+        names = parse_components(options.components)
         missing = [name for name in names if name not in ranked.units]
         if missing:
             have = ", ".join(ranked.units)
@@ -365,25 +354,26 @@ def _plan_by_scores(
     within = opened.plan.units_left(opened.shape).part(ranked.units) if opened else None
     lacking = [name for name in ranked.units if opened and name not in opened.shape]
     if lacking:
-        raise UsageError(f"{scores}: scores of {lacking[0]}, which {model} does not have")
+        raise UsageError(f"{scores}: scores of {lacking[0]}, which {options.model} does not have")
     if opened and ranked.fingerprint and ranked.fingerprint != opened.fingerprint:
         raise DataError(
-            f"{scores}: scores of other weights than those of {model}; score this model, or "
-            "leave --model out"
+            f"{scores}: scores of other weights than those of {options.model}; score this model, "
+            "or leave --model out"
         )
-    counts: Keep | None = _parse_keep(keep, ranked.heads) if keep else None
-    if even:
-        counts, asked = _even_counts(asked, counts, ranked.units), None
+    budget, below, at_least = options.chosen_budget, options.below, options.at_least
+    counts: Keep | None = _parse_keep(options.keep, ranked.heads) if options.keep else None
+    if options.even:
+        counts, budget = _even_counts(budget, counts, ranked.units), None
     if below is not None:
         counts = counts_from(
             ranked, below, at_least=1 if at_least is None else at_least, within=within
         )
     plan = select.by_score(
         ranked,
-        budget=asked,
-        cost=_cost(asked, ranked.units, opened),
+        budget=budget,
+        cost=_cost(budget, ranked.units, opened),
         per_layer=counts,
-        keep=best.value if best else keep_of(ranked.name),
+        keep=options.best.value if options.best else keep_of(ranked.name),
         at_least=at_least,
         within=within,
     )
@@ -398,88 +388,72 @@ def _plan_by_scores(
     return plan
 
 
-def _plan_without_scores(
-    asked: Budget | None,
-    *,
-    opened: PrunableModel | None,
-    model: Path | None,
-    components: str | None,
-    shape: list[str] | None,
-    keep: list[str] | None,
-    prune: list[str] | None,
-    method: str | None,
-    seed: int,
-    at_least: int | None,
-    even: bool,
-) -> PruningPlan:
+def _plan_without_scores(options: _Options, opened: PrunableModel | None) -> PruningPlan:
     """Choose units by location, at random or by a method that needs no model.
 
     Args:
-        opened, model: the model that the plan is for, if any, and its path.
+        opened: the model that the plan is for, if any.
     """
     within = opened.plan.part(HEADS) if opened else None
-    shape_given: Shape = _parse_shape(shape) if shape else BASE_SHAPE
-    if components is not None:
-        names = parse_components(components)
+    shape: Shape = _parse_shape(options.shape) if options.shape else BASE_SHAPE
+    if options.components is not None:
+        names = parse_components(options.components)
         if opened is not None:
             within = opened.plan.units_left(opened.shape)
-        whole = within or PruningPlan.full(shape_given)
+        whole = within or PruningPlan.full(shape)
         missing = [name for name in names if name not in whole.units]
         if missing:
             have = ", ".join(whole.units)
             raise UsageError(f"--components {missing[0]}: the model has {have}; see --shape")
         within = whole.part(names)
-    units: Shape = within.units if within else shape_given
-    if prune:
+    units: Shape = within.units if within else shape
+    if options.prune:
         if within is not None and not within.is_full:
-            raise UsageError(f"{model}: has pruned heads already; --prune takes an unpruned model")
-        return select.by_location(units, prune=_parse_prune(prune))
-    if asked is not None and not even:
+            raise UsageError(
+                f"{options.model}: has pruned heads already; --prune takes an unpruned model"
+            )
+        return select.by_location(units, prune=_parse_prune(options.prune))
+    budget, seed = options.chosen_budget, 1 if options.seed is None else options.seed
+    if budget is not None and not options.even:
         return _by_method(
-            method or "random",
+            options.method or "random",
             Request(
                 plan=within or PruningPlan.full(units),
-                budget=asked,
+                budget=budget,
                 seed=seed,
-                at_least=at_least,
-                cost=_cost(asked, units, opened),
+                at_least=options.at_least,
+                cost=_cost(budget, units, opened),
             ),
         )
-    wanted: Keep | None = _parse_keep(keep, units) if keep else None
+    counts: Keep | None = _parse_keep(options.keep, units) if options.keep else None
     return select.at_random(
         units,
         seed=seed,
-        keep=_even_counts(asked, wanted, units) if even else wanted,
-        at_least=at_least or 0,
+        keep=_even_counts(budget, counts, units) if options.even else counts,
+        at_least=options.at_least or 0,
         within=within,
     )
 
 
-def _budget(percent: float | None, budget: str | None) -> Budget | None:
-    if budget is not None:
-        return Budget.parse(budget)
-    return None if percent is None else Budget(percent)
-
-
-def _cost(asked: Budget | None, shape: Shape, opened: PrunableModel | None) -> Cost | None:
+def _cost(budget: Budget | None, shape: Shape, opened: PrunableModel | None) -> Cost | None:
     """The cost function of the budget's measure; None for a share of units."""
-    if asked is None or asked.of == "units":
+    if budget is None or budget.of == "units":
         return None
     if opened is None:
         raise UsageError(
-            f"--budget {asked}: give --model: the cost of a unit depends on the sizes of the model"
+            f"--budget {budget}: give --model: the cost of a unit depends on the sizes of the model"
         )
-    return unit_cost(asked.of, sizes=opened.sizes, shape=shape)
+    return unit_cost(budget.of, sizes=opened.sizes, shape=shape)
 
 
-def _even_counts(asked: Budget | None, keep: Keep | None, shape: Shape) -> Keep:
+def _even_counts(budget: Budget | None, keep: Keep | None, shape: Shape) -> Keep:
     """The number of units of each layer, from a share or from the numbers of components."""
-    if asked is not None:
-        counts = even_share(shape, asked)
+    if budget is not None:
+        counts = even_share(shape, budget)
         kept, total = (sum(map(sum, each.values())) for each in (counts, shape))
         pruned = 100 * (total - kept) / max(total, 1)
-        if total and f"{pruned:.1f}" != f"{asked.percent:.1f}":
-            print(f"note: {pruned:.1f}%: the even plan nearest to {asked}", file=sys.stderr)
+        if total and f"{pruned:.1f}" != f"{budget.percent:.1f}":
+            print(f"note: {pruned:.1f}%: the even plan nearest to {budget}", file=sys.stderr)
         return counts
     return evenly_divided(keep or {}, shape)
 

@@ -16,10 +16,11 @@ from headprune.folders import new_folder, require_outside
 from headprune.vocabulary import TokenCounts, Trimmed
 from hf_plugin.folder_check import require_finite
 from hf_plugin.folder_files import copy_files, named_as
-from hf_plugin.folders import NOT_COPIED, count_parameters
+from hf_plugin.folders import NOT_COPIED
 from hf_plugin.loading import from_pretrained, read_config
 from hf_plugin.places import place, reporting
 from hf_plugin.quiet import quieten
+from hf_plugin.sizes import count_parameters
 from hf_plugin.tokenizers import load_tokenizer
 from hf_plugin.vocabulary import sentencepiece_files, tokenizer_json, weights
 
