@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import transformers
-from datasets import Dataset
 from transformers import PreTrainedModel, TrainerCallback
 
 import hf_plugin
@@ -22,52 +20,30 @@ from headprune.files import write_text_atomically
 from headprune.gates.closing import line_on_closed
 from headprune.origin import Origin
 from headprune.plan import HeadPlan
-from headprune.recovery.distillation import TEACHER, distillation_name
-from headprune.recovery.translated_text import read_translations
+from headprune.recovery.distillation import distillation_name
 from headprune.recovery.variant import L0_GATES, GateTraining
-from headprune.results.curves import CURVE
 from headprune.results.environment import processor_name, versions_of
 from headprune.results.labels import method_of, requested_percent_of, row_of
-from headprune.results.marks import CONSTANT, RESUMED, is_constant
+from headprune.results.marks import CONSTANT, is_constant
 from headprune.results.record import Record
 from headprune.results.record_files import REFERENCE, output_files
 from headprune.results.signature import signature, with_method
-from hf_plugin.distillation import Teacher, load_teacher
+from hf_plugin.distillation import Teacher
 from hf_plugin.families import form_of
+from hf_plugin.finetuning.facts import example_facts, training_facts
 from hf_plugin.finetuning.held_out import copy_record, record_training
+from hf_plugin.finetuning.loading import Loaded, data_of, load
 from hf_plugin.finetuning.metrics import measure_task, signatures_of
-from hf_plugin.finetuning.models import (
-    auto_class,
-    keeps_classifier,
-    load_classifier,
-    require_length,
-)
 from hf_plugin.finetuning.notices import described_examples, warn_of_cut_texts, warn_of_one_label
-from hf_plugin.finetuning.pooling import pool_by_mean
 from hf_plugin.finetuning.run_folder import CLAIM, remove_unused_claim, require_own
 from hf_plugin.finetuning.settings import Labels, Settings
-from hf_plugin.finetuning.start_weights import START, start_fingerprint
-from hf_plugin.finetuning.training import (
-    WARM_UP,
-    AfterEpochs,
-    Training,
-    encode,
-    fine_tune,
-    labels_of,
-    predict,
-    to_tensorboard,
-)
+from hf_plugin.finetuning.training import AfterEpochs, Training, fine_tune, predict, to_tensorboard
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.gates import close_gates
-from hf_plugin.glue import entailment
-from hf_plugin.glue.data import GlueData
-from hf_plugin.layerdrop import add_layerdrop, require_layers
-from hf_plugin.plans import plan_after
-from hf_plugin.tasks.examples import SUBSET_SEED, Examples
+from hf_plugin.layerdrop import add_layerdrop
 from hf_plugin.tasks.predictions import lines, single, table
 from hf_plugin.tasks.task import LabelledData, Task, dev_splits
-from hf_plugin.tokenizers import Reader, load_reader, set_padding
-from hf_plugin.translating import set_target_language, translations
+from hf_plugin.translating import translations
 
 
 def run(
@@ -132,34 +108,6 @@ def run(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Loaded:
-    """The model of a run before its pruning, with the run's examples.
-
-    Attributes:
-        model: the model, which is pruned and trained in place.
-        reader: its tokenizer or image processor.
-        teacher: the model to distil from; None where there is none.
-        whole_training_set: the training set before a part of it was chosen; None without training.
-        examples: the examples of each split.
-        encoded: the same as inputs of the model.
-        labels: the labels of each split, as they are compared with predictions.
-        fingerprints: facts that name the weights of the model and the teacher.
-        from_classifier: whether the weights are those of a classifier for as many labels, not of an
-            encoder alone.
-    """
-
-    model: PreTrainedModel
-    reader: Reader
-    teacher: Teacher | None
-    whole_training_set: Examples | None
-    examples: Mapping[str, Examples]
-    encoded: Mapping[str, Dataset]
-    labels: Mapping[str, Sequence[Any]]
-    fingerprints: dict[str, str]
-    from_classifier: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Runner:
     """Trains the loaded model of a run, and predicts with it.
 
@@ -170,7 +118,7 @@ class _Runner:
 
     settings: Settings
     source: LabelledData
-    loaded: _Loaded
+    loaded: Loaded
     folder: Path
     announce: bool
     tensorboard: Path | None
@@ -265,9 +213,9 @@ def _measure(
 ) -> Record:
     """Prune, fine-tune and measure; the record lacks its labels."""
     started = time.monotonic()
-    source = _data(settings, output)
+    source = data_of(settings, output)
     task, training_folder = source.task, output / "training"
-    loaded = _loaded(settings, source)
+    loaded = load(settings, source)
     claim = json.dumps(settings.as_json() | loaded.fingerprints)
     write_text_atomically(training_folder / CLAIM, claim)
     if announce:
@@ -281,21 +229,11 @@ def _measure(
         tensorboard=tensorboard,
     )
     outcome = _pruned_and_tuned(runner)
-    files = {"predictions": _prediction_file("dev")}
-    for split, values in outcome.predicted.items():
-        if task.is_translation:
-            written = {"hypotheses": values, REFERENCE: loaded.labels[split]}
-            places = output_files(output / "result.json")
-            for name, texts in written.items():
-                write_text_atomically(places[name], lines(texts))
-            files = {name: places[name].name for name in written}
-            continue
-        content = table(values, loaded.labels[split], task)
-        write_text_atomically(output / _prediction_file(split), content)
+    files = _write_outputs(outcome.predicted, loaded, task, output)
     facts = {
         **outcome.metrics_before,
-        **_training_facts(settings, loaded, outcome.trainings),
-        **_example_facts(settings, task, loaded),
+        **training_facts(settings, loaded, outcome.trainings),
+        **example_facts(settings, task, loaded),
     }
     if _predicts_a_constant(task, loaded.labels, outcome.predicted):
         facts[CONSTANT] = True
@@ -341,6 +279,27 @@ def _measure(
     )
 
 
+def _write_outputs(
+    predicted: Mapping[str, Sequence[Any]], loaded: Loaded, task: Task, output: Path
+) -> dict[str, str]:
+    """Write the predictions of each split, or the translations with their references.
+
+    Returns:
+        The names of the record's files, by their roles.
+    """
+    if task.is_translation:
+        places = output_files(output / "result.json")
+        (split,) = predicted
+        texts = {"hypotheses": predicted[split], REFERENCE: loaded.labels[split]}
+        for role, each in texts.items():
+            write_text_atomically(places[role], lines(each))
+        return {role: places[role].name for role in texts}
+    for split, values in predicted.items():
+        content = table(values, loaded.labels[split], task)
+        write_text_atomically(output / _prediction_file(split), content)
+    return {"predictions": _prediction_file("dev")}
+
+
 def _pruned_and_tuned(runner: _Runner) -> _Outcome:
     """Prune and fine-tune the model in the order of the protocol, and predict."""
     settings, loaded = runner.settings, runner.loaded
@@ -369,77 +328,12 @@ def _pruned_and_tuned(runner: _Runner) -> _Outcome:
     )
 
 
-def _announce(loaded: _Loaded, task: Task, *, max_length: int) -> None:
+def _announce(loaded: Loaded, task: Task, *, max_length: int) -> None:
     """Say how many examples and labels there are, and how many texts are cut."""
     for split, part in loaded.examples.items():
         described = described_examples(part, loaded.labels[split], task)
         print(f"{split}: {described}", file=sys.stderr)
         warn_of_cut_texts(split, part, loaded.encoded[split], loaded.reader, max_length=max_length)
-
-
-def _loaded(settings: Settings, source: LabelledData) -> _Loaded:
-    """Load and check the model and the examples; sets the seed."""
-    task = source.task
-    # Before the seed is set, since loading a model may draw random numbers.
-    start_weights = start_fingerprint(settings.model)
-    fingerprints = {} if start_weights is None else {START: start_weights}
-    splits = ("train", *dev_splits(source)) if settings.epochs else dev_splits(source)
-    examples = {split: source.load(split) for split in splits}
-    whole_training_set = examples.get("train")
-    if whole_training_set is not None:
-        size = settings.training_part.size(len(whole_training_set))
-        examples["train"] = whole_training_set.subset(size)
-        if (folder := settings.variant.translations) is not None:
-            examples["train"] = _with_translations(examples["train"], folder)
-    transformers.set_seed(settings.seed)
-    reader = load_reader(settings.model, task)
-    model = load_classifier(settings.model, task, untrained=settings.epochs > 0)
-    require_length(settings.max_length, model, reader, name=settings.model)
-    set_padding(model, reader)
-    if task.is_translation:
-        set_target_language(model, reader, name=settings.model)
-    from_classifier = not settings.variant.from_scratch and keeps_classifier(settings.model, task)
-    if settings.variant.from_scratch:
-        generation = getattr(model, "generation_config", None)
-        model = auto_class(task).from_config(model.config)
-        model.generation_config = generation
-    if settings.pooling == "mean":
-        pool_by_mean(model)
-    plan_after(model, settings.plan or hf_plugin.plan(model))  # before hours of training
-    if settings.variant.layerdrop:
-        require_layers(model)
-    teacher = None
-    if settings.distill_from is not None:
-        teacher = load_teacher(
-            settings.distill_from,
-            task,
-            settings.distillation,
-            reader=reader,
-            max_length=settings.max_length,
-        )
-        fingerprints[TEACHER] = teacher.fingerprint
-    encoded = {
-        split: encode(part, reader, max_length=settings.max_length)
-        for split, part in examples.items()
-    }
-    return _Loaded(
-        model=model,
-        reader=reader,
-        teacher=teacher,
-        whole_training_set=whole_training_set,
-        examples=examples,
-        encoded=encoded,
-        labels={split: labels_of(part, encoded[split]) for split, part in examples.items()},
-        fingerprints=fingerprints,
-        from_classifier=from_classifier,
-    )
-
-
-def _with_translations(examples: Examples, folder: Path) -> Examples:
-    """The examples with the translations in ``folder`` as references, where these are not empty."""
-    written = read_translations(folder, len(examples))
-    pairs = zip(written, examples.labels, strict=True)
-    return replace(examples, labels=[text or reference for text, reference in pairs])
 
 
 def _predicts_a_constant(
@@ -452,42 +346,7 @@ def _predicts_a_constant(
     )
 
 
-def _training_facts(
-    settings: Settings, loaded: _Loaded, trainings: Sequence[Training]
-) -> dict[str, Any]:
-    """The facts for the record about the trained model and its trainings."""
-    facts = {
-        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
-        "seconds": round(sum(training.seconds for training in trainings), 1),
-        RESUMED: any(training.resumed for training in trainings),
-        "protocol": settings.protocol,
-        "rate": f"linear, {WARM_UP:.0%} warm-up",
-        "settings": settings.as_json(),
-        **loaded.fingerprints,
-    }
-    if trainings and trainings[-1].curve:
-        facts[CURVE] = trainings[-1].curve.as_json()
-    return facts
-
-
-def _example_facts(settings: Settings, task: Task, loaded: _Loaded) -> dict[str, Any]:
-    """The facts for the record about examples and words that were left out."""
-    facts: dict[str, Any] = {}
-    examples = loaded.examples
-    if settings.max_train_examples is not None:
-        facts["subset_seed"] = SUBSET_SEED
-    if left_out := {split: part.left_out for split, part in examples.items() if part.left_out}:
-        facts["left_out"] = left_out
-    words_left_out = {
-        split: len(single(part.labels, task)) - len(single(loaded.labels[split], task))
-        for split, part in examples.items()
-    }
-    if task.is_of_words and any(words_left_out.values()):
-        facts["words_left_out"] = words_left_out
-    return facts
-
-
-def _save_model(loaded: _Loaded, folder: Path, *, start: Path, max_length: int) -> None:
+def _save_model(loaded: Loaded, folder: Path, *, start: Path, max_length: int) -> None:
     """Save the model, its reader and the record of the examples that it was trained on.
 
     Args:
@@ -548,15 +407,6 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
             recovery=distillation_name(record.training, record.settings),
         ),
     )
-
-
-def _data(settings: Settings, output: Path) -> LabelledData:
-    """The data of the settings; those of the generated task are written to ``output`` first."""
-    data = settings.data
-    if isinstance(data, GlueData) and data.is_to_be_generated:
-        data = replace(data, data_dir=output / "data")
-        entailment.write(output / "data")
-    return data
 
 
 def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tuple[HeadPlan, str]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModel
 
-import hf_plugin.finetuning.run
+import hf_plugin.finetuning.loading
 import hf_plugin.scores.run
 from headprune.backends import ScoreRequest
 from headprune.errors import DataError, UsageError
@@ -200,7 +200,7 @@ def test_glue_scores_and_compare_keep_training_and_scoring_apart(tmp_path, monke
     glue = write_task(tmp_path / "glue", "sst2", train=120)
     start = write_model(tmp_path / "start", num_labels=5)  # no classifier for SST-2
     command = ("--task", "sst2", "--data-dir", glue, "--max-length", 24, "--epochs", 1)
-    trained = Texts(monkeypatch, hf_plugin.finetuning.run)
+    trained = Texts(monkeypatch, hf_plugin.finetuning.loading)
     scored = Texts(monkeypatch, hf_plugin.scores.run)
     done = headprune("glue", "--model", start, *command, "-o", tmp_path / "run")
     assert done.status == 0 and "data:glue.sst2[-10%]" in done.out
