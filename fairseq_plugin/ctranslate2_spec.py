@@ -8,7 +8,7 @@ heads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,10 @@ def _counts_of_layers(plan: PruningPlan, component: str) -> tuple[int, ...]:
     return tuple(plan.counts[component][layer] for layer in layers)
 
 
+_COMPONENTS = {"encoder": ("ES", "EF"), "decoder": ("DS", "ED", "DF")}
+"""The components of the sub-layers of each stack."""
+
+
 def make_spec(model: TransformerModel) -> TransformerSpec:
     """CTranslate2's model with the weights of ``model``, in float32; the two share no memory.
 
@@ -125,27 +129,14 @@ def make_spec(model: TransformerModel) -> TransformerSpec:
             if getattr(module, norm) is not None:
                 weights.layer_norm(getattr(stack, norm), f"{name}.{norm}")
         for spec, (position, layer) in zip(stack.layer, layers[name].items(), strict=True):
-            block = module.layers[position]
-            prefix = f"{name}.layers.{position}"
-            component = "ES" if name == "encoder" else "DS"
-            weights.attention(
-                spec.self_attention,
-                block.self_attn,
-                f"{prefix}.self_attn",
-                kept=plan.kept[component][layer],
+            _fill_layer(
+                spec,
+                module.layers[position],
+                f"{name}.layers.{position}",
+                weights=weights,
+                kept={component: plan.kept[component][layer] for component in _COMPONENTS[name]},
                 stack_heads=heads[name],
             )
-            if name == "decoder":
-                weights.attention(
-                    spec.attention,
-                    block.encoder_attn,
-                    f"{prefix}.encoder_attn",
-                    kept=plan.kept["ED"][layer],
-                    stack_heads=heads[name],
-                )
-            component = "EF" if name == "encoder" else "DF"
-            weights.feed_forward(spec.ffn, prefix, kept=plan.kept[component][layer])
-            weights.layer_norm(spec.ffn.layer_norm, f"{prefix}.final_layer_norm")
         for position in range(len(module.layers)):
             if position not in layers[name]:  # form mask
                 weights.leave_out(f"{name}.layers.{position}.")
@@ -159,6 +150,41 @@ def make_spec(model: TransformerModel) -> TransformerSpec:
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.eos_token
     return spec
+
+
+def _fill_layer(
+    spec: Any,
+    block: Any,
+    prefix: str,
+    *,
+    weights: _Weights,
+    kept: Mapping[str, Sequence[int]],
+    stack_heads: int,
+) -> None:
+    """Copy the weights of one layer.
+
+    Args:
+        spec: CTranslate2's layer, of the encoder or the decoder.
+        block: fairseq's layer.
+        prefix: the beginning of the names of its weights.
+        weights: the weights of the model.
+        kept: the kept units of the layer, by component.
+        stack_heads: the number of heads that each layer of the stack is filled up to.
+    """
+    in_decoder = prefix.startswith("decoder.")
+    attentions = [(spec.self_attention, block.self_attn, "self_attn", "DS" if in_decoder else "ES")]
+    if in_decoder:
+        attentions.append((spec.attention, block.encoder_attn, "encoder_attn", "ED"))
+    for attention_spec, attention, name, component in attentions:
+        weights.attention(
+            attention_spec,
+            attention,
+            f"{prefix}.{name}",
+            kept=kept[component],
+            stack_heads=stack_heads,
+        )
+    weights.feed_forward(spec.ffn, prefix, kept=kept["DF" if in_decoder else "EF"])
+    weights.layer_norm(spec.ffn.layer_norm, f"{prefix}.final_layer_norm")
 
 
 def parameters_of(model: TransformerModel) -> int:

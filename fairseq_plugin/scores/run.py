@@ -35,14 +35,12 @@ from headprune.scores.compute import (
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.movement import FineTuned
 from headprune.scores.names import require_known
-from headprune.scores.parts import PARTS, in_parts, parts_of
+from headprune.scores.parts import PARTS, SUBSET_SEED, in_parts, parts_of
 from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
 
 METRICS = ("loss", "bleu")
 """Metrics of ablation with references."""
-
-SUBSET_SEED = 1
 
 
 def score_heads(

@@ -11,6 +11,9 @@ from headprune.scores.combination import ATTENTION_GUIDED
 from headprune.scores.names import COMBINATION, needs_data, with_combined
 from headprune.scores.registry import ABLATION, SCORING, score_named
 
+SUBSET_SEED = 1
+"""Seed of random subsets of examples; the same for all runs, so that they use the same examples."""
+
 PARTS = (SCORING, ABLATION)
 
 FEWEST = 2 * len(PARTS)

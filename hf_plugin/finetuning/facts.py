@@ -7,10 +7,10 @@ from typing import Any
 
 from headprune.results.curves import CURVE
 from headprune.results.marks import RESUMED
+from headprune.scores.parts import SUBSET_SEED
 from hf_plugin.finetuning.loading import Loaded
 from hf_plugin.finetuning.settings import Settings
 from hf_plugin.finetuning.training import WARM_UP, Training
-from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.predictions import single
 from hf_plugin.tasks.task import Task
 

@@ -18,9 +18,9 @@ from typing import Any
 from headprune.errors import DataError
 from headprune.files import write_text_atomically
 from headprune.json_files import json_object
-from headprune.scores.parts import FEWEST, in_parts
+from headprune.scores.parts import FEWEST, SUBSET_SEED, in_parts
 from headprune.scores.registry import ABLATION, SCORING
-from hf_plugin.tasks.examples import SUBSET_SEED, Examples
+from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.task import MAX_LENGTH, LabelledData
 
 HOLD_OUT = 10.0

@@ -28,7 +28,7 @@ from headprune.scores.compute import (
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.movement import FineTuned
 from headprune.scores.names import require_known
-from headprune.scores.parts import PARTS, parts_of
+from headprune.scores.parts import PARTS, SUBSET_SEED, parts_of
 from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
 from hf_plugin.finetuning.held_out import TrainingPart, held_out
@@ -43,7 +43,6 @@ from hf_plugin.places import device, place
 from hf_plugin.scores.model import HuggingFaceModel, is_language_model, on_device_of
 from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.scores.own_outputs import translates, with_translations
-from hf_plugin.tasks.examples import SUBSET_SEED
 from hf_plugin.tasks.task import LabelledData, cut_name
 from hf_plugin.tokenizers import (
     Reader,

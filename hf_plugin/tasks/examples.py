@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-SUBSET_SEED = 1
-"""Seed of random subsets; the same for all runs, so that they are trained on the same examples."""
+from headprune.scores.parts import SUBSET_SEED
 
 
 @dataclass(frozen=True)
