@@ -76,10 +76,16 @@ def preference(values: Values, groups: Sequence[tuple[str, ...]]) -> dict[int, f
 
 
 def line(name: str, short: Mapping[int, float], long: Mapping[int, float]) -> str:
-    """The row of a preference in the printed table."""
+    """The row of a preference in the printed table.
+
+    Raises:
+        DataError: the tables have other seeds, or these too few or equal values for a test.
+    """
     if short.keys() != long.keys():
         raise DataError(f"{name}: the two tables have other seeds")
     changes = [long[seed] - short[seed] for seed in short]
+    if len(changes) < 2 or max(changes) - min(changes) < 1e-9:
+        raise DataError(f"{name}: a test needs two seeds or more, with different changes")
     test = ttest_1samp(changes, 0)
     low, high = test.confidence_interval()
     shown = ", ".join(f"{change:+.2f}" for change in changes)

@@ -10,10 +10,24 @@ from typing import Protocol
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import bdtr, bdtrc, betaincinv, chdtr, chdtrc, chdtri, nctdtr, stdtr, stdtrit
+from scipy.special import (
+    bdtr,
+    bdtrc,
+    betaincinv,
+    chdtr,
+    chdtrc,
+    chdtri,
+    nctdtr,
+    ndtr,
+    stdtr,
+    stdtrit,
+)
 
 POWER = 0.8
 """The probability with which the smallest detectable effect is found."""
+
+_ERRORS, _BISECTIONS = 2000, 80
+"""Numbers of measured errors, and of steps to a critical value, in the power of two tails."""
 
 _LARGE = 1e4
 """The critical value from which the spread of a mean is negligible in its power."""
@@ -92,6 +106,33 @@ class MeanDifference:
         while power_deficit(high) < 0:
             high *= 2
         return float(brentq(power_deficit, 0, high)) * self.error
+
+    def detectable_outside(self, low: float, high: float, level: float) -> float:
+        """The distance from a region with two bounds at which ``Region.p_outside`` has the power.
+
+        That p-value has two tails, so its critical value depends on the measured error. The power
+        is therefore a mean over the errors that may be measured where this one is the true one.
+        """
+        width = (high - low) / self.error
+        quantiles = (np.arange(_ERRORS) + 0.5) / _ERRORS
+        errors = np.sqrt(chdtri(self.freedom, quantiles) / self.freedom)  # in units of the true one
+        # The distances to the bound, in measured errors, between which the p-value is the level.
+        near = -width / 2 / errors
+        far = np.full(_ERRORS, stdtrit(self.freedom, 1 - level / 2))
+        for _ in range(_BISECTIONS):
+            middle = (near + far) / 2
+            p_value = stdtr(self.freedom, -middle) + stdtr(self.freedom, -middle - width / errors)
+            near, far = (
+                np.where(p_value > level, middle, near),
+                np.where(p_value > level, far, middle),
+            )
+        critical = far * errors
+
+        def power_excess(shift: float) -> float:
+            other_side = ndtr(-shift - width - critical)
+            return float(np.mean(ndtr(shift - critical) + other_side)) - POWER
+
+        return float(brentq(power_excess, 0, float(critical.max()) + 10)) * self.error
 
 
 def balanced(strata: Sequence[Mapping[int, float]]) -> tuple[list[int], list[int]]:

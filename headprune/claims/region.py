@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from headprune.claims.estimate import Estimate
+from headprune.claims.estimate import Estimate, MeanDifference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,11 @@ class Region:
 
     def detectable(self, estimate: Estimate, level: float) -> float:
         """The smallest distance of the true effect from the region that would have been found."""
-        bound = self.low if math.isinf(self.high) else self.high
-        return estimate.detectable(bound, level)
+        if math.isinf(self.low) or math.isinf(self.high):
+            bound = self.low if math.isinf(self.high) else self.high
+            return estimate.detectable(bound, level)
+        assert isinstance(estimate, MeanDifference)  # no other effect has two bounds
+        return estimate.detectable_outside(self.low, self.high, level)
 
     def text(self, unit: str) -> str:
         """The region in words, such as `-0.15 BLEU or more`."""

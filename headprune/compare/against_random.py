@@ -25,8 +25,9 @@ from scipy.stats import t as t_distribution
 from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
 from headprune.results.stats import Spread
 
-_SHOWN = 0.005
-"""A standard deviation below this is shown as 0.00."""
+_SHOWN, _SMALL = 0.005, 1e-3
+"""A standard deviation below the first number is shown as 0.00. Metrics that are no percentages may
+have smaller ones, down to the second number times the largest value."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ def compare_with_random(random: Spread, values: Mapping[str, float]) -> CellTest
         None if no test is possible: no score, a single random value, or random values that are
         equal in the digits that are shown.
     """
-    if not values or random.sd is None or random.sd < _SHOWN:
+    if not values or random.sd is None:
+        return None
+    largest = max(map(abs, (random.mean, *values.values())))
+    if random.sd < min(_SHOWN, _SMALL * largest) or not random.sd:
         return None
     freedom = random.n - 1
     scale = random.sd * math.sqrt(1 + 1 / random.n)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +17,9 @@ SAMPLES = 2000
 CONFIDENCE = 0.95
 """The confidence of intervals."""
 
+_UNDEFINED = 0.001
+"""The largest share of resamples without a correlation for which there is an interval."""
+
 _AT_ONCE = 2**20
 """The number of resampled values that are ranked at once: more would fill the memory."""
 
@@ -28,7 +30,9 @@ class Correlation:
 
     Attributes:
         value: NaN where one of the two scores is the same for all units.
-        low, high: the interval that holds 95% of the values of resampled units.
+        low, high: the interval that holds 95% of the values of resampled units. NaN where resampled
+            units often have equal scores, as with few units or where most drops by ablation are 0:
+            there the interval leaves out 0 far too often.
         heads: the number of units that both scores have.
     """
 
@@ -52,9 +56,11 @@ def correlation(one: HeadScores, other: HeadScores, *, seed: int = 1) -> Correla
     drawn = random.integers(0, len(places), (SAMPLES, len(places)))
     parts = np.array_split(drawn, max(1, math.ceil(drawn.size / _AT_ONCE)))
     values = np.concatenate([_spearman(x[rows], y[rows]) for rows in parts])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of nothing but NaN, where a score is the same everywhere
-        low, high = np.nanquantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    undefined = np.isnan(values)
+    if undefined.mean() > _UNDEFINED:
+        low = high = math.nan
+    else:
+        low, high = np.quantile(values[~undefined], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Correlation(float(_spearman(x, y)), float(low), float(high), len(places))
 
 

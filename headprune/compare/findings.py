@@ -16,8 +16,8 @@ from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.results.stats import Spread
 from headprune.wording import counted, listed
 
-_FEWEST = 5
-"""Fewest units for a sentence on a correlation: of four, no order is significant at 5%."""
+_FEWEST = 6
+"""Fewest units for a sentence on a correlation: of five, the interval leaves out 0 too often."""
 
 
 def findings(

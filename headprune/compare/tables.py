@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from headprune.report.shown import Decimals, Marked, PValue, millions, signed
 from headprune.report.table import Cell
 from headprune.results.metrics import direction
 from headprune.results.stats import Spread
+
+_INTERVAL = "{0[0]:+z.2f} to {0[1]:+z.2f}".format
 
 _QUARTILES = "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})".format
 """The text of a median and its quartiles."""
@@ -158,12 +161,12 @@ class Tables:
             caption="Rank correlation with the drop that ablation measures:",
             columns=[
                 *(Column("score"), Column("Spearman", signed)),
-                Column("95% interval", "{0[0]:+z.2f} to {0[1]:+z.2f}".format),
+                Column("95% interval", _INTERVAL),
                 Column(self.comparison.unit_names),
             ],
             rows=[
                 # A score that is the same for all heads correlates with nothing.
-                [name, each.value, (each.low, each.high), each.heads]
+                [name, each.value, _interval(each), each.heads]
                 if known[name]
                 else [name, None, None, each.heads]
                 for name, each in self.correlations.items()
@@ -193,3 +196,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """The mean over the plans of a method; None where a value is not known."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def _interval(correlation: Correlation) -> tuple[float, float] | None:
+    """The interval; None where there is none."""
+    return None if math.isnan(correlation.low) else (correlation.low, correlation.high)

@@ -95,9 +95,10 @@ def paired_randomisation(
     metric.corpus_score(base, [references])  # Its signature is not whole before.
     base_counts = bleu_counts(base, references, metric).astype(np.float64)  # N x 10
     base_sums = base_counts.sum(axis=0, keepdims=True)
-    random = np.random.default_rng(seed)
     scores, p_values = [], []
     for system in systems:
+        # Of each test, so that a p-value does not depend on the other systems.
+        random = np.random.default_rng(seed)
         differences = bleu_counts(system, references, metric) - base_counts
         sums = base_sums, base_sums + differences.sum(axis=0)
         scores.append(bleu_of(sums[1][0]))

@@ -19,6 +19,8 @@ from headprune.claims.estimate import (
     relative_deviation,
     relative_difference,
 )
+from headprune.claims.outcome import Outcome, evidence_on
+from headprune.claims.region import Region
 
 VALUES = [0.1, 0.5, -0.3]
 
@@ -73,6 +75,25 @@ def test_an_effect_of_the_detectable_size_is_found_in_four_of_five_studies() -> 
     estimates = [mean_difference([by_seed(*row)]) for row in noise.tolist()]
     found = [estimate is not None and estimate.p_above(0) < 0.05 for estimate in estimates]
     assert sum(found) / len(found) == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize("deviation", [0.2, 0.55, 1.5])
+def test_an_effect_outside_two_bounds_is_found_in_four_of_five_studies(deviation: float) -> None:
+    region = Region(low=-0.5, high=0.5)
+    measured = MeanDifference(effect=0.0, error=deviation / math.sqrt(3), freedom=2, n=3)
+    true = 0.5 + region.detectable(measured, 0.05)
+    noise = true + deviation * np.random.default_rng(1).standard_normal((4000, 3))
+    estimates = [mean_difference([by_seed(*row)]) for row in noise.tolist()]
+    evidence = [evidence_on(region, [estimate]) for estimate in estimates]
+    found = [each.outcome(each.p_value) is Outcome.FAILS for each in evidence]
+    assert sum(found) / len(found) == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize(("freedom", "level"), [(2, 0.05), (2, 1e-3), (1, 1e-3), (5, 0.01)])
+def test_of_a_wide_region_only_the_near_bound_counts(freedom: int, level: float) -> None:
+    estimate = MeanDifference(effect=0.0, error=1.0, freedom=freedom, n=freedom + 1)
+    one_bound = estimate.detectable(0, level)
+    assert estimate.detectable_outside(-1e6, 0, level) == pytest.approx(one_bound, rel=2e-3)
 
 
 def test_fewer_claims_and_more_seeds_detect_smaller_effects() -> None:

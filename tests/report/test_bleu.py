@@ -118,6 +118,18 @@ def test_texts_of_different_length_are_no_test_set() -> None:
         bleu_and_chrf([], [])
 
 
+def test_a_p_value_does_not_depend_on_the_other_systems() -> None:
+    words = [f"the {noun} sees the {other} near the house" for noun in "abc" for other in "xyz"]
+    systems = [
+        [line.replace("near", place) if number % 3 else line for number, line in enumerate(words)]
+        for place in ("at", "in", "by the side of")
+    ]
+    base = [line.replace("sees", "saw") for line in words]
+    together = paired_randomisation(base, systems, words, trials=200).p_values
+    alone = [paired_randomisation(base, [each], words, trials=200).p_values[0] for each in systems]
+    assert list(together) == alone and len(set(alone)) > 1
+
+
 def test_text_of_languages_without_spaces_is_split_as_sacrebleu_says(tmp_path: Path) -> None:
     hypotheses, references = ["这只猫在房子里睡觉"], ["这只猫在房子里吃饭"]
     scored = bleu_and_chrf(hypotheses, references, tokenizer="zh")

@@ -44,6 +44,8 @@ def test_rows_and_seeds_that_do_not_fit(tmp_path: Path) -> None:
         preference(values, [("a", "b")])
     with pytest.raises(DataError, match="the two tables have other seeds"):
         line("x", {1: 0.0, 2: 1.0}, {1: 0.0})
+    with pytest.raises(DataError, match="x: a test needs two seeds or more, with different"):
+        line("x", {1: 0.0, 2: 1.0}, {1: 1.0, 2: 2.0})
     with pytest.raises(UsageError, match="give two files"):
         main(TABLES[:1])
     (tmp_path / "table.json").write_text(json.dumps({"rows": 1}))

@@ -1333,6 +1333,10 @@ def test_random_plans_that_are_all_as_good_allow_no_test():
     assert "at 50%, all 3 random plans have the same points, 1.00, so that no score can" in said
     hardly = outcomes({"gradient": [5.0], "random": [0.001, 0.002, 0.003]})
     assert "have the same points, 0.00, so" in findings(hardly, {}, metric="points")[0]
+    # An error is no percentage: these differ.
+    errors = outcomes({"gradient": [0.5], "random": [0.100, 0.101, 0.102]})
+    assert "better than random" not in findings(errors, {}, metric="mse")[0]
+    assert "gradient +0.40" in findings(errors, {}, metric="mse")[0]
 
 
 def test_random_plans_that_left_nothing_of_a_model_allow_no_test():
@@ -1469,6 +1473,11 @@ def test_correlation_is_scipys_spearman_and_turns_low_scores_round():
     turned = correlation(made("entropy", a), made("ablation", b))
     assert turned.value == pytest.approx(-expected)
     assert math.isnan(correlation(made("gradient", a * 0), made("ablation", b)).value)
+    # One drop other than 0 says next to nothing, though resamples that have it correlate.
+    drops = np.zeros_like(b)
+    drops[0, 0] = 1
+    single = correlation(made("gradient", a), made("ablation", drops))
+    assert math.isnan(single.low) and not math.isnan(single.value)
 
 
 def resumed(log: list[str], **options: Any):
