@@ -5,6 +5,7 @@ A family that is not in the table of ``head_names`` is refused by name.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +62,9 @@ def require_family(model_type: str) -> str:
     if family in _COMPOSITE:
         raise UsageError(f"{family}: prune its encoder and decoder, then put them together")
     if family not in FAMILIES:
-        raise UsageError(f"{family} is not a known family; known are {', '.join(FAMILIES)}")
+        close = difflib.get_close_matches(family, FAMILIES, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UsageError(f"{family} is not a known family; {hint}docs/guides/families.md lists all")
     return family
 
 

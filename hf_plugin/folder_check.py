@@ -17,6 +17,7 @@ from headprune.errors import DataError
 from headprune.plan import is_whole
 from headprune.weights import is_finite, is_zip, verify_zip
 from hf_plugin.families import sublayers
+from hf_plugin.head_names import FAMILIES, PREFIX
 from hf_plugin.places import reporting
 
 _LIMITS = {
@@ -56,6 +57,8 @@ def check_config(name_or_path: str | os.PathLike[str]) -> None:
         config = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(config, dict):
         raise DataError(f"{path}: not an object")
+    if str(config.get("model_type", "")).removeprefix(PREFIX) not in FAMILIES:
+        return  # its sizes may be of another kind; the family is refused in its own words
     for name, (smallest, largest) in _LIMITS.items():
         value = config.get(name)
         if value is None:

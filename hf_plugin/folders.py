@@ -6,7 +6,6 @@ import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
@@ -19,12 +18,12 @@ from headprune.gates.closing import gates_not_closed
 from headprune.gates.learned import LearnedGates
 from headprune.plan import PruningPlan, Shape
 from headprune.provenance import NAME as PROVENANCE
-from hf_plugin.families import attentions, form_of
+from hf_plugin.families import attentions, form_of, require_family
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import check_weights, weights_named
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.gates import close_gates, stored_gates, target_of
-from hf_plugin.loading import class_that_saved, from_pretrained, read_config
+from hf_plugin.loading import class_that_saved, complete_model, read_config
 from hf_plugin.modeling import (
     GATES,
     HeadPrunedModel,
@@ -80,6 +79,7 @@ class Folder:
         quieten()
         with reporting(f"{path}: cannot read the model"):
             config, _ = read_config(path)
+            require_family(config.model_type)
             model = outline_of(config, where=str(path))
         attentions(model)
         check_weights(path, model)
@@ -250,20 +250,7 @@ class Folder:
         """
         if not self._is_outline:
             return copy.deepcopy(self.model)
-        with reporting(f"{self.path}: cannot read the weights"):
-            loaded: Any = from_pretrained(
-                self.path,
-                None if self.model.config.architectures else AutoModel,
-                output_loading_info=True,
-            )
-        model: PreTrainedModel
-        model, info = loaded
-        computed = {name for name, _ in model.named_buffers()}  # such as rotary frequencies
-        missing = set(info["missing_keys"]) - computed
-        lost = [*missing, *(key for key, *_ in info["mismatched_keys"])]
-        if lost:
-            raise DataError(f"{self.path}: its files do not hold {min(lost)} as its config says")
-        return model
+        return complete_model(self.path, name=str(self.path))
 
 
 def outline_of(config: PreTrainedConfig, *, where: str) -> PreTrainedModel:

@@ -65,7 +65,7 @@ class HuggingFaceTranslator:
             DataError: the folder cannot be read.
         """
         torch.set_num_threads(settings.threads)
-        model = whole_model(str(folder))
+        model = whole_model(str(folder), prunable=False)
         family = model.config.model_type.removeprefix(PREFIX)
         require_readable(family, name=str(folder))
         if not translates(model):

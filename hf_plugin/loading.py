@@ -15,6 +15,7 @@ from hf_plugin import modeling
 from hf_plugin.families import require_family
 from hf_plugin.folder_check import check_config
 from hf_plugin.modeling import CONFIGS, pruned_class
+from hf_plugin.places import reporting
 from hf_plugin.plans import head_plan, plan_after
 from hf_plugin.pruned_configs import kept_lists
 
@@ -56,6 +57,35 @@ def from_pretrained(
     if is_model and isinstance(config, tuple(CONFIGS.values())):
         model_class = pruned_class(model_class)
     model: PreTrainedModel = model_class.from_pretrained(name_or_path, config=config, **options)
+    return model
+
+
+def complete_model(path: str | os.PathLike[str], *, name: str) -> PreTrainedModel:
+    """Load a model of which no weight is left to chance, as the class that saved it.
+
+    Args:
+        path: a folder, or a name on the hub.
+        name: what messages call it.
+
+    Raises:
+        UsageError: see ``from_pretrained``.
+        DataError: no weights, or not those of the config.
+    """
+    with reporting(f"{name}: cannot read the weights"):
+        config, _ = read_config(path)
+        loaded: Any = from_pretrained(
+            path,
+            None if config.architectures else AutoModel,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # mismatches are named below
+        )
+    model: PreTrainedModel
+    model, info = loaded
+    computed = {key for key, _ in model.named_buffers()}  # such as rotary frequencies
+    missing = set(info["missing_keys"]) - computed
+    lost = [*missing, *(key for key, *_ in info["mismatched_keys"])]
+    if lost:
+        raise DataError(f"{name}: its files do not hold {min(lost)} as its config says")
     return model
 
 

@@ -32,7 +32,7 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from hf_plugin.adapters import prepare_peft
-from hf_plugin.families import attentions
+from hf_plugin.families import attentions, stacks
 from hf_plugin.head_names import FAMILIES, PREFIX
 from hf_plugin.lazy_entries import entries_of
 from hf_plugin.plans import Heads, plan_after
@@ -192,7 +192,23 @@ def _prune(model: PreTrainedModel, request: PruningPlan | Heads, *, form: str) -
         if getattr(module, "config", None) is stock:
             setattr(module, "config", config)  # noqa: B010  (nn.Module's types forbid the plain form)
     _become(model, pruned_class(type(model)))
+    _forget_alignment_heads(model)
     return model
+
+
+def _forget_alignment_heads(model: PreTrainedModel) -> None:
+    """Remove Whisper's list of heads for word timestamps if their numbers have changed.
+
+    transformers takes the numbers for places among the heads and layers that remain, and would read
+    other heads. Without the list it refuses to make such timestamps.
+    """
+    settings: Any = getattr(model, "generation_config", None)
+    if getattr(settings, "alignment_heads", None) is None:
+        return
+    heads_change = any(len(each.present) < each.units for each in attentions(model).get("ED", ()))
+    layers_change = any(not layer.is_kept for layer in stacks(model).get("DL", ()))
+    if heads_change or layers_change:
+        del settings.alignment_heads
 
 
 def stock_config(config: PreTrainedConfig) -> PreTrainedConfig:

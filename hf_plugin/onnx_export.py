@@ -21,7 +21,7 @@ from hf_plugin.families import is_decoder_alone
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import Folder
 from hf_plugin.pruned_files import CODE
-from hf_plugin.random_batches import SHAPES, random_batch
+from hf_plugin.random_batches import compared_batches
 
 TOLERANCE = 1e-4
 """The allowed difference of an output, relative to the largest output where that is above 1."""
@@ -71,7 +71,7 @@ def export_to_onnx(path: Path, output: Path) -> OnnxExport:
         # The outputs are tensors by name, whatever the config asks for.
         model.config.return_dict = True
         model.config.output_hidden_states = model.config.output_attentions = False
-        batches = [random_batch(model, *shape, seed=seed) for seed, shape in enumerate(SHAPES)]
+        batches = compared_batches(model)
         outputs = tuple(model(**batches[0]).keys())
         file = temporary / "model.onnx"
         _write(model, file, batch=batches[0], outputs=outputs)

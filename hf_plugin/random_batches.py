@@ -15,6 +15,30 @@ SHAPES = ((2, 7), (1, 3), (5, 20))
 _CHOICES = 3
 
 
+def compared_batches(model: PreTrainedModel) -> list[dict[str, Tensor]]:
+    """Batches of ``SHAPES``, with sentences no longer than the model takes."""
+    most = most_tokens(model)
+    # Where the feed-forward layers run in chunks, all are equally long.
+    chunk = max(1, getattr(model.config, "chunk_size_feed_forward", 0) or 0)
+    batches = []
+    for seed, (sentences, tokens) in enumerate(SHAPES):
+        length = tokens if most is None else min(tokens, most)
+        length = max(chunk, length // chunk * chunk)
+        batches.append(random_batch(model, sentences, length, seed=seed))
+    return batches
+
+
+def most_tokens(model: PreTrainedModel) -> int | None:
+    """The largest number of tokens that the model's positions allow; None without a limit."""
+    positions: int | None = getattr(model.config, "max_position_embeddings", None)
+    if not positions:
+        return None  # T5's relative positions have no end
+    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if (padding := getattr(embeddings, "padding_idx", None)) is not None:
+        positions -= padding + 1  # positions begin after the padding's index
+    return positions
+
+
 def random_batch(
     model: PreTrainedModel, sentences: int, length: int, *, seed: int
 ) -> dict[str, Tensor]:

@@ -30,7 +30,7 @@ from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import NOT_COPIED, Folder
 from hf_plugin.modeling import stock_class, stock_config
 from hf_plugin.pruned_files import CODE
-from hf_plugin.random_batches import SHAPES, random_batch
+from hf_plugin.random_batches import compared_batches
 from hf_plugin.sublayers import Attention, Sublayer
 from hf_plugin.transformers4_configs import add_entries
 
@@ -85,6 +85,9 @@ def export_to_transformers(path: Path, output: Path) -> CheckedExport:
 
 _LOWEST_IS_OTHER = ("modernbert", "t5", "mt5")
 """Families whose lowest layer has something that the others lack."""
+
+_BY_LAYER = ("layer_types", "no_rope_layers")
+"""Entries of configs that are lists with one value for each layer."""
 
 _CACHE_OF_ENCODER = ("t5", "mt5", "umt5")
 """Families whose cache transformers makes as deep as the encoder."""
@@ -149,10 +152,21 @@ def _leave_out_dropped_layers(
                 f"{where}: layer 0 is dropped, which a stock {family} treats unlike the others; "
                 "no stock model computes the same"
             )
+        if getattr(config, "use_weighted_layer_sum", False):
+            raise UsageError(
+                f"{where}: layers are dropped, and its output is a weighted sum over all layers; "
+                "no stock model computes the same"
+            )
+        if getattr(config, "scale_attn_by_inverse_layer_idx", False) and kept[-1] >= len(kept):
+            raise UsageError(
+                f"{where}: layers below others are dropped, and its attention is scaled by the "
+                "number of the layer; no stock model computes the same"
+            )
         depth = sublayers[0].names.depth
         setattr(config, depth, len(kept))
-        if getattr(config, "layer_types", None):
-            config.layer_types = [config.layer_types[number] for number in kept]
+        for entry in _BY_LAYER:
+            if values := getattr(config, entry, None):
+                setattr(config, entry, [values[number] for number in kept])
         entries.append(depth)
     if family in _CACHE_OF_ENCODER and model.can_generate() and entries:
         depths = (config.num_layers, config.num_decoder_layers)
@@ -269,8 +283,7 @@ def _rows(sublayer: Sublayer, tensor: Tensor, *, size: int, queries: bool) -> Te
 @torch.no_grad()
 def _largest_difference(model: PreTrainedModel, written: PreTrainedModel) -> float:
     largest = 0.0
-    for seed, shape in enumerate(SHAPES):
-        batch = random_batch(model, *shape, seed=seed)
+    for batch in compared_batches(model):
         one, other = (each(**batch, return_dict=True) for each in (model, written))
         for name, expected in one.items():
             if isinstance(expected, Tensor):

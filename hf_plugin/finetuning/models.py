@@ -23,6 +23,7 @@ from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config, require_finite
 from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
+from hf_plugin.random_batches import most_tokens
 from hf_plugin.tasks.heads import require_head
 from hf_plugin.tasks.labels import shown
 from hf_plugin.tasks.task import Task, TaskType
@@ -235,11 +236,5 @@ def require_length(length: int, model: PreTrainedModel, reader: Reader, *, name:
 
 def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """The largest number of tokens of a text that a model accepts; very large without a limit."""
-    # T5's relative positions have no end.
-    positions: int = (
-        getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
-    )
-    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    if (padding := getattr(embeddings, "padding_idx", None)) is not None:
-        positions -= padding + 1  # positions begin after the padding's index
-    return min(tokenizer.model_max_length, positions)
+    longest = tokenizer.model_max_length
+    return min(longest, most_tokens(model) or longest)

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from datasets import Dataset
 from transformers import (
-    AutoModel,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -31,6 +30,7 @@ from headprune.scores.names import require_known
 from headprune.scores.parts import PARTS, SUBSET_SEED, parts_of
 from headprune.scores.registry import ABLATION, SCORING
 from headprune.scores.syntax import Parse, ParsedBatch
+from hf_plugin.families import require_family
 from hf_plugin.finetuning.held_out import TrainingPart, held_out
 from hf_plugin.finetuning.models import load_classifier, require_length
 from hf_plugin.finetuning.notices import warn_of_cut_texts
@@ -38,8 +38,8 @@ from hf_plugin.finetuning.training import TEXTS_AT_ONCE, Schedule, collator_for,
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folder_check import require_finite
 from hf_plugin.glue.data import GlueData
-from hf_plugin.loading import from_pretrained, read_config
-from hf_plugin.places import device, place
+from hf_plugin.loading import complete_model, read_config
+from hf_plugin.places import device, place, reporting
 from hf_plugin.scores.model import HuggingFaceModel, is_language_model, on_device_of
 from hf_plugin.scores.movement import fine_tuned
 from hf_plugin.scores.own_outputs import translates, with_translations
@@ -346,16 +346,23 @@ def score_syntax(
     )
 
 
-def whole_model(name: str) -> PreTrainedModel:
+def whole_model(name: str, *, prunable: bool = True) -> PreTrainedModel:
     """The model of a folder, or of the hub, with all weights that were saved.
 
+    Args:
+        name: the folder, or the name on the hub.
+        prunable: refuse families that cannot be pruned.
+
     Raises:
-        DataError: a model that cannot be read, or weights that are not finite.
+        UsageError: a family that cannot be pruned.
+        DataError: a model that cannot be read, or weights that are missing or not finite.
     """
     folder = place(name)
-    config, _ = read_config(folder)
-    # The class that saved it, as its weights are to be told from others'.
-    model = from_pretrained(folder, None if config.architectures else AutoModel)
+    with reporting(f"{name}: cannot read the model"):
+        config, _ = read_config(folder)
+    if prunable:
+        require_family(config.model_type)  # before its weights are read
+    model = complete_model(folder, name=name)
     require_finite(model, name=name)
     model.float().to(device())  # type: ignore[arg-type]
     return model

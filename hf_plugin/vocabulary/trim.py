@@ -17,7 +17,7 @@ from headprune.vocabulary import TokenCounts, Trimmed
 from hf_plugin.folder_check import require_finite
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import NOT_COPIED
-from hf_plugin.loading import from_pretrained, read_config
+from hf_plugin.loading import complete_model, from_pretrained, read_config
 from hf_plugin.places import place, reporting
 from hf_plugin.quiet import quieten
 from hf_plugin.sizes import count_parameters
@@ -64,8 +64,7 @@ def trim_vocabulary(
     require_outside(output, folder)
     tokenizer = load_tokenizer(str(folder))
     config, _ = read_config(folder)
-    with reporting(f"{name}: cannot read the model"):
-        model = from_pretrained(folder, None if config.architectures else AutoModel)
+    model = complete_model(folder, name=str(name))
     require_finite(model, name=str(name))
     if model.main_input_name != "input_ids":
         raise UsageError(

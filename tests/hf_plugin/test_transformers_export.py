@@ -15,6 +15,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     PreTrainedModel,
+    WhisperForAudioClassification,
 )
 
 import hf_plugin
@@ -229,6 +230,47 @@ def test_the_written_model_is_described(kept, units, said, tmp_path):
     hf_plugin.prune(model, plan).save_pretrained(tmp_path / "in")
     done = transformers_export.export_to_transformers(tmp_path / "in", tmp_path / "out")
     assert done.contents == f"{said}, for transformers' BertModel"
+
+
+def without_layer(model: PreTrainedModel, number: int, *, component: str = "DL") -> PreTrainedModel:
+    """Drop a layer of a stack."""
+    shape = hf_plugin.plans.model_shape(model)
+    layers = [() if layer == number else (0,) for layer in range(len(shape[component]))]
+    return hf_plugin.prune(
+        model, PruningPlan(kept={component: layers}, units={component: shape[component]})
+    )
+
+
+def test_lists_by_layer_follow_the_layers(tmp_path):
+    model = decoder("smollm3", 4, no_rope_layer_interval=2)
+    assert model.config.no_rope_layers == [1, 0, 1, 0]
+    config = exported_config(tmp_path, without_layer(model, 0))
+    assert config["no_rope_layers"] == [0, 1, 0] and config["num_hidden_layers"] == 3
+
+
+def test_layers_that_a_stock_model_tells_apart_are_refused(tmp_path):
+    config = small("gpt2").config.to_dict() | {"scale_attn_by_inverse_layer_idx": True}
+    scaled = AutoModel.from_config(AutoConfig.for_model(**config))
+    without_layer(scaled, 0).save_pretrained(tmp_path / "scaled")
+    config = small("whisper").config.to_dict() | {"use_weighted_layer_sum": True}
+    summed = WhisperForAudioClassification(AutoConfig.for_model(**config))
+    without_layer(summed, 0, component="EL").save_pretrained(tmp_path / "summed")
+    for name, reason in (
+        ("scaled", "scaled by the number of the layer"),
+        ("summed", "weighted sum"),
+    ):
+        done = headprune("export", tmp_path / name, "--to", "transformers", "-o", tmp_path / "out")
+        assert done.status == 2 and reason in done.err and "Traceback" not in done.err
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_position_embeddings": 16}, {"chunk_size_feed_forward": 2}]
+)
+def test_models_of_short_texts_or_in_chunks_are_compared_on_such_texts(options, tmp_path):
+    build("bert", **options).save_pretrained(tmp_path / "in")
+    done = headprune("export", tmp_path / "in", "--to", "transformers", "-o", tmp_path / "out")
+    assert done.status == 0, done.err
 
 
 def test_weights_that_transformers_4_does_not_find(tmp_path, capsys):
