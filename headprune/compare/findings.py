@@ -157,4 +157,4 @@ def _on_correlations(correlations: Mapping[str, Correlation]) -> list[str]:
     )
     if against:
         text += f", and negatively with {listed(against)}"
-    return [f"{text} (95% intervals that leave out 0)."]
+    return [f"{text} (95% intervals that leave out 0, not corrected for their number)."]
