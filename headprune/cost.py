@@ -282,6 +282,8 @@ def _completed(plan: PruningPlan, sizes: Sizes) -> PruningPlan:
             shape |= {"DF": (sizes.decoder_feed_forward,) * depth}
             if sizes.cross_heads is not None:
                 shape |= {"ED": (sizes.cross_heads,) * depth}
+    # Layers of another kind have no neurons; their weights count with the rest of a layer.
+    shape = {component: units for component, units in shape.items() if any(units)}
     return plan.completed(shape) if shape else plan
 
 

@@ -5,7 +5,6 @@ A family that is not in the table of ``head_names`` is refused by name.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import Any
 
@@ -62,9 +61,7 @@ def require_family(model_type: str) -> str:
     if family in _COMPOSITE:
         raise UsageError(f"{family}: prune its encoder and decoder, then put them together")
     if family not in FAMILIES:
-        close = difflib.get_close_matches(family, FAMILIES, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise UsageError(f"{family} is not a known family; {hint}docs/guides/families.md lists all")
+        raise UsageError(f"{family} is not a known family; docs/guides/families.md lists all")
     return family
 
 

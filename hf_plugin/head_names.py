@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 PREFIX = "headpruned-"
 """The beginning of the model type of a family's pruned models."""
 
+CLASS_PREFIX = "HeadPruned"
+"""The beginning of the names of their classes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CompanionNames:

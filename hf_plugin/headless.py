@@ -90,8 +90,8 @@ class HeadlessAttention(StandIn):
         queries = hidden_states if asked is None else asked
         memory = given.get("key_value_states")
         memory = given.get("encoder_hidden_states") if memory is None else memory
-        # XLM's attentions have no such number, and other caches.
-        layer_index: Any = getattr(self, "layer_idx", None)
+        # The number of the layer in a cache; XLM has another name for it, encoders have none.
+        layer_index: Any = getattr(self, "layer_idx", getattr(self, "layer_id", None))
         cache = None if layer_index is None else cache_in(given)
         batch, length = queries.shape[:2]
         attended = hidden_states.size(1) if memory is None else memory.size(1)

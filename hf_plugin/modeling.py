@@ -33,14 +33,13 @@ from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from hf_plugin.adapters import prepare_peft
 from hf_plugin.families import attentions, stacks
-from hf_plugin.head_names import FAMILIES, PREFIX
+from hf_plugin.head_names import CLASS_PREFIX, FAMILIES, PREFIX
 from hf_plugin.lazy_entries import entries_of
 from hf_plugin.plans import Heads, plan_after
 from hf_plugin.pruned_configs import FIELDS, configured_plans, describe
 from hf_plugin.pruned_files import PrunedConfig, PrunedFiles, expect_layout
 from hf_plugin.surgery import cut_to, make_uniform
 
-_PRUNED = "HeadPruned"
 FORMS = ("remove", "uniform")
 _OF_PRUNED = (
     *FIELDS,
@@ -273,8 +272,8 @@ def _as_tuple(listed: Any) -> tuple[Any, ...]:
 
 def __getattr__(name: str) -> Any:
     """Make a pruned class of models that is asked for by its name."""
-    if name.startswith(_PRUNED):
-        _make_listed(name.removeprefix(_PRUNED))
+    if name.startswith(CLASS_PREFIX):
+        _make_listed(name.removeprefix(CLASS_PREFIX))
         if name in globals():
             return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -294,7 +293,7 @@ def _register(family: str) -> None:
     """Tell the Auto classes about the pruned classes of ``family``."""
     stock = CONFIG_MAPPING[family]
     code = "modeling_headpruned"
-    auto_map = {"AutoConfig": f"{code}.{_PRUNED}{stock.__name__}"}
+    auto_map = {"AutoConfig": f"{code}.{CLASS_PREFIX}{stock.__name__}"}
     config = _named(
         stock,
         {
@@ -317,7 +316,7 @@ def _register(family: str) -> None:
         for name in names:
             _LISTED.setdefault(name, (mapping, stock))
         entries_of(mapping).defer(config, functools.partial(_pruned_entry, mapping, stock))
-        auto_map[auto.__name__] = f"{code}.{_PRUNED}{names[0]}"
+        auto_map[auto.__name__] = f"{code}.{CLASS_PREFIX}{names[0]}"
     if stock in TOKENIZER_MAPPING and _listed_names(TOKENIZER_MAPPING, stock) != (None,):
         entries_of(TOKENIZER_MAPPING).defer(
             config, functools.partial(TOKENIZER_MAPPING.__getitem__, stock)
@@ -347,7 +346,7 @@ def _named(stock: type, namespace: dict[str, Any], *mixins: type) -> Any:
 
     The first one of a name stays: a user's own class may be called as a stock one.
     """
-    name = f"{_PRUNED}{stock.__name__}"
+    name = f"{CLASS_PREFIX}{stock.__name__}"
     pruned = type(name, (*mixins, stock), {"__module__": __name__, **namespace})
     globals().setdefault(name, pruned)
     return pruned

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
-from headprune.components import side_of
+from headprune.components import layers_of, side_of
 from headprune.cost import Sizes
 from hf_plugin.cutting import rows_of
 from hf_plugin.families import (
@@ -18,7 +18,7 @@ from hf_plugin.families import (
     stacks,
     sublayers,
 )
-from hf_plugin.head_names import has_one_stack
+from hf_plugin.head_names import FEED_FORWARD, has_one_stack
 from hf_plugin.random_batches import encoder_positions
 
 _UNCOUNTED = {
@@ -51,7 +51,7 @@ def sizes_of(model: PreTrainedModel) -> Sizes:
     return Sizes(
         **sizes,
         encoder_passes=passes_through_layers(model),
-        uncounted=_uncounted(model.config, family),
+        uncounted=_uncounted(model, family),
     )
 
 
@@ -88,7 +88,19 @@ def _feed_forward(model: PreTrainedModel) -> dict[str, int]:
         if lowest.companion:
             weights = sum(rows_of(each).numel() for each in lowest.companion)
             sizes[f"{side}_companion_weights"] = weights
+    for component in _unusual_feed_forwards(model, family_of(model)):
+        sizes[f"{side_of(component)}_feed_forward"] = 0  # their weights are those of the layers
     return sizes
+
+
+def _unusual_feed_forwards(model: PreTrainedModel, family: str) -> list[str]:
+    """The components of neurons that a model with such layers lacks, unlike its family."""
+    present, layers = feed_forwards(model), stacks(model)
+    return [
+        component
+        for component in FEED_FORWARD[family]
+        if component not in present and layers_of(component) in layers
+    ]
 
 
 def _layers(model: PreTrainedModel, family: str) -> dict[str, int]:
@@ -142,8 +154,13 @@ def _adapter(model: PreTrainedModel) -> dict[str, int]:
     return {"encoder_companion_weights": weights}
 
 
-def _uncounted(config: PreTrainedConfig, family: str) -> str | None:
+def _uncounted(model: PreTrainedModel, family: str) -> str | None:
     """The part of a model whose FLOPs do not follow from its widths; see ``Sizes.uncounted``."""
+    config: Any = model.config
+    if _unusual_feed_forwards(model, family):  # DINOv2 with SwiGLU
+        return f"the feed-forward layers of {type(model).__name__}, which are of another kind,"
+    if family == "vit_mae" and hasattr(model, "decoder"):
+        return "the layers of ViT-MAE's decoder"
     if family == "opt" and config.word_embed_proj_dim != config.hidden_size:  # OPT-350m
         return "the projections of OPT's embeddings, which have another width than its layers,"
     return _UNCOUNTED.get(family)

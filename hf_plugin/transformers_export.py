@@ -28,7 +28,9 @@ from hf_plugin.cutting import rows_of, stored
 from hf_plugin.families import attentions, family_of, feed_forwards, stacks
 from hf_plugin.folder_files import copy_files, named_as
 from hf_plugin.folders import NOT_COPIED, Folder
+from hf_plugin.head_names import FEED_FORWARD
 from hf_plugin.modeling import stock_class, stock_config
+from hf_plugin.places import reporting
 from hf_plugin.pruned_files import CODE
 from hf_plugin.random_batches import compared_batches
 from hf_plugin.sublayers import Attention, Sublayer
@@ -70,7 +72,8 @@ def export_to_transformers(path: Path, output: Path) -> CheckedExport:
         copy_files(path, temporary, wanted=lambda name: not unwanted(name))
         full.save_pretrained(temporary)
         reasons = add_entries(temporary)  # before the check of what transformers 5 reads
-        written: Any = type(full).from_pretrained(temporary)
+        with reporting(f"{path}: not exported: transformers does not read it"):
+            written: Any = type(full).from_pretrained(temporary)
         difference = _largest_difference(model.float(), written.float().eval())
         if not difference <= TOLERANCE:
             raise DataError(
@@ -122,7 +125,8 @@ def _stock_model(model: PreTrainedModel, *, where: str) -> _StockModel:
                 weights.update(_with_zeros(sublayer, names))
                 if number not in dropped_layers:
                     zeros["neurons"] = None
-    stock.load_state_dict(_renumbered(weights, model, names))
+    with reporting(f"{where}: not exported: its weights do not fit a stock model"):
+        stock.load_state_dict(_renumbered(weights, model, names))
     if model.can_generate():
         stock.generation_config = copy.deepcopy(model.generation_config)
     padded = [f"zeros in place of pruned {' and '.join(zeros)}"] if zeros else []
@@ -140,7 +144,7 @@ def _leave_out_dropped_layers(
     """
     entries = []
     family = family_of(model)
-    for component, sublayers in feed_forwards(model).items():
+    for component, names in FEED_FORWARD[family].items():
         layers = stacks(model).get(layers_of(component), ())
         kept = [number for number, layer in enumerate(layers) if layer.is_kept]
         if len(kept) == len(layers):
@@ -162,11 +166,23 @@ def _leave_out_dropped_layers(
                 f"{where}: layers below others are dropped, and its attention is scaled by the "
                 "number of the layer; no stock model computes the same"
             )
-        depth = sublayers[0].names.depth
+        if getattr(config, "use_mid_position_embeddings", False):
+            raise UsageError(
+                f"{where}: layers are dropped, and positions are added between its layers; no "
+                "stock model computes the same"
+            )
+        depth = names.depth
         setattr(config, depth, len(kept))
         for entry in _BY_LAYER:
             if values := getattr(config, entry, None):
                 setattr(config, entry, [values[number] for number in kept])
+        if stages := getattr(config, "stage_names", None):
+            if type(model).__name__.endswith("Backbone"):
+                raise UsageError(
+                    f"{where}: layers are dropped, and its outputs are states of its layers"
+                )
+            config.stage_names = stages[: len(kept) + 1]
+            config.set_output_features_output_indices(None, None)
         entries.append(depth)
     if family in _CACHE_OF_ENCODER and model.can_generate() and entries:
         depths = (config.num_layers, config.num_decoder_layers)
@@ -230,7 +246,11 @@ def _renumbered(
     renumbered = {}
     for key, tensor in weights.items():
         layer_name = next((name for name in new_names if key.startswith(f"{name}.")), None)
-        if layer_name is None:
+        if key.endswith("contact_head.regression.weight"):  # ESM's, 1 x layers * heads
+            (layers,) = stacks(model).values()
+            by_layer = tensor.unflatten(1, (len(layers), -1))
+            renumbered[key] = by_layer[:, [layer.is_kept for layer in layers]].flatten(1)
+        elif layer_name is None:
             renumbered[key] = tensor
         elif (new_name := new_names[layer_name]) is not None:
             renumbered[new_name + key.removeprefix(layer_name)] = tensor

@@ -17,7 +17,7 @@ from transformers.models.auto.modeling_auto import (
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config
-from hf_plugin.head_names import FAMILIES, PREFIX, has_one_stack
+from hf_plugin.head_names import CLASS_PREFIX, FAMILIES, PREFIX, has_one_stack
 from hf_plugin.places import place, reporting
 from hf_plugin.tasks.heads import require_readable
 from hf_plugin.tasks.predictions import SEPARATOR
@@ -88,7 +88,8 @@ def outputs_of(model: str) -> Outputs:
     family = config.model_type.removeprefix(PREFIX)
     require_readable(family, name=model)
     type_ = TaskType.single_label
-    architectures = config.architectures or ()
+    # The classes of pruned models are named after the stock ones.
+    architectures = [name.removeprefix(CLASS_PREFIX) for name in config.architectures or ()]
     decodes = bool(getattr(config, "is_decoder", False))
     if any(name.endswith("ForImageClassification") for name in architectures):
         type_ = TaskType.images

@@ -15,6 +15,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     PreTrainedModel,
+    ViTMAEForPreTraining,
 )
 from typer.testing import CliRunner
 
@@ -150,9 +151,30 @@ def test_flops_of_embeddings_of_another_width_are_not_known():
     assert known_flops(folder.plan, folder.sizes) is not None
 
 
-@pytest.mark.parametrize("family", ["mobilebert", "canine"])
+def unusual(family: str) -> PreTrainedModel:
+    """A model whose FLOPs are not known."""
+    config = small(family).config.to_dict()
+    if family == "vit_mae":
+        sizes = {"decoder_hidden_size": 8, "decoder_num_hidden_layers": 1}
+        sizes |= {"decoder_num_attention_heads": 2, "decoder_intermediate_size": 8}
+        return ViTMAEForPreTraining(AutoConfig.for_model(**{**config, **sizes}))
+    options = {"use_swiglu_ffn": True} if family == "dinov2" else {}
+    return AutoModel.from_config(AutoConfig.for_model(**{**config, **options}))
+
+
+def test_parameters_of_feed_forward_layers_of_another_kind_are_those_of_their_layers():
+    model = unusual("dinov2")
+    plan = plan_of(model, "ES", "EL")
+    sizes = Folder(Path(), model).sizes
+    before = sum(parameter.numel() for parameter in model.parameters())
+    hf_plugin.prune(model, plan)
+    left = sum(parameter.numel() for parameter in model.parameters())
+    assert before - left == pruned_parameters(plan, sizes)
+
+
+@pytest.mark.parametrize("family", ["mobilebert", "canine", "dinov2", "vit_mae"])
 def test_flops_that_are_not_all_counted_are_refused_and_not_shown(family, tmp_path):
-    small(family).save_pretrained(tmp_path)
+    unusual(family).save_pretrained(tmp_path)
     folder = Folder.load(tmp_path)
     assert known_flops(folder.plan, folder.sizes) is None
     options = ("--components", "ES", "--seed", 1, "-o", tmp_path / "plan.json")

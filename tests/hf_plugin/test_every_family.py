@@ -20,6 +20,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoModelForSpeechSeq2Seq,
@@ -269,6 +270,16 @@ def test_generation_with_and_without_a_cache(family, second):
         pruned = hf_plugin.prune(copy.deepcopy(model), plan_of(model, *kind, second=second))
         _assert_cached(pruned, beams=1)
         _assert_cached(pruned, beams=2)
+
+
+@pytest.mark.parametrize("family", ["xlm", "flaubert"])
+def test_generation_without_heads_in_the_lowest_layer(family):
+    model = small(family, AutoModelForMaskedLM).eval()
+    pruned = hf_plugin.prune(model, plan_of(model, "ES", second=True))
+    inputs, options = inputs_of(pruned), {"max_new_tokens": 4, "do_sample": False}
+    _, length = inputs["input_ids"].shape
+    generated = pruned.generate(inputs["input_ids"][:1], use_cache=True, **options)
+    assert generated.shape[1] > length
 
 
 def _assert_cached(model: Any, *, beams: int) -> None:

@@ -21,7 +21,7 @@ from transformers import (
 import hf_plugin
 from headprune import PruningPlan
 from headprune.cost import Sizes
-from hf_plugin import transformers_export
+from hf_plugin import random_batches, transformers_export
 from hf_plugin.folders import Folder
 from tests.command import headprune
 from tests.hf_plugin.models import FAMILIES, NONE, SOME, build, first, plan_for
@@ -255,13 +255,36 @@ def test_layers_that_a_stock_model_tells_apart_are_refused(tmp_path):
     config = small("whisper").config.to_dict() | {"use_weighted_layer_sum": True}
     summed = WhisperForAudioClassification(AutoConfig.for_model(**config))
     without_layer(summed, 0, component="EL").save_pretrained(tmp_path / "summed")
+    config = small("yolos").config.to_dict() | {"use_mid_position_embeddings": True}
+    positioned = AutoModel.from_config(AutoConfig.for_model(**config))
+    without_layer(positioned, 0, component="EL").save_pretrained(tmp_path / "positioned")
     for name, reason in (
         ("scaled", "scaled by the number of the layer"),
         ("summed", "weighted sum"),
+        ("positioned", "positions are added between its layers"),
     ):
         done = headprune("export", tmp_path / name, "--to", "transformers", "-o", tmp_path / "out")
         assert done.status == 2 and reason in done.err and "Traceback" not in done.err
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [("dinov2", {}), ("dinov2", {"use_swiglu_ffn": True}), ("beit", {}), ("esm", {}), ("vit", {})],
+)
+def test_a_stock_model_without_a_layer(family, options, tmp_path):
+    config = small(family).config.to_dict() | options
+    model = AutoModel.from_config(AutoConfig.for_model(**config)).eval()
+    pruned = without_layer(model, 0, component="EL")
+    pruned.save_pretrained(tmp_path / "in")
+    transformers_export.export_to_transformers(tmp_path / "in", tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert written["num_hidden_layers"] == 1
+    batch = random_batches.random_batch(pruned, 2, 7, seed=3)
+    with torch.no_grad():
+        expected = pruned(**batch)[0]
+        found = AutoModel.from_pretrained(tmp_path / "out")(**batch)[0]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

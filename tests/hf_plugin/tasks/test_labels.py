@@ -24,11 +24,15 @@ from hf_plugin.tasks.task import TaskType
         ("gpt2", "GPT2LMHeadModel", TaskType.language_modelling),
         ("llama", "LlamaForCausalLM", TaskType.language_modelling),
         ("bert", "BertLMHeadModel", TaskType.language_modelling),
+        ("bart", "BartForConditionalGeneration", TaskType.translation),
         ("bert-generation", "BertGenerationDecoder", TaskType.language_modelling),
     ],
 )
 def test_the_type_of_a_model(family: str, name: str, expected: TaskType, tmp_path: Path) -> None:
     config = AutoConfig.for_model(family)
     config.architectures = [name]
+    config.save_pretrained(tmp_path)
+    assert outputs_of(str(tmp_path)).type is expected
+    config.architectures = [f"HeadPruned{name}"]
     config.save_pretrained(tmp_path)
     assert outputs_of(str(tmp_path)).type is expected
