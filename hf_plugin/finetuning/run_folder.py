@@ -72,9 +72,9 @@ def require_own(
 
 
 def remove_unused_claim(output: Path) -> None:
-    """Remove the folder of a training that wrote nothing else, because the run was refused."""
+    """Remove the folder of a training that wrote nothing else: it was refused, or diverged soon."""
     training = output / "training"
-    if [path.name for path in training.glob("*")] == [CLAIM]:
+    if [path.name for path in training.rglob("*") if not path.is_dir()] == [CLAIM]:
         shutil.rmtree(training)
 
 

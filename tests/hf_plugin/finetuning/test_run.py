@@ -402,7 +402,7 @@ def test_a_fine_tuning_that_diverges_is_an_error(model, glue, tmp_path):
     with pytest.raises(DataError, match="the fine-tuning has diverged: .* learning rate 1e.300"):
         run(wanted, Labels(), tmp_path)
     assert not (tmp_path / "result.json").exists()
-    assert not list(tmp_path.glob("training/*/checkpoint-*"))
+    assert not (tmp_path / "training").exists()
 
 
 def test_a_model_whose_weights_are_not_finite_is_refused(model, glue, tmp_path):
