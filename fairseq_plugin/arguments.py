@@ -296,6 +296,10 @@ def _verifying(load_checkpoint: Any) -> Any:
             state = load_checkpoint(path, **keywords)
             plan = _plan_in(state)
             if plan is not None and not plan.is_full:
+                extra = state.get("extra_state") or {}
+                # The averages of --store-ema; older versions left them at full size.
+                if _have_one_shape(state["model"], extra.get("ema") or {}):
+                    extra["ema"] = with_plan(extra["ema"], plan)
                 state["model"] = with_plan(state["model"], plan)
             model_overrides.apply(own, state)  # another plan comes after the checkpoint's own
             return state
@@ -306,6 +310,15 @@ def _verifying(load_checkpoint: Any) -> Any:
             raise  # the file is not damaged
 
     return load
+
+
+def _have_one_shape(weights: Mapping[str, Any], averages: Mapping[str, Any]) -> bool:
+    """Check if there are averages, and all have the shapes of their weights."""
+    return bool(averages) and all(
+        weights[name].shape == average.shape
+        for name, average in averages.items()
+        if name in weights
+    )
 
 
 def _plan_in(state: Mapping[str, Any]) -> PruningPlan | None:

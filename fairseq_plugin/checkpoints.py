@@ -58,6 +58,9 @@ _MEANING: dict[str, object] = {
     "no_token_positional_embeddings": False,
 }
 """Options that change the outputs of the same weights, with fairseq's defaults."""
+_AVERAGED = ("ema", "ema_fp32_params")
+"""Weights in ``extra_state`` that --store-ema averages over updates; fairseq begins them anew."""
+
 _OWN_OPTIONS = (*PLAN_OPTIONS, "head_seed", "head_form", "autocast")
 WITH_L0 = "_with_l0"
 """The end of the names of criteria that close gates, each of which fairseq has without it."""
@@ -229,6 +232,8 @@ class Checkpoint:
         plan.require_shape(self.shape, of=str(self.path))
         plan = self.plan.replaced_by(plan).normalised(self.shape)
         args = Namespace(**self.options.values)
+        if known == "remove":
+            self._require_blocks(complete_plan(plan, args))
         result = self._copy()
         fit_weights(
             result.state["model"],
@@ -248,6 +253,20 @@ class Checkpoint:
         result.options["head_form"] = form
         result.options["autocast"] = self.options.get("autocast") or "none"
         return result
+
+    def _require_blocks(self, plan: PruningPlan) -> None:
+        """Check that quantisation noise can divide what is left of each layer into blocks."""
+        if not self.options.get("quant_noise_pq"):
+            return
+        block = int(self.options.get("quant_noise_pq_block_size") or 8)
+        for component in NEURONS:
+            for layer, count in enumerate(plan.counts.get(component, ())):
+                whole = plan.units[component][layer]
+                if count != whole and (not count or count % block):
+                    raise UsageError(
+                        f"{component}: layer {layer}: --quant-noise-pq needs a multiple of {block} "
+                        f"neurons (--quant-noise-pq-block-size), not {count}"
+                    )
 
     def export_to_fairseq(self) -> Checkpoint:
         """A checkpoint of stock ``transformer`` that computes the same.
@@ -411,9 +430,11 @@ class Checkpoint:
         return (width, 0) if key.startswith(("out_proj", "fc2")) else (0, width)
 
     def _copy(self) -> Checkpoint:
-        """A copy that shares tensors, without the optimizer's state."""
+        """A copy that shares tensors, without the optimizer's state and averaged weights (EMA)."""
         state = {key: value for key, value in self.state.items() if key != "model"}
         state["last_optimizer_state"] = None
+        extra = state.get("extra_state") or {}
+        state["extra_state"] = {key: each for key, each in extra.items() if key not in _AVERAGED}
         state = copy.deepcopy(state)
         state["model"] = dict(self.state["model"])
         options = Options.of(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
@@ -55,10 +55,22 @@ def _only_on(stored: Namespace, defaults: Namespace) -> int:
     )
 
 
+def _sizes(stored: Namespace) -> Iterator[str]:
+    """Names of further sizes that some models have."""
+    for side, text in (("encoder", "source"), ("decoder", "target")):
+        if getattr(stored, f"{side}_learned_pos", False):
+            yield f"max_{text}_positions"
+    width = getattr(stored, "decoder_output_dim", None)
+    if width not in (None, getattr(stored, "decoder_embed_dim", None)):
+        yield "decoder_output_dim"
+    if getattr(stored, "adaptive_softmax_cutoff", None):
+        yield "adaptive_softmax_factor"
+
+
 def _differences(stored: Namespace, defaults: Namespace) -> list[tuple[str, Any]]:
     """The options of a stored model whose values differ from the defaults."""
     differences = []
-    for name in (*OPTIONS, *_TYING, *_RATES):
+    for name in (*OPTIONS, *_TYING, *_RATES, *_sizes(stored)):
         value = getattr(stored, name, None)
         if value is None or value is False or value == "":
             continue  # no flag says so; where it matters, the checkpoint is refused later

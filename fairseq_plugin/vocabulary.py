@@ -19,7 +19,7 @@ from fairseq_plugin.loading import (
     set_data,
     trained_on,
 )
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
 from headprune.folders import new_folder
 from headprune.vocabulary import TokenCounts, Trimmed
 
@@ -63,6 +63,12 @@ def trim_vocabulary(
     """
     checkpoint = Checkpoint.load(path)
     checkpoint.require_no_gates()
+    options = checkpoint.options
+    if options.get("adaptive_softmax_cutoff") or options.get("adaptive_input"):
+        raise UsageError(
+            f"{path}: the vocabulary of a model with --adaptive-softmax-cutoff or --adaptive-input "
+            "cannot be trimmed: it is in parts, by the frequencies of words"
+        )
     folder = data or trained_on(checkpoint)
     languages = languages_of(checkpoint, folder)
     with fairseq_silent():

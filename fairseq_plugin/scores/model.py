@@ -189,7 +189,7 @@ class FairseqModel:
 
         With the outputs of ``with_own_outputs``, the divergence from these.
         """
-        logits = self.model(**batch["net_input"])[0]  # B x T x V
+        logits = self._logits(batch)  # B x T x V
         target = batch["target"]  # B x T
         if _OWN in batch:
             counted = target.ne(self._padding)
@@ -222,8 +222,17 @@ class FairseqModel:
 
     def _own_logits(self, batch: Batch) -> Tensor:
         with self.evaluating(), torch.no_grad():
-            logits: Tensor = self.model(**batch["net_input"])[0]
-        return logits
+            return self._logits(batch)
+
+    def _logits(self, batch: Batch) -> Tensor:
+        """B x T x V: the model's outputs, or logarithms of probabilities, which do as well."""
+        output = self.model(**batch["net_input"])
+        if self.model.decoder.adaptive_softmax is None:
+            logits: Tensor = output[0]
+            return logits
+        # The outputs are hidden states: B x T x C.
+        probabilities: Tensor = self.model.get_normalized_probs(output, log_probs=True)
+        return probabilities
 
     @contextmanager
     def attending(self) -> Iterator[None]:

@@ -26,11 +26,12 @@ def significance(scores: HeadScores, level: float = 0.05) -> str:
     different = (
         f"{sum(p < level for _, p, _ in tested)} of {len(tested)} {unit_names(scores.units)}"
     )
+    largest = f"; the largest drop that is not significant is {max(unclear, default=0):z.2g}"
     return (
         f"{different} differ at p < {level:g}, "
         f"{sum(adjusted < level for *_, adjusted in tested)} after Holm's correction "
         f"({metric} {scores.settings.get('base'):.2f} without masks"
-        + (f"; the largest drop that is not significant is {max(unclear):.2g})" if unclear else ")")
+        f"{largest if unclear else ''})"
     )
 
 

@@ -270,3 +270,34 @@ def test_a_budget_counts_all_parameters_of_a_dropped_layer(
     cost = unit_cost("parameters", sizes=full.sizes, shape=plan.units)
     lost = full.parameters - full.prune(plan).parameters
     assert cost(PruningPlan.full(plan.units)) - cost(plan) == lost
+
+
+def test_averages_of_the_weights(tmp_path: Path):
+    """Those of --store-ema are not of the pruned units; after more training they are."""
+    state = content()
+    state["optimizer_history"] = [
+        {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
+    ]
+    state["extra_state"]["ema"] = dict(state["model"])
+    torch.save(state, tmp_path / "full.pt")
+    pruned = Checkpoint.load(tmp_path / "full.pt").prune(LAYERS)
+    assert pruned.state["extra_state"] == {"epoch": 1}
+    pruned.state["extra_state"] |= {"ema": dict(pruned.state["model"])}
+    pruned.save(tmp_path / "trained.pt")
+    read = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "trained.pt"))
+    assert take_plan(read["extra_state"]["ema"]) == LAYERS.normalised(UNITS)
+    old = {**pruned.state, "extra_state": {"epoch": 1, "ema": dict(state["model"])}}
+    torch.save(old, tmp_path / "old.pt")  # of a version that kept them at full size
+    read = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "old.pt"))
+    assert take_plan(read["extra_state"]["ema"]) is None
+
+
+def test_quantisation_noise_needs_whole_blocks_of_neurons(tmp_path: Path):
+    state = content()
+    vars(state["args"]).update(quant_noise_pq=0.1, quant_noise_pq_block_size=8)
+    torch.save(state, tmp_path / "full.pt")
+    full = Checkpoint.load(tmp_path / "full.pt")
+    message = r"EF: layer 0: --quant-noise-pq needs a multiple of 8 neurons .*, not 30"
+    with pytest.raises(UsageError, match=message):
+        full.prune(RAGGED)
+    full.prune(plan_of(EF=[range(32), range(48)]))

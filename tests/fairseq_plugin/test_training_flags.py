@@ -34,3 +34,11 @@ def test_no_option_of_the_architecture_has_to_be_turned_off(
     given = [f"--{name}" if value is True else f"--{name}={value}" for name, value in flags.items()]
     described = vars(check_flags("train", ["--arch", found, *given]))
     assert all(described[name] == options[name] for name in (*POST_NORM, *changes))
+
+
+def test_sizes_that_some_models_have_are_described() -> None:
+    given = {"decoder_output_dim": 64, "encoder_learned_pos": True, "max_source_positions": 200}
+    given |= {"adaptive_softmax_cutoff": "10,20", "adaptive_softmax_factor": 2.0}
+    options = {**vars(check_flags("train", ["--arch", "transformer_headpruned"])), **given}
+    _, flags = training_flags(options)
+    assert flags == {name.replace("_", "-"): value for name, value in given.items()}

@@ -14,7 +14,7 @@ from data_prep.lib.text import TextProcessing
 from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.loading import languages_of, load_model
 from fairseq_plugin.vocabulary import trim_vocabulary
-from headprune import HeadPlan
+from headprune import HeadPlan, UsageError
 from headprune.cli import app
 from tests.fairseq_plugin.checkpoints import PLAN
 from tests.fairseq_plugin.models import SIZES, build, dictionary
@@ -122,6 +122,13 @@ def test_held_out_words_are_counted_with_the_splitter_and_dictionary_of_each_sid
         for name, pair in result.held_out.items()
     }
     assert counts == {"dict.de.txt": [(4, 1), (4, 2)], "dict.en.txt": [(5, 2), (5, 3)]}
+
+
+def test_a_vocabulary_in_parts_is_refused(tmp_path):
+    path = write(tmp_path, adaptive_softmax_cutoff="8,16")
+    with pytest.raises(UsageError, match="--adaptive-softmax-cutoff .* cannot be trimmed"):
+        trim_vocabulary(path, tmp_path / "smaller", text=TEXT, held_out=[])
+    assert not (tmp_path / "smaller").exists()
 
 
 def test_the_command(tmp_path):
