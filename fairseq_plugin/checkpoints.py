@@ -59,7 +59,7 @@ _MEANING: dict[str, object] = {
 }
 """Options that change the outputs of the same weights, with fairseq's defaults."""
 _AVERAGED = ("ema", "ema_fp32_params")
-"""Weights in ``extra_state`` that --store-ema averages over updates; fairseq begins them anew."""
+"""Weights in ``extra_state`` that --store-ema averages over updates."""
 
 _OWN_OPTIONS = (*PLAN_OPTIONS, "head_seed", "head_form", "autocast")
 WITH_L0 = "_with_l0"
@@ -235,13 +235,19 @@ class Checkpoint:
         if known == "remove":
             self._require_blocks(complete_plan(plan, args))
         result = self._copy()
-        fit_weights(
-            result.state["model"],
-            kept=complete_plan(plan, args),
-            stored=self.plan,
-            form=known,
-            unit_sizes=unit_sizes(args),
-        )
+        # fairseq cannot begin the averages of --store-ema anew, so they are pruned too.
+        extra = self.state.get("extra_state") or {}
+        averages = {name: dict(extra[name]) for name in _AVERAGED if extra.get(name)}
+        if averages:
+            result.state["extra_state"] |= averages
+        for weights in (result.state["model"], *averages.values()):
+            fit_weights(
+                weights,
+                kept=complete_plan(plan, args),
+                stored=self.plan,
+                form=known,
+                unit_sizes=unit_sizes(args),
+            )
         if not str(self.options.get("arch", "")).startswith(_ARCH):
             result.options.name_architecture(_ARCH)
         for option in _OWN_OPTIONS:
@@ -433,8 +439,8 @@ class Checkpoint:
         """A copy that shares tensors, without the optimizer's state and averaged weights (EMA)."""
         state = {key: value for key, value in self.state.items() if key != "model"}
         state["last_optimizer_state"] = None
-        extra = state.get("extra_state") or {}
-        state["extra_state"] = {key: each for key, each in extra.items() if key not in _AVERAGED}
+        if extra := state.get("extra_state"):
+            state["extra_state"] = {key: extra[key] for key in extra if key not in _AVERAGED}
         state = copy.deepcopy(state)
         state["model"] = dict(self.state["model"])
         options = Options.of(state)

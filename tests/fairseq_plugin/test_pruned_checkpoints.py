@@ -273,7 +273,7 @@ def test_a_budget_counts_all_parameters_of_a_dropped_layer(
 
 
 def test_averages_of_the_weights(tmp_path: Path):
-    """Those of --store-ema are not of the pruned units; after more training they are."""
+    """Those of --store-ema are pruned with the weights, and left out of exports."""
     state = content()
     state["optimizer_history"] = [
         {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
@@ -281,10 +281,12 @@ def test_averages_of_the_weights(tmp_path: Path):
     state["extra_state"]["ema"] = dict(state["model"])
     torch.save(state, tmp_path / "full.pt")
     pruned = Checkpoint.load(tmp_path / "full.pt").prune(LAYERS)
-    assert pruned.state["extra_state"] == {"epoch": 1}
-    pruned.state["extra_state"] |= {"ema": dict(pruned.state["model"])}
-    pruned.save(tmp_path / "trained.pt")
-    read = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "trained.pt"))
+    averages, weights = pruned.state["extra_state"]["ema"], pruned.state["model"]
+    assert averages.keys() == weights.keys()
+    assert all(torch.equal(averages[name], weights[name]) for name in weights)
+    assert "ema" not in pruned.export_to_fairseq().state["extra_state"]
+    pruned.save(tmp_path / "pruned.pt")
+    read = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "pruned.pt"))
     assert take_plan(read["extra_state"]["ema"]) == LAYERS.normalised(UNITS)
     old = {**pruned.state, "extra_state": {"epoch": 1, "ema": dict(state["model"])}}
     torch.save(old, tmp_path / "old.pt")  # of a version that kept them at full size
