@@ -19,6 +19,7 @@ from fairseq_plugin.fitting import (
     KEPT_HEADS,
     HeadForm,
     fit_weights,
+    require_blocks,
     stored_sublayers,
 )
 from fairseq_plugin.layers import SIDES
@@ -261,18 +262,15 @@ class Checkpoint:
         return result
 
     def _require_blocks(self, plan: PruningPlan) -> None:
-        """Check that quantisation noise can divide what is left of each layer into blocks."""
+        """Check the neurons of a model with quantisation noise; see ``require_blocks``."""
         if not self.options.get("quant_noise_pq"):
             return
         block = int(self.options.get("quant_noise_pq_block_size") or 8)
-        for component in NEURONS:
-            for layer, count in enumerate(plan.counts.get(component, ())):
-                whole = plan.units[component][layer]
-                if count != whole and (not count or count % block):
-                    raise UsageError(
-                        f"{component}: layer {layer}: --quant-noise-pq needs a multiple of {block} "
-                        f"neurons (--quant-noise-pq-block-size), not {count}"
-                    )
+        for sublayer in stored_sublayers(plan, "remove"):
+            if sublayer.component in NEURONS:
+                kept = len(plan.kept[sublayer.component][sublayer.layer])
+                neurons = plan.units[sublayer.component][sublayer.layer]
+                require_blocks(kept, neurons=neurons, block=block, name=sublayer.name)
 
     def export_to_fairseq(self) -> Checkpoint:
         """A checkpoint of stock ``transformer`` that computes the same.

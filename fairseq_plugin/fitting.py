@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_plugin.shape import ATTENTIONS, layers_present
 from headprune.components import HEADS, NEURONS, layers_of, side_of, unit_name
-from headprune.errors import DataError
+from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan
 from headprune.ranges import format_ranges
 from headprune.surgery import COLUMNS, ROWS, cut
@@ -81,6 +81,25 @@ def stored_sublayers(plan: PruningPlan, form: str | None) -> Iterator[StoredSubl
         if component in plan.units:
             for position, layer in enumerate(layers_present(plan, component, form)):
                 yield StoredSublayer(component=component, layer=layer, position=position)
+
+
+def require_blocks(kept: int, *, neurons: int, block: int, name: str) -> None:
+    """Check that quantisation noise divides the kept neurons of a layer into whole blocks.
+
+    Args:
+        kept: the number of kept neurons.
+        neurons: the number of neurons of the unpruned layer, which is not checked.
+        block: the size of a block (--quant-noise-pq-block-size).
+        name: the component and the layer, for the message.
+
+    Raises:
+        UsageError: the last block would not be whole, or there is none.
+    """
+    if kept != neurons and (not kept or kept % block):
+        raise UsageError(
+            f"{name}: --quant-noise-pq needs a multiple of {block} neurons "
+            f"(--quant-noise-pq-block-size), not {kept}"
+        )
 
 
 def fit_weights(

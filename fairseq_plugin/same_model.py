@@ -58,7 +58,7 @@ def _differences(args: Any, stored: Namespace) -> Iterator[str]:
     tied, stored_tied = _tied_embeddings(ours), _tied_embeddings(theirs)
     if tied != stored_tied:
         yield f"{stored_tied} in the checkpoint, {tied} here"
-    for name in _names(theirs):
+    for name in (*OPTIONS, *lengths_of_positions(theirs)):
         if name.endswith("_layers") and getattr(args, f"{name}_to_keep", None):
             continue  # checkpoints of version 0.1.0 have the number of the remaining layers
         value, stored_value = shown(getattr(ours, name)), shown(getattr(theirs, name))
@@ -66,11 +66,10 @@ def _differences(args: Any, stored: Namespace) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} {stored_value} in the checkpoint, {value} here"
 
 
-def _names(config: HeadPrunedTransformerConfig) -> Iterator[str]:
-    """The options to compare; a table of positions that is learned has a length."""
-    yield from OPTIONS
+def lengths_of_positions(options: Any) -> Iterator[str]:
+    """The names of the options with the lengths of a model's learned tables of positions."""
     for side, text in (("encoder", "source"), ("decoder", "target")):
-        if getattr(config, f"{side}_learned_pos"):
+        if getattr(options, f"{side}_learned_pos", False):
             yield f"max_{text}_positions"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
 
 from fairseq_plugin.flags import check_flags
-from fairseq_plugin.same_model import OPTIONS, shown
+from fairseq_plugin.same_model import OPTIONS, lengths_of_positions, shown
 
 _ARCH = "transformer_headpruned"
 _TYING = ("share_all_embeddings", "share_decoder_input_output_embed")
@@ -57,9 +57,7 @@ def _only_on(stored: Namespace, defaults: Namespace) -> int:
 
 def _sizes(stored: Namespace) -> Iterator[str]:
     """Names of further sizes that some models have."""
-    for side, text in (("encoder", "source"), ("decoder", "target")):
-        if getattr(stored, f"{side}_learned_pos", False):
-            yield f"max_{text}_positions"
+    yield from lengths_of_positions(stored)
     width = getattr(stored, "decoder_output_dim", None)
     if width not in (None, getattr(stored, "decoder_embed_dim", None)):
         yield "decoder_output_dim"

@@ -76,6 +76,7 @@ def complete_model(path: str | os.PathLike[str], *, name: str) -> PreTrainedMode
         loaded: Any = from_pretrained(
             path,
             None if config.architectures else AutoModel,
+            config=config,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # mismatches are named below
         )

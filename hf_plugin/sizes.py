@@ -35,7 +35,7 @@ def sizes_of(model: PreTrainedModel) -> Sizes:
         model: the model; it may be on the meta device.
     """
     family = family_of(model)
-    sizes = {**_attention(model), **_feed_forward(model), **_layers(model, family)}
+    sizes = {**_attention(model), **_feed_forward(model, family), **_layers(model, family)}
     if "DS" in attentions(model):
         output = model.get_output_embeddings()
         sizes["vocabulary"] = getattr(output, "out_features", 0)
@@ -76,7 +76,7 @@ def _attention(model: PreTrainedModel) -> dict[str, int]:
     return sizes
 
 
-def _feed_forward(model: PreTrainedModel) -> dict[str, int]:
+def _feed_forward(model: PreTrainedModel, family: str) -> dict[str, int]:
     """The widths of the lowest feed-forward layer of each component."""
     sizes: dict[str, int] = {}
     for component, layers in feed_forwards(model).items():
@@ -88,7 +88,7 @@ def _feed_forward(model: PreTrainedModel) -> dict[str, int]:
         if lowest.companion:
             weights = sum(rows_of(each).numel() for each in lowest.companion)
             sizes[f"{side}_companion_weights"] = weights
-    for component in _unusual_feed_forwards(model, family_of(model)):
+    for component in _unusual_feed_forwards(model, family):
         sizes[f"{side_of(component)}_feed_forward"] = 0  # their weights are those of the layers
     return sizes
 

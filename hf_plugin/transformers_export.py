@@ -151,26 +151,8 @@ def _leave_out_dropped_layers(
             continue
         if not kept:
             raise UsageError(f"{where}: no layer of a stack is left; transformers has none without")
-        if kept[0] and (family in _LOWEST_IS_OTHER or getattr(config, "conv_kernel_size", 0)):
-            raise UsageError(
-                f"{where}: layer 0 is dropped, which a stock {family} treats unlike the others; "
-                "no stock model computes the same"
-            )
-        if getattr(config, "use_weighted_layer_sum", False):
-            raise UsageError(
-                f"{where}: layers are dropped, and its output is a weighted sum over all layers; "
-                "no stock model computes the same"
-            )
-        if getattr(config, "scale_attn_by_inverse_layer_idx", False) and kept[-1] >= len(kept):
-            raise UsageError(
-                f"{where}: layers below others are dropped, and its attention is scaled by the "
-                "number of the layer; no stock model computes the same"
-            )
-        if getattr(config, "use_mid_position_embeddings", False):
-            raise UsageError(
-                f"{where}: layers are dropped, and positions are added between its layers; no "
-                "stock model computes the same"
-            )
+        if reason := _difference_of_layers(kept, config, family):
+            raise UsageError(f"{where}: {reason}; no stock model computes the same")
         depth = names.depth
         setattr(config, depth, len(kept))
         for entry in _BY_LAYER:
@@ -194,6 +176,24 @@ def _leave_out_dropped_layers(
                 "pruned folder, which generates"
             )
     return tuple(entries)
+
+
+def _difference_of_layers(kept: list[int], config: PreTrainedConfig, family: str) -> str:
+    """What a stock model would compute otherwise without the dropped layers; empty for nothing."""
+
+    def has(entry: str) -> bool:
+        return bool(getattr(config, entry, None))
+
+    if kept[0] and (family in _LOWEST_IS_OTHER or has("conv_kernel_size")):
+        return f"layer 0 is dropped, which a stock {family} treats unlike the others"
+    if has("use_weighted_layer_sum"):
+        return "layers are dropped, and its output is a weighted sum over all layers"
+    if has("scale_attn_by_inverse_layer_idx") and kept[-1] >= len(kept):
+        scaled = "its attention is scaled by the number of the layer"
+        return f"layers below others are dropped, and {scaled}"
+    if has("use_mid_position_embeddings"):
+        return "layers are dropped, and positions are added between its layers"
+    return ""
 
 
 def _narrow_feed_forwards(model: PreTrainedModel, config: PreTrainedConfig) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugin.fitting import NEURON_DIMENSION, HeadForm
+from fairseq_plugin.fitting import NEURON_DIMENSION, HeadForm, require_blocks
 from headprune.errors import UsageError
 from headprune.gates import Gate
 from headprune.surgery import cut
@@ -103,12 +103,9 @@ def prune_neurons(layer: Any, kept: Sequence[int], *, form: HeadForm, name: str)
             Gate(FeedForward(layer, neurons, tuple(kept), form), xi)
         )
         return
-    block = layer.quant_noise_block_size
-    if layer.quant_noise > 0 and (not kept or len(kept) % block):
-        raise UsageError(
-            f"{name}: --quant-noise-pq needs a multiple of {block} neurons "
-            f"(--quant-noise-pq-block-size), not {len(kept)}"
-        )
+    if layer.quant_noise > 0:
+        block = layer.quant_noise_block_size
+        require_blocks(len(kept), neurons=neurons, block=block, name=name)
     remove_neurons(layer, kept)
 
 

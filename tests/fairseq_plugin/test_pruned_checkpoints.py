@@ -37,6 +37,7 @@ def plan_of(**kept: Any) -> PruningPlan:
 
 RAGGED = plan_of(ES=[(0, 1), ()], EF=[range(30), (1, 2)], DF=[(), (1,)])
 RAGGED_HEADS = plan_of(ES=[(0, 1), ()], DS=[(), (3,)])
+LAYERS_ALONE = plan_of(DL=[(), (0,)])
 LAYERS = plan_of(ES=[(0, 1), (2,)], EF=[(3, 4, 5), (1, 2, 40)], DL=[(), (0,)])
 
 
@@ -303,3 +304,4 @@ def test_quantisation_noise_needs_whole_blocks_of_neurons(tmp_path: Path):
     with pytest.raises(UsageError, match=message):
         full.prune(RAGGED)
     full.prune(plan_of(EF=[range(32), range(48)]))
+    full.prune(LAYERS_ALONE)  # a dropped layer has no blocks
