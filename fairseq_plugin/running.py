@@ -71,6 +71,7 @@ def train(
     keep_checkpoints: bool = False,
     adopt: bool = False,
     movement: tuple[Path, Sequence[str]] | None = None,
+    closed_plan: Path | None = None,
 ) -> None:
     """Train in the folder ``training`` beside ``model``, and resume if it has a usable checkpoint.
 
@@ -89,6 +90,7 @@ def train(
         adopt: resume from checkpoints of older versions, which did not record their settings; the
             caller knows that they belong to this training.
         movement: the file for the score movement of this training, and the components to score.
+        closed_plan: close the gates that were learned, and write the plan of what is kept here.
 
     Raises:
         DataError: fairseq fails, or a file cannot be read.
@@ -105,6 +107,7 @@ def train(
     if movement is not None:
         path, components = movement
         own += ["--movement", str(path), ",".join(components)]
+    own += [] if closed_plan is None else ["--closed-plan", str(closed_plan)]
     with _alone_in(save_dir) as lock:
         _keep_log_in(save_dir, job.log)
         _run(job, "train", [*own, "--", *flags], keep_open=lock)

@@ -7,6 +7,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from fairseq_plugin.running import NOTE
 from fairseq_plugin.schedule import flag_value
 from headprune.errors import DataError
 from headprune.files import atomic_path, write_text_atomically
+from headprune.plan import PruningPlan
 from headprune.recovery.distillation import TEACHER, Distillation
 from headprune.results.curves import BEGINNING_ANEW, CURVE, read_log
 
@@ -134,8 +136,19 @@ def mend_last_checkpoint(save_dir: Path) -> None:
         last.unlink()
 
 
-def finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
-    """Write the best model of a finished training, and the facts of the training."""
+def finish(save_dir: Path, model: Path, *, resumed: bool, closed_plan: Path | None = None) -> None:
+    """Write the best model of a finished training, and the facts of the training.
+
+    Args:
+        save_dir: the folder of the training.
+        model: the file to write; the facts go to a `.json` beside it.
+        resumed: whether the training went on after an interruption.
+        closed_plan: close the learned gates of the model, and write the plan of what is kept here.
+
+    Raises:
+        DataError: there is no checkpoint.
+        UsageError: gates are to be closed, and the model has none.
+    """
     places = [save_dir / f"checkpoint_{name}.pt" for name in ("best", "last")]
     path = next((path for path in places if path.exists()), None)
     if path is None:
@@ -144,6 +157,9 @@ def finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
     epochs, updates = _progress(best.state)
     extra = best.state["extra_state"]
     best.state["last_optimizer_state"] = None
+    if closed_plan is not None:
+        best = best.with_gates_closed()
+        _with_seed(best.plan, best).save(closed_plan)
     best.save(model)
     facts: dict[str, Any] = {
         "parameters": best.parameters,
@@ -151,7 +167,7 @@ def finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
         "best_epoch": epochs,
         # The older name of the value, which is of whichever metric chose the checkpoint.
         **({"best_valid_loss": float(extra["best"])} if "best" in extra else {}),
-        **_metric_facts(best),
+        **(_metric_facts(best) if "best" in extra else {}),
         "resumed": resumed,
     }
     facts |= _teacher_facts(best)
@@ -159,6 +175,16 @@ def finish(save_dir: Path, model: Path, *, resumed: bool) -> None:
     if log.is_file() and (curve := read_log(log)):
         facts[CURVE] = curve.as_json()
     write_text_atomically(model.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
+
+
+def _with_seed(plan: PruningPlan, trained: Checkpoint) -> PruningPlan:
+    """The plan, with the seed of the training that it comes from."""
+    cfg = trained.state.get("cfg")
+    common = cfg.get("common") if isinstance(cfg, dict) else None
+    seed = common.get("seed") if isinstance(common, dict) else None
+    if plan.origin is None or seed is None:
+        return plan
+    return plan.with_origin(replace(plan.origin, seed=int(seed)))
 
 
 def _metric_facts(trained: Checkpoint) -> dict[str, str]:

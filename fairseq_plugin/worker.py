@@ -104,7 +104,9 @@ def _train(options: argparse.Namespace, flags: list[str]) -> None:
     else:
         with _collecting(options.movement):
             _call(cli_main, "train", [*arguments, *machine])
-    training_folder.finish(save_dir, options.model, resumed=resumed)
+    training_folder.finish(
+        save_dir, options.model, resumed=resumed, closed_plan=options.closed_plan
+    )
     if not options.keep_checkpoints:
         for path in save_dir.glob("checkpoint*.pt"):
             path.unlink()
@@ -210,6 +212,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     program.add_argument("--depends", type=Path, nargs="*", default=[])
     program.add_argument("--processes", type=int, default=1)
     program.add_argument("--movement", nargs=2)
+    program.add_argument("--closed-plan", type=Path)
     for name in ("--keep-checkpoints", "--adopt"):
         program.add_argument(name, action="store_true")
     programs.add_parser("generate", parents=[common])

@@ -1,5 +1,9 @@
 """A translation study: prepare the data, train the baseline, prune it, fine-tune, score, report."""
 
+from headprune.budget import Budget
+from headprune.recovery.variant import GateTraining, Variant
+from studies.plugin import variants
+
 SCRIPT = ROOT / STUDY.data.script
 if not SCRIPT.is_file():
     raise WorkflowError(f"{STUDY_FILE}: data.script: there is no {SCRIPT}")
@@ -105,6 +109,8 @@ def home_of_model(wildcards):
 
 def plan_of(wildcards):
     model = MODELS[wildcards.model]
+    if model.row.learns_gates:
+        return f"{OUT}/{model.folder}/plan.json"
     return f"{home_of_model(wildcards)}/plans/{model.row.key}/seed{model.seed}.json"
 
 
@@ -112,6 +118,14 @@ def training_of(wildcards):
     """The file that describes the training of the scored model."""
     is_trained = MODELS[wildcards.model].is_trained
     return f"{home_of_model(wildcards)}/{wildcards.model}/model.json" if is_trained else []
+
+
+def gate_flags(row):
+    """The flags of the fine-tuning with gates that chooses the heads of a row."""
+    components = row.components or tuple(STUDY.shape)
+    gates = GateTraining(components=components, budget=Budget(row.percent))
+    flags = variants.variant_flags(STUDY.finetune.flags, Variant(gates=gates), components=())
+    return [*TRAINING, *flags]
 
 
 def score_flags(wildcards):
@@ -243,6 +257,39 @@ rule finetune:
         "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
 
 
+rule gates:
+    input:
+        data=f"{DATA}/prep.json",
+        baseline=f"{BASELINE}/model.pt",
+        # Nothing is pruned yet.
+        plan=f"{OUT}/plans/{CONTROL.key}/seed{{seed}}.json",
+    output:
+        model=f"{OUT}/gates/{{row}}/seed{{seed}}/model.pt",
+        facts=f"{OUT}/gates/{{row}}/seed{{seed}}/model.json",
+        plan=f"{OUT}/gates/{{row}}/seed{{seed}}/plan.json",
+    params:
+        flags=lambda wildcards: gate_flags(STUDY.row(wildcards.row)),
+        precision=STUDY.precision,
+        processes=processes_of,
+        gpus=gpus_of,
+    log:
+        f"{OUT}/logs/gates/{{row}}/seed{{seed}}/train.log",
+    threads: threads_of("finetune")
+    retries: RETRIES
+    resources:
+        **resource_of("finetune"),
+    shell:
+        "{params.gpus:q} {JOB:q} train --data {DATA:q} "
+        "--model {output.model:q} --closed-plan {output.plan:q} "
+        "--depends {input.baseline:q} {input.plan:q} --log {log:q} "
+        "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
+        "--processes {params.processes} --precision {params.precision} -- "
+        "--user-dir {PLUGIN:q} {params.flags:q} "
+        "--seed {wildcards.seed} --head-plan {input.plan:q} "
+        "--finetune-from-model {input.baseline:q} "
+        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+
+
 rule scratch:
     input:
         data=f"{DATA}/prep.json",
@@ -326,7 +373,7 @@ rule generate:
         precision=STUDY.precision,
         gpus=gpus_of,
     wildcard_constraints:
-        model="baseline|(finetuned|scratch)/.+",
+        model="baseline|(finetuned|gates|scratch)/.+",
     log:
         "{home}/logs/{model}/generate.log",
     threads: threads_of("generate")
@@ -383,7 +430,7 @@ rule score:
         flags=score_flags,
         training=lambda wildcards, input: [f"--training={input.training}"] * bool(input.training),
     wildcard_constraints:
-        model="baseline|(finetuned|scratch|before-finetune)/.+",
+        model="baseline|(finetuned|gates|scratch|before-finetune)/.+",
     log:
         f"{OUT}/logs/{{model}}/score.log",
     threads: threads_of("score")

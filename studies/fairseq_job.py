@@ -45,6 +45,7 @@ def _run(job: running.Job, options: argparse.Namespace, flags: Sequence[str]) ->
             model=options.model,
             depends=options.depends,
             keep_checkpoints=options.keep_checkpoints,
+            closed_plan=options.closed_plan,
         )
     elif options.step == "copy":
         running.copy_baseline(
@@ -107,6 +108,11 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     )
     step.add_argument(
         "--processes", type=int, default=1, help="processes of torchrun, one for each GPU"
+    )
+    step.add_argument(
+        "--closed-plan",
+        type=Path,
+        help="file for the plan of the units whose learned gates are open; the model has no others",
     )
     step = steps.add_parser(
         "copy", parents=[common], help="check and copy a trained model; its flags after --"

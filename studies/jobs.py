@@ -194,7 +194,9 @@ def within_budget(
 
 def _size(row: Row, study: AnyStudy) -> int:
     """The number of heads that a row keeps; that of a percentage is the same for scores."""
-    drawn = replace(row, method="random", order="unimportant-first") if row.score else row
+    drawn = row
+    if not row.has_known_plan:
+        drawn = replace(row, method="random", order="unimportant-first")
     return drawn.plan(study.shape, seed=study.seeds[0]).total_kept
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from studies.plans import Row
 
 BASELINE = "baseline"
+GATES = "gates"
+"""The folder of the models that were trained with gates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ class Model:
         if self.kind == BASELINE:
             return self.kind
         folder = "finetuned" if self.kind in ("control", "pruned") else self.kind
+        if self.row.learns_gates:
+            folder = GATES
         return f"{folder}/{self.row.key}/seed{self.seed}"
 
     @property

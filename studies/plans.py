@@ -14,6 +14,7 @@ from headprune.components import HEADS
 from headprune.methods.method import Request
 from headprune.methods.registry import method_named, registered
 from headprune.origin import Origin
+from headprune.recovery.variant import L0_GATES
 from headprune.results.labels import is_draw, method_of
 from headprune.results.signature import require_field
 from headprune.scores.names import all_scores, keep_of
@@ -53,7 +54,8 @@ class Row:
     Attributes:
         key: the label as it stands in file names.
         method: for `percent`, the name of the method or score that chooses the heads; for
-            `plan_file`, the method that the plan comes from.
+            `plan_file`, the method that the plan comes from. ``l0-gates`` chooses them while it
+            fine-tunes the baseline.
         order: for scores, the heads that are pruned first: ``unimportant-first``, as the score was
             proposed, or ``important-first``.
         draw: for `percent` at random, ``model``: heads of all components compete;
@@ -96,6 +98,16 @@ class Row:
         return self.recovery == "scratch"
 
     @property
+    def learns_gates(self) -> bool:
+        """True if the heads are chosen by a fine-tuning with learned gates."""
+        return self.percent is not None and self.method == L0_GATES
+
+    @property
+    def has_known_plan(self) -> bool:
+        """True if the plan follows from the row and the seed alone."""
+        return self.score is None and not self.learns_gates
+
+    @property
     def score(self) -> str | None:
         """The score of the baseline's heads that the plan is made by; None if it needs none."""
         if self.percent is None or self.method == "random":
@@ -132,8 +144,11 @@ class Row:
             scores: the numbers of the row's `score`.
 
         Raises:
-            UsageError: the row is not possible with this `shape`, or scores are missing.
+            UsageError: the row is not possible with this `shape`, scores are missing, or the plan
+                comes from a training.
         """
+        if self.learns_gates:
+            raise UsageError(f"{self.label}: the heads are known after the training with gates")
         if self.plan_file is not None:
             return HeadPlan.load(_with_seed(self.plan_file, seed)).completed(shape)
         if self.prune is not None:
@@ -266,7 +281,7 @@ def parse_rows(
                     f"the same folder, {row.key}; leave one out or give it a `label` of its own"
                 )
         _require_scores_of_all(row, shape, where=entry_key)
-        for seed in () if row.score else seeds:
+        for seed in seeds if row.has_known_plan else ():
             try:
                 plan = row.plan(shape, seed=seed)
                 if row.plan_file is not None:
@@ -313,7 +328,7 @@ def _row(
         label="",
         percent=percent,
         method=(
-            _method(entry, where=where)
+            _method(entry, where=where, forms=forms)
             if plan_file is None
             else _method_of_file(plan_file, seed=seeds[0])
         ),
@@ -330,6 +345,8 @@ def _row(
         requested_percent=None if components else percent,  # the paper's are of all heads
     )
     _require_compatible(row, where=where)
+    if row.learns_gates:
+        _require_trainable(row, entry, where=where)
     label = as_text(entry.get("label", _label(row)), f"{where}.label")
     requested = row.requested_percent
     if "paper_percent" in entry:
@@ -337,9 +354,10 @@ def _row(
     return replace(row, key=_key(label, where=where), label=label, requested_percent=requested)
 
 
-def _method(entry: Mapping[str, Any], *, where: str) -> str:
+def _method(entry: Mapping[str, Any], *, where: str, forms: Sequence[str]) -> str:
     methods = (name for name, known in registered().items() if not known.needs_model)
-    choices = tuple(dict.fromkeys((*methods, *all_scores())))
+    # A study of GLUE fine-tunes models whose heads are pruned already.
+    choices = tuple(dict.fromkeys((*methods, *all_scores(), *([] if forms else [L0_GATES]))))
     return as_choice(entry.get("method", "random"), choices, f"{where}.method")
 
 
@@ -389,6 +407,18 @@ def _require_compatible(row: Row, *, where: str) -> None:
         raise DataError(f"{where}.components: a score ranks the heads of all components together")
     if row.by_component and row.method != "random":
         raise DataError(f"{where}.draw: only heads that are drawn at random take it")
+
+
+def _require_trainable(row: Row, entry: Mapping[str, Any], *, where: str) -> None:
+    """Raise a DataError where keys of a row ask for what learned gates cannot do."""
+    if row.from_scratch:
+        raise DataError(
+            f"{where}.recovery: {L0_GATES} fine-tunes the baseline; leave `recovery` out"
+        )
+    if "at_least" in entry:
+        raise DataError(
+            f"{where}.at_least: {L0_GATES} chooses the heads of each layer; leave it out"
+        )
 
 
 def _require_scores_of_all(row: Row, shape: Mapping[str, object], *, where: str) -> None:

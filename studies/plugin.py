@@ -10,10 +10,11 @@ from headprune.plugins import load_module
 ROOT = Path(__file__).resolve().parents[1]
 
 if TYPE_CHECKING:
-    from fairseq_plugin import processes, running, schedule
+    from fairseq_plugin import processes, running, schedule, variants
 else:
     processes = load_module("fairseq_plugin.processes")
     running = load_module("fairseq_plugin.running")
     schedule = load_module("fairseq_plugin.schedule")
+    variants = load_module("fairseq_plugin.variants")
 
-__all__ = ["ROOT", "processes", "running", "schedule"]
+__all__ = ["ROOT", "processes", "running", "schedule", "variants"]

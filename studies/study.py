@@ -134,7 +134,7 @@ class Study(Rows):
         untuned = [
             Model(kind="before-finetune", row=model.row, seed=model.seed, finetune="none")
             for model in trained
-            if self.before_finetune and model.kind == "pruned"
+            if self.before_finetune and model.kind == "pruned" and not model.row.learns_gates
         ]
         return [self.baseline, *trained, *untuned]
 
@@ -238,6 +238,7 @@ def _study(raw: object, path: Path, *, sharers: tuple[Path, ...]) -> Study:
         ),
     )
     _require_even_steps(study)
+    _require_gates_possible(study)
     for key in ("data_of", "baseline_of"):
         if values[key] is not None:
             other_path = find_other_study(values[key], key=key, path=path)
@@ -298,6 +299,24 @@ def _require_even_steps(study: Study) -> None:
                 processes.with_processes(training.flags, max(study.resources[rule].gpu, 1))
             except UsageError as problem:
                 raise DataError(f"{key}: {problem}") from None
+
+
+def _require_gates_possible(study: Study) -> None:
+    """Check that rows whose heads are chosen by learned gates can be trained as the study is.
+
+    Raises:
+        DataError: they cannot.
+    """
+    row = next((row for row in study.rows if row.learns_gates), None)
+    if row is None:
+        return
+    if study.form != "remove":
+        raise DataError(f"form: {row.label}: closed gates remove heads; give form: remove")
+    if study.finetune.distilled:
+        raise DataError(
+            f"finetune: {row.label}: gates are not learned towards a teacher's outputs; leave the "
+            "row out or give it a study of its own"
+        )
 
 
 def _require_plain(path: Path, key: str) -> None:

@@ -36,6 +36,7 @@ def main() -> None:
         sys.exit(1)
     elif arguments[0] in ("train", "copy"):
         written = [value("--model"), value("--model").with_suffix(".json")]
+        written += [value("--closed-plan")] if "--closed-plan" in arguments else []
     elif arguments[0] in ("generate", "calibrate"):
         written = [value("--output")]
     elif arguments[0] == "bleu":

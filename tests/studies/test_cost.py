@@ -233,6 +233,17 @@ def test_rows_of_one_size_stand_or_fall_together() -> None:
     assert again == part
 
 
+def test_rows_with_gates_fall_with_others_of_their_size() -> None:
+    study = load_any(STUDIES / "multi30k-shipped.yaml")
+    assert isinstance(study, Study)
+    study = replace(study, rows=(*study.rows, *study.tables["gates"].rows))
+    study = replace(study, whole=(study.row("25pct"), *study.tables["gates"].rows))
+    part, line = within_budget(study, 50, tables=[], calibration=HOUR, machine=ONE_CORE)
+    labels = [row.label for row in part.whole]
+    assert 0 < len(labels) < 3 and any(f"{row.label}" in line for row in study.whole)
+    assert all(row.label in labels or row.label in line for row in study.whole)
+
+
 def test_a_study_of_glue_is_cut_too() -> None:
     study = load_any(STUDIES / "glue.yaml")
     part, line = within_budget(study, 60, tables=[], calibration=HOUR, machine=ONE_CORE)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from headprune import DataError
+from headprune import DataError, UsageError
 from headprune.select import at_random
 from studies.fairseq_flags import require_good_flags
 from studies.find import find_study, load_any
@@ -56,6 +57,28 @@ DISTILLED = {
     "distill-from": "baseline",
     "distill-weight": 0.25,
 }
+
+
+GATES = {"percent": 50, "method": "l0-gates"}
+
+
+def test_gates_choose_the_heads_in_a_fine_tuning(tmp_path: Path) -> None:
+    study = load(tmp_path, plans=[GATES, {**GATES, "components": ["ES"]}, {"percent": 25}])
+    _, gates, of_encoder, quarter = study.rows
+    assert (gates.label, of_encoder.label) == ("50% l0-gates", "50% ES l0-gates")
+    assert gates.select == "l0-gates" and of_encoder.components == ("ES",)
+    with pytest.raises(UsageError, match="50% l0-gates: the heads are known after the training"):
+        gates.plan(study.shape, seed=1)
+    study = replace(study, before_finetune=True)
+    models = study.models([gates, quarter])
+    assert [(model.kind, model.folder) for model in models if model.seed == 1] == [
+        ("baseline", "baseline"),
+        ("control", "finetuned/control/seed1"),
+        ("pruned", "gates/50pct-l0-gates/seed1"),
+        ("pruned", "finetuned/25pct/seed1"),
+        ("before-finetune", "before-finetune/25pct/seed1"),
+    ]
+    assert {model.finetune for model in models if model.kind == "pruned"} == {"1ep"}
 
 
 def test_fine_tunings_may_have_the_baseline_as_their_teacher(tmp_path: Path) -> None:
@@ -253,6 +276,18 @@ def test_without_control_the_unpruned_plan_is_still_known(tmp_path: Path) -> Non
         ({"plans": [{"prune": "top 1", "method": "top"}]}, "method: only `percent` takes it"),
         ({"plans": [{"percent": 50, "method": "best"}]}, "method: 'best'"),
         ({"plans": [{"prune": "top 1", "at_least": 1}]}, "only `percent` takes it"),
+        ({"plans": [{**GATES, "at_least": 1}]}, "plans[1].at_least: l0-gates chooses the heads of"),
+        ({"plans": [{**GATES, "recovery": "scratch"}]}, "plans[1].recovery: l0-gates fine-tunes"),
+        ({"plans": [{**GATES, "order": "important-first"}]}, "only a `method` that is a score has"),
+        (
+            {"plans": [{**GATES, "draw": "component"}]},
+            "only heads that are drawn at random",
+        ),
+        ({"plans": [GATES], "form": "mask"}, "form: 50% l0-gates: closed gates remove heads"),
+        (
+            {"plans": [GATES], "finetune": DISTILLED},
+            "finetune: 50% l0-gates: gates are not lea",
+        ),
         ({"plans": [{"percent": 90, "at_least": 2}]}, "plans[1]: all components: "),
         ({"train": {"max-update": "10%"}}, "train.max-update: give the length in updates or in"),
         ({"train": {"max-update": "long"}}, "train.max-update: a whole number from 1 on is needed"),

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headprune import DataError
+from headprune import DataError, HeadPlan
+from headprune.origin import Origin
 from studies.fairseq_flags import require_good_flags
 from studies.study import load_study
 
@@ -85,6 +86,7 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
         study["data"]["name"] = HOSTILE
         study["data"]["args"]["note"] = HOSTILE
         study["finetune"]["tensorboard-logdir"] = HOSTILE
+        study["plans"].append({"percent": 50, "method": "l0-gates", "label": f"gates {HOSTILE}"})
         if kind != "tiny":
             trained.touch()
             study |= {"train": None, "baseline_model": str(trained)}
@@ -128,6 +130,11 @@ def test_no_text_of_the_user_reaches_the_shell(kind: str, tmp_path: Path) -> Non
             inside = run(path, HOSTILE, studies=studies, cwd=work)
             assert inside.returncode != 0 and (work / HOSTILE / "baseline" / "model.pt").exists()
             assert "whose files the study replaces; copy it" in inside.stdout + inside.stderr
+        (gates,) = [call for call in calls if "--closed-plan" in call]
+        plan = gates[gates.index("--closed-plan") + 1]
+        assert f"--plan {plan} " in " ".join(next(c for c in calls if "bleu" in c and plan in c))
+        assert gates[gates.index("--gates") + 1] == "ES,ED,DS"
+        assert gates[gates.index("--l0-target") + 1] == "50.0%" and "--head-form" not in gates
         assert train[train.index("--user-dir") + 1] == str(checkout / "fairseq_plugin")
         assert train[train.index("--tensorboard-logdir") + 1] == HOSTILE
         assert {call[call.index("--label") + 1] for call in calls if "--label" in call} >= {
@@ -264,6 +271,7 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     study = yaml.safe_load((STUDIES / "tiny.yaml").read_text())
     study["train"]["max-epoch"] = 6
     study["seeds"] = [1]
+    study["plans"].append({"percent": 75, "method": "l0-gates", "components": ["ES"]})
     # fairseq, too, meets paths with spaces and quotes.
     studies = copied_checkout(tmp_path / "it's a checkout")
     path, out = tmp_path / "tiny.yaml", tmp_path / HOSTILE
@@ -306,13 +314,21 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     assert len(facts["baseline"]["curve"]["valid"]) == 6  # epochs, resumed ones too
 
     table = json.loads((out / "table.json").read_text())
-    assert [row["label"] for row in table["rows"]] == ["50%"]
-    assert table["rows"][0]["seeds"] == table["control"]["seeds"] == [1]
-    assert table["rows"][0]["parameters"] < table["control"]["parameters"]
-    assert table["rows"][0]["before"]["n"] == 1
+    gates, half = table["rows"]
+    assert (gates["label"], half["label"]) == ("75% ES l0-gates", "50%")
+    assert half["seeds"] == gates["seeds"] == table["control"]["seeds"] == [1]
+    assert half["parameters"] < gates["parameters"] < table["control"]["parameters"]
+    assert half["before"]["n"] == 1
+    plan = HeadPlan.load(out / "gates" / "75pct-ES-l0-gates" / "seed1" / "plan.json")
+    assert {name: sum(counts) for name, counts in plan.counts.items()} == {
+        "ES": 2,
+        "ED": 8,
+        "DS": 8,
+    }
+    assert plan.origin == Origin(method="l0-gates", seed=1, budget="75%")
     assert table["sentences"] == study["data"]["args"]["test"]
     with (out / "table.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 3
+        assert len(list(csv.DictReader(file))) == 4
     for name in ("table.md", "figure.png", "figure.svg", "report.html"):
         assert (out / name).stat().st_size > 0
     assert "Training curves" in (out / "report.md").read_text()
@@ -330,5 +346,5 @@ def test_killed_in_a_training_it_goes_on_from_there_to_the_table(tmp_path: Path)
     path.write_text(yaml.safe_dump(study))
     more = run(path, out, "-n", studies=studies)
     counts = dict(re.findall(r"^(\w+) +(\d+)$", more.stdout + more.stderr, re.MULTILINE))
-    assert counts["finetune"] == "2"
+    assert counts["finetune"] == "2" and counts["gates"] == "1"
     assert "baseline" not in counts and "prepare" not in counts

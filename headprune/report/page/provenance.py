@@ -34,7 +34,10 @@ from headprune.results.tasks import TRANSLATION
 from headprune.select.random import at_random
 
 _TITLE = "Making these numbers again"
-_FOLDERS = {"finetuned": 3, "before-finetune": 3, "scratch": 3, "baseline": 1, "models": 5}
+_FOLDERS = {
+    **{"finetuned": 3, "gates": 3, "before-finetune": 3, "scratch": 3},
+    **{"baseline": 1, "models": 5},
+}
 """The folders of the records of a study, and the depth of the records' files below them."""
 _OF_COMPARISONS = (
     *("task", "metric_of_ablation", "data", "data_dir", "max_length", "epochs", "batch_size"),
