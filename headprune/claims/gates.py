@@ -37,8 +37,7 @@ def claims() -> list[Claim]:
             effect="BLEU of the model with 38 of 48 ES heads or more pruned by gates less the "
             "control's; in models of other sizes, with as large a share",
             rows="control, and 38 of 48 ES heads or more pruned by gates, with the same seeds",
-            command="headprune compare MODEL --data DATA --score l0-gates --components ES "
-            "--percent 80 --recovery finetune",
+            command="make study STUDY=gates SETTING=wmt14.en-ru",
             measure=_encoder_heads,
         ),
         Claim(
@@ -50,9 +49,8 @@ def claims() -> list[Claim]:
             effect="percentage of specialised heads among the kept ES heads less that among all",
             rows="plans by gates that prune ES heads, the record of the unpruned model, and its "
             "scores `previous`, `next`, `rare` and those of syntax for the option --scores",
-            command="headprune compare MODEL --data DATA --score l0-gates --components ES "
-            "--percent 25 --percent 50 --percent 75; headprune scores MODEL --data DATA --score "
-            "previous --score next --score rare",
+            command="make study STUDY=gates SETTING=wmt14.en-ru; headprune scores MODEL --data "
+            "DATA --score previous --score next --score rare",
             measure=_specialised,
             on_scores=True,
         ),
@@ -65,8 +63,7 @@ def claims() -> list[Claim]:
             unit="points",
             effect="percentage of heads kept in ED less the percentage kept in ES",
             rows="plans by gates over all heads, at several budgets",
-            command="headprune compare MODEL --data DATA --score l0-gates --percent 25 "
-            "--percent 50 --percent 75",
+            command="make study STUDY=gates SETTING=wmt14.en-ru",
             measure=_order_of_components,
         ),
     ]
