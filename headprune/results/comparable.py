@@ -33,10 +33,10 @@ def require_comparable(results: Sequence[Located]) -> None:
         for name, units in record.plan.units.items():
             if units != shape.setdefault(name, units):
                 raise DataError(f"{path}: of a model of another shape than {first_path}")
-    _require_one_measure(results)
+    require_one_measure(results)
 
 
-def _require_one_measure(results: Sequence[Located]) -> None:
+def require_one_measure(results: Sequence[Located]) -> None:
     """Check that all records of a task have one metric, of one signature, on the same data.
 
     Raises:

@@ -259,7 +259,7 @@ def test_a_registered_command_is_listed_last_and_runs(installed: Path) -> None:
     listed = re.findall(r"^│ (\w+) ", output(installed, "--help"), flags=re.M)
     assert listed == [
         *("plan", "show", "prune", "gates", "vocabulary", "shortlist", "export", "bleu"),
-        *("report", "claims"),
+        *("report", "claims", "difference"),
         *("glue", "changes", "finetune", "measure", "speed", "latency", "scores", "compare"),
         *("iterate", "subnetworks", "overlap", "translate", "play"),
     ]
