@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
 
 from headprune.errors import DataError
+from headprune.json_files import json_object
 from headprune.plan import is_whole
 from headprune.weights import is_finite, is_zip, verify_zip
 from hf_plugin.families import sublayers
@@ -138,16 +139,31 @@ def weights_named(path: Path, prefix: str) -> dict[str, Tensor]:
 
 
 def _weight_files(path: Path) -> list[Path]:
-    """List the files of weights that transformers would read."""
-    for name, parts in (
-        ("model.safetensors", "model-*.safetensors"),
-        ("pytorch_model.bin", "pytorch_model-*.bin"),
-    ):
+    """List the files of weights that transformers would read.
+
+    Raises:
+        DataError: the index of a model in several files cannot be read, or names a file that is
+            not there.
+    """
+    for name in ("model.safetensors", "pytorch_model.bin"):
         if (path / name).is_file():
             return [path / name]
-        if (path / f"{name}.index.json").is_file():
-            return sorted(path.glob(parts))
+        index = path / f"{name}.index.json"
+        if index.is_file():
+            return _parts(index)
     return []
+
+
+def _parts(index: Path) -> list[Path]:
+    """List the files that an index of weights names."""
+    by_weight = json_object(index).get("weight_map")
+    if not isinstance(by_weight, Mapping) or not by_weight:
+        raise DataError(f"{index}: has no weight_map, the files of the weights")
+    names = sorted({str(name) for name in by_weight.values()})
+    for name in names:
+        if not (index.parent / name).is_file():
+            raise DataError(f"{index}: names {name}, which is not there")
+    return [index.parent / name for name in names]
 
 
 def _tensors(file: Path, prefix: str = "") -> Iterator[tuple[str, Tensor]]:

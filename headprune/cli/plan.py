@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +16,7 @@ from headprune import select
 from headprune.backends import open_model
 from headprune.budget import Budget
 from headprune.cli.options import parse_components
-from headprune.components import HEADS, NEURONS, unit_names
+from headprune.components import COMPONENTS, HEADS, NEURONS, unit_names
 from headprune.cost import unit_cost
 from headprune.counts import parse_counts
 from headprune.errors import DataError, UsageError
@@ -148,8 +149,8 @@ def plan(
         typer.Option(
             help="Number of heads to keep in a component, at random or by --scores: ES=14 over "
             "all its layers, or ES=888444 for each layer, one digit a layer "
-            "(ES=16,16,12,8,4,4 where a layer has ten or more). Of neurons, EF=2000 is a total. "
-            "Repeatable; components that are not named keep all heads."
+            "(ES=16,16,12,8,4,4 where a layer has ten or more). Of neurons, EF=2000 is a total; "
+            "of layers, EL=110110. Repeatable; components that are not named keep all units."
         ),
     ] = None,
     prune: Annotated[
@@ -396,15 +397,15 @@ def _plan_without_scores(options: _Options, opened: PrunableModel | None) -> Pru
     """
     within = opened.plan.part(HEADS) if opened else None
     shape: Shape = _parse_shape(options.shape) if options.shape else BASE_SHAPE
-    if options.components is not None:
-        names = parse_components(options.components)
+    if (names := _components_of(options)) is not None:
         if opened is not None:
             within = opened.plan.units_left(opened.shape)
         whole = within or PruningPlan.full(shape)
         missing = [name for name in names if name not in whole.units]
         if missing:
+            option = "--components" if options.components is not None else "--keep"
             have = ", ".join(whole.units)
-            raise UsageError(f"--components {missing[0]}: the model has {have}; see --shape")
+            raise UsageError(f"{option} {missing[0]}: the model has {have}; see --shape")
         within = whole.part(names)
     units: Shape = within.units if within else shape
     if options.prune:
@@ -475,6 +476,16 @@ def _write_plan(chosen: PruningPlan, output: Path | None) -> None:
         return
     chosen.save(output)
     print(f"{output}: {chosen} ({chosen.percent_pruned:.1f}% of {unit_names(chosen.units)} pruned)")
+
+
+def _components_of(options: _Options) -> Sequence[str] | None:
+    """The components of --components, or those of --keep where it names others than heads."""
+    if options.components is not None:
+        return parse_components(options.components)
+    named = [*_assignments(options.keep, "--keep")] if options.keep else []
+    if set(named) <= {*HEADS} or not set(named) <= {*COMPONENTS}:
+        return None
+    return named
 
 
 def _assignments(items: list[str], what: str) -> dict[str, str]:

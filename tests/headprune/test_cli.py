@@ -226,6 +226,7 @@ COUNTS = "write one digit a layer (888444), or commas (16,16,12,8,4,4)"
             ["--keep", "DS=3", "--shape", "ES=8x6"],
             "DS: unknown component, it is one of ES",
         ),
+        (["--keep", "EL=3"], "--keep EL: the model has ES, ED, DS; see --shape"),
         (["--prune", "XX=odd"], f"XX: {UNKNOWN}"),
         (
             ["--percent", 5, "--shape", "QQ=8x6"],
@@ -369,6 +370,25 @@ def test_plan_for_a_checkpoint_takes_its_shape_and_the_heads_left() -> None:
     with with_checkpoint(HeadPlan.full(BERT)):
         outcome = headprune("plan", "--model", "model.pt", "--prune", "odd")
     assert HeadPlan.from_json(outcome.out) == select.by_location(BERT, prune="odd")
+
+
+def test_counts_may_be_of_layers_and_neurons_of_a_model() -> None:
+    shape = {"ES": (2,) * 4, "EF": (10,) * 4, "EL": (1,) * 4}
+
+    @dataclass
+    class Model(FakeCheckpoint):
+        shape: Any
+
+    with mock.patch.object(
+        plan_command, "open_model", lambda path: Model(HeadPlan.full({"ES": (2,) * 4}), shape)
+    ):
+        plan = HeadPlan.from_json(headprune("plan", "--model", "m", "--keep", "EL=1011").out)
+        assert plan.counts == {"EL": (1, 0, 1, 1)}
+        both = headprune("plan", "--model", "m", "--keep", "ES=1111", "--keep", "EF=30")
+        plan = HeadPlan.from_json(both.out)
+        assert plan.counts["ES"] == (1,) * 4 and sum(plan.counts["EF"]) == 30
+        heads = headprune("plan", "--model", "m", "--keep", "ES=1111")
+        assert HeadPlan.from_json(heads.out).counts == {"ES": (1,) * 4}
 
 
 def test_dropped_layers_keep_no_neurons_to_choose_from(tmp_path: Path) -> None:

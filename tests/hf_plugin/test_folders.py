@@ -151,6 +151,14 @@ def with_config(**changes):
     return damage
 
 
+def with_index(text):
+    def damage(folder):
+        (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+        (folder / "model.safetensors.index.json").write_text(text)
+
+    return damage
+
+
 def truncated(folder):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
@@ -162,6 +170,12 @@ def truncated(folder):
         (without_weights, "cannot read the weights"),
         (with_config(model_type="convbert"), "convbert is not a known family"),
         (truncated, "cannot read the weights"),
+        (with_index("{"), r"model/model\.safetensors\.index\.json: not JSON"),
+        (with_index("{}"), "index.json: has no weight_map, the files of the weights"),
+        (
+            with_index('{"weight_map": {"a": "model-2.safetensors"}}'),
+            "index.json: names model-2.safetensors, which is not there",
+        ),
         (with_config(intermediate_size=20), "size|shape|hold"),
         (
             lambda folder: (folder / "config.json").unlink(),
