@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headprune.recovery.variant import L0_GATES
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.figure import draw
 from headprune.report.shown import (
@@ -205,6 +206,13 @@ def _versus(study: TranslationStudy) -> str:
     return "control" if study.control else "baseline"
 
 
+def _is_trained_with_gates(row: Row) -> bool:
+    """Check for models whose one fine-tuning chose their heads; comparisons add a second one."""
+    fields = fields_of(row.signature)
+    has_one_training = "+" not in fields.get("finetune", "")
+    return row.kind == "pruned" and fields.get("select") == L0_GATES and has_one_training
+
+
 def _notes(study: TranslationStudy, paper: Sequence[PaperTable]) -> list[str]:
     task = study.table.tasks[TRANSLATION]
     sentences = f", {task.examples['test']:,} sentences" if "test" in task.examples else ""
@@ -225,6 +233,11 @@ def _notes(study: TranslationStudy, paper: Sequence[PaperTable]) -> list[str]:
         notes.append(
             f"{', '.join(scratch)}: not pruned from the baseline, but trained in the pruned shape "
             "from random weights for as long as the baseline; the seed draws these too."
+        )
+    if gates := [line.row.label for line in study.lines if _is_trained_with_gates(line.row)]:
+        notes.append(
+            f"{', '.join(gates)}: the heads are chosen by gates with an L0 penalty during the "
+            "fine-tuning, so that each seed has its own."
         )
     notes += constant_note([line.cell.constant for line in study.all_lines])
     if study.control:

@@ -248,6 +248,19 @@ def test_models_from_scratch_are_rows_of_their_own(make: Make) -> None:
     assert "- 75% from scratch: not pruned from the baseline, but trained" in to_markdown(study)
 
 
+def test_heads_that_a_fine_tuning_chose_are_named(make: Make) -> None:
+    results = whole_study(make)
+    path, record = make(row="75% l0-gates", percent=75)
+    with_gates = record.signature.replace("select:random", "select:l0-gates")
+    note = "- 75% l0-gates: the heads are chosen by gates with an L0 penalty during the fine-tuning"
+    once = replace(record, signature=with_gates)
+    assert note in to_markdown(summary([*results, (path, once)], test=False))
+    assert "gates with an L0 penalty" not in to_markdown(summary(results, test=False))
+    again = with_gates.replace("finetune:30ep", "finetune:30ep+30ep")
+    twice = replace(once, finetune="30ep+30ep", signature=again)
+    assert note not in to_markdown(summary([*results, (path, twice)], test=False))
+
+
 def test_bleu_before_fine_tuning_is_that_of_the_same_kind_and_form(make: Make) -> None:
     results = [
         make("before-finetune", wrong=20),
