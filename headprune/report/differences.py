@@ -13,6 +13,7 @@ from headprune.report.document import Column, Document, Notes, Table
 from headprune.report.shown import PValue, signed
 from headprune.results.comparable import require_one_measure
 from headprune.results.control_tests import TESTS, Located
+from headprune.results.labels import is_draw, method_of
 from headprune.results.lengths import NONE
 from headprune.results.record import Record
 from headprune.results.record_files import files_of_records
@@ -68,15 +69,18 @@ class ModelRow:
         return f"{_name(record)} of {of} ({record.task}, {length})"
 
     def of(self, seed: int) -> Located:
-        """The model of a seed; an unpruned model that was not fine-tuned is that of all seeds."""
+        """The model of a seed; see ``is_for_all_seeds``."""
         if self.is_for_all_seeds:
             return next(iter(self.records.values()))
         return self.records[seed]
 
     @property
     def is_for_all_seeds(self) -> bool:
-        """True for the one model that all others began with."""
-        return len(self.records) == 1 and self.any_record.kind == "baseline"
+        """True for the one model that was not trained, and whose units were not drawn."""
+        record = self.any_record
+        is_untrained = record.finetune == NONE
+        drawn = is_draw(method_of(record.plan, default="random"))
+        return len(self.records) == 1 and is_untrained and not drawn
 
 
 Pair = tuple[ModelRow, ModelRow]
@@ -180,10 +184,11 @@ def document_of(
     notes += [f"less: {one.name} - {other.name}" for one, other in less]
     if len(pairs) > 1 or less:
         notes.append("the mean over the pairs is taken first, seed by seed")
-    notes.append(
-        "95% interval and p: of a t-test over the seeds, against no difference; not corrected for "
-        "the number of differences that you look at"
-    )
+    if any(each.estimate for each in found):
+        notes.append(
+            "95% interval and p: of a t-test over the seeds, against no difference; not corrected "
+            "for the number of differences that you look at"
+        )
     if any(each.p_values for each in found):
         notes.append(
             "models that differ: pairs of models of one seed with p < 0.05 on the examples of the "

@@ -12,6 +12,7 @@ from scipy.stats import ttest_rel
 
 from headprune.cli.group import command_named
 from headprune.errors import DataError, UsageError
+from headprune.origin import Origin
 from headprune.report.differences import ModelRow, differences
 from headprune.results.control_tests import Located
 
@@ -75,6 +76,20 @@ def test_the_unpruned_model_stands_for_all_seeds(translations: Make) -> None:
     assert found.by_seed == {1: 0.5, 2: 1.5}
 
 
+def test_a_plan_that_is_not_drawn_has_one_model_right_after_pruning(translations: Make) -> None:
+    half = row(translations(30.5, 31.5, percent=50))
+    by_score = {"percent": 50, "kind": "before-finetune"}
+    records = translations(20.0, **by_score)
+    drawn = row(records)
+    (found,) = differences([(half, drawn)])
+    assert found.by_seed == {1: 10.5}
+    path, record = records[0]
+    origin = Origin(method="gradient", budget="50%")
+    replace(record, plan=record.plan.with_origin(origin), finetune="none").save(path)
+    (found,) = differences([(half, row(records))])
+    assert found.by_seed == {1: 10.5, 2: 11.5}
+
+
 def test_without_a_spread_there_is_no_interval(
     translations: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,7 +137,7 @@ def test_rows_that_cannot_be_compared(translations: Make, classifications: Make)
         differences([(row(half), row(others))])
     with pytest.raises(UsageError, match="no record in this folder"):
         run(folder_of(half), PUBLISHED.parent / "guides")
-    alone = ModelRow(folder=Path("alone"), records={2: row(control).records[2]})
+    alone = ModelRow(folder=Path("alone"), records={2: row(half).records[2]})
     first = ModelRow(folder=Path("first"), records={1: row(half).records[1]})
     with pytest.raises(DataError, match="no seed in common: first has 1; alone has 2"):
         differences([(first, alone)])
