@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from headprune.cli.named_folders import parse_folders
+from headprune.cli.named_folders import named_folders
 from headprune.errors import UsageError, needing
 from headprune.recovery.kinds import Recovery
 from headprune.wording import counted
@@ -61,8 +61,9 @@ def claims(
     study: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=FOLDER: the records of a folder are a study of that name; repeatable. It "
-            "tells apart studies of one name that begin with different baselines."
+            help="NAME=FOLDER: the records of a folder are a study of that name; repeatable, also "
+            "with several folders of one study. It tells apart studies of one name that begin with "
+            "different baselines."
         ),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the document.")] = "Claims",
@@ -100,11 +101,11 @@ def claims(
     from headprune.results.record_files import files_of_records
     from headprune.scores.head_scores import HeadScores
 
-    folders = parse_folders(study or [], option="--study", key="NAME")
+    folders = named_folders(study or [], option="--study", key="NAME")
     if not records and not folders and not scores:
         raise UsageError("give records, or folders with records")
     results = [(path, Record.load(path)) for path in files_of_records(records or [])]
-    for name, folder in folders.items():
+    for name, folder in folders:
         results += [
             (path, replace(Record.load(path), study=name)) for path in files_of_records([folder])
         ]

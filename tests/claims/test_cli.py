@@ -152,3 +152,12 @@ def test_a_file_that_is_no_record(tmp_path: Path) -> None:
     run = headprune("claims", str(path))
     assert run.status == 1
     assert str(path) in run.err and "Traceback" not in run.err
+
+
+def test_several_folders_are_one_study(translations: Make, tmp_path: Path) -> None:
+    translations(30.0, 30.2, 30.1, kind="control")
+    translations(31.0, 31.1, 31.2, percent=25)
+    folders = [f"--study=one={tmp_path / 'made-up' / kind}" for kind in ("control", "pruned")]
+    run = headprune("claims", *folders)
+    assert run.status == 0, run.err
+    assert "at no cost in BLEU.” (Budhraja et al., EMNLP 2020, table 1): holds in one" in run.out

@@ -112,7 +112,8 @@ def test_the_claims_on_all_studies(tmp_path: Path) -> None:
         name, is_named, named_folder = word.partition("=")
         records = named_folder or name
         archive = records.partition("/")[0]
-        unpack(PUBLISHED / archive / "runs.tar.gz", tmp_path / archive)
+        if not (tmp_path / archive).exists():
+            unpack(PUBLISHED / archive / "runs.tar.gz", tmp_path / archive)
         for path in files_of_records([tmp_path / records]):
             record = Record.load(path)
             results.append((path, replace(record, study=name) if is_named else record))
