@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from headprune.errors import DataError, UsageError
 from headprune.origin import Origin
 from headprune.report.differences import ModelRow, differences
 from headprune.results.control_tests import Located
+from studies.published import unpack
 
 from .conftest import Make
 
@@ -147,8 +147,7 @@ def test_published_differences_come_out_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("enru-shipped", "enru-shipped-long"):
-        with tarfile.open(PUBLISHED / name / "runs.tar.gz") as archive:
-            archive.extractall(tmp_path / name, filter="data")
+        unpack(PUBLISHED / name / "runs.tar.gz", tmp_path / name)
     long, short = (tmp_path / name / "finetuned" for name in ("enru-shipped-long", "enru-shipped"))
     less = f"{short / '75pct'},{short / 'control'}"
     run(long / "75pct", long / "control", "--less", less)
