@@ -177,11 +177,16 @@ def finish(save_dir: Path, model: Path, *, resumed: bool, closed_plan: Path | No
     write_text_atomically(model.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
 
 
+def _options_in(trained: Checkpoint, section: str) -> Mapping[str, Any]:
+    """The options of a training in a section of its configuration; empty without it."""
+    cfg = trained.state.get("cfg")
+    options = cfg.get(section) if isinstance(cfg, dict) else None
+    return options if isinstance(options, dict) else {}
+
+
 def _with_seed(plan: PruningPlan, trained: Checkpoint) -> PruningPlan:
     """The plan, with the seed of the training that it comes from."""
-    cfg = trained.state.get("cfg")
-    common = cfg.get("common") if isinstance(cfg, dict) else None
-    seed = common.get("seed") if isinstance(common, dict) else None
+    seed = _options_in(trained, "common").get("seed")
     if plan.origin is None or seed is None:
         return plan
     return plan.with_origin(replace(plan.origin, seed=int(seed)))
@@ -189,18 +194,15 @@ def _with_seed(plan: PruningPlan, trained: Checkpoint) -> PruningPlan:
 
 def _metric_facts(trained: Checkpoint) -> dict[str, str]:
     """The metric of the validation that chose the best checkpoint; empty where it is not known."""
-    cfg = trained.state.get("cfg")
-    section = cfg.get("checkpoint") if isinstance(cfg, dict) else None
-    metric = section.get("best_checkpoint_metric") if isinstance(section, dict) else None
+    metric = _options_in(trained, "checkpoint").get("best_checkpoint_metric")
     return {"best_metric": str(metric)} if metric else {}
 
 
 def _teacher_facts(trained: Checkpoint) -> dict[str, Any]:
     """The weights of a distillation and the fingerprint of its teacher; empty without one."""
-    cfg = trained.state.get("cfg")
-    criterion = cfg.get("criterion") if isinstance(cfg, dict) else None
-    teacher = criterion.get("distill_from") if isinstance(criterion, dict) else None
-    if not isinstance(criterion, dict) or not teacher:
+    criterion = _options_in(trained, "criterion")
+    if not criterion.get("distill_from"):
         return {}
+    teacher = criterion["distill_from"]
     chosen = Distillation.of_settings(criterion) or Distillation()
     return chosen.as_settings() | {TEACHER: Checkpoint.load(Path(teacher)).fingerprint}

@@ -179,7 +179,10 @@ def _leave_out_dropped_layers(
 
 
 def _difference_of_layers(kept: list[int], config: PreTrainedConfig, family: str) -> str:
-    """What a stock model would compute otherwise without the dropped layers; empty for nothing."""
+    """Say why a stock model without the dropped layers computes something else.
+
+    Empty where it computes the same.
+    """
 
     def has(entry: str) -> bool:
         return bool(getattr(config, entry, None))

@@ -145,6 +145,25 @@ def score_flags(wildcards):
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
+def training_command(*, from_baseline=False, closed_plan=False):
+    """The shell command of a rule that trains the model of a row, with the baseline's weights or not.
+
+    With ``closed_plan`` the gates that were learned are closed, and their plan is written.
+    """
+    closing = "--closed-plan {output.plan:q} " if closed_plan else ""
+    depends = "{input.baseline:q} {input.plan:q}" if from_baseline else "{input.plan:q}"
+    start = "--finetune-from-model {input.baseline:q} " if from_baseline else ""
+    return (
+        "{params.gpus:q} {JOB:q} train --data {DATA:q} "
+        "--model {output.model:q} " + closing + "--depends " + depends + " --log {log:q} "
+        "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
+        "--processes {params.processes} --precision {params.precision} -- "
+        "--user-dir {PLUGIN:q} {params.flags:q} "
+        "--seed {wildcards.seed} --head-plan {input.plan:q} " + start +
+        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+    )
+
+
 localrules:
     score,
 
@@ -247,14 +266,7 @@ rule finetune:
     resources:
         **resource_of("finetune"),
     shell:
-        "{params.gpus:q} {JOB:q} train --data {DATA:q} "
-        "--model {output.model:q} --depends {input.baseline:q} {input.plan:q} --log {log:q} "
-        "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
-        "--processes {params.processes} --precision {params.precision} -- "
-        "--user-dir {PLUGIN:q} {params.flags:q} "
-        "--seed {wildcards.seed} --head-plan {input.plan:q} "
-        "--finetune-from-model {input.baseline:q} "
-        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+        training_command(from_baseline=True)
 
 
 rule gates:
@@ -279,15 +291,7 @@ rule gates:
     resources:
         **resource_of("finetune"),
     shell:
-        "{params.gpus:q} {JOB:q} train --data {DATA:q} "
-        "--model {output.model:q} --closed-plan {output.plan:q} "
-        "--depends {input.baseline:q} {input.plan:q} --log {log:q} "
-        "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
-        "--processes {params.processes} --precision {params.precision} -- "
-        "--user-dir {PLUGIN:q} {params.flags:q} "
-        "--seed {wildcards.seed} --head-plan {input.plan:q} "
-        "--finetune-from-model {input.baseline:q} "
-        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+        training_command(from_baseline=True, closed_plan=True)
 
 
 rule scratch:
@@ -309,13 +313,7 @@ rule scratch:
     resources:
         **resource_of("baseline"),
     shell:
-        "{params.gpus:q} {JOB:q} train --data {DATA:q} "
-        "--model {output.model:q} --depends {input.plan:q} --log {log:q} "
-        "--label {wildcards.row:q}' seed '{wildcards.seed} --threads {threads} "
-        "--processes {params.processes} --precision {params.precision} -- "
-        "--user-dir {PLUGIN:q} {params.flags:q} "
-        "--seed {wildcards.seed} --head-plan {input.plan:q} "
-        "|| {{ tail -n 15 {log:q} >&2; exit 1; }}"
+        training_command()
 
 
 rule scores:

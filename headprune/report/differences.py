@@ -10,14 +10,14 @@ from statistics import fmean
 from headprune.claims.estimate import MeanDifference, mean_difference
 from headprune.errors import DataError
 from headprune.report.document import Column, Document, Notes, Table
-from headprune.report.shown import PValue, signed
+from headprune.report.shown import PValue, rejections, signed
 from headprune.results.comparable import require_one_measure
 from headprune.results.control_tests import TESTS, Located
 from headprune.results.labels import is_draw, method_of
 from headprune.results.lengths import NONE
 from headprune.results.record import Record
 from headprune.results.record_files import files_of_records
-from headprune.results.significance import SIGNIFICANCE_LEVEL, holm
+from headprune.results.significance import holm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,8 +239,7 @@ def _tests(pairs: Sequence[Pair], metric: str, seeds: Sequence[int]) -> list[flo
 
 
 def _tested(p_values: Sequence[float]) -> str:
-    significant = sum(p < SIGNIFICANCE_LEVEL for p in holm(p_values))
-    return f"{significant} of {len(p_values)} ({', '.join(map(PValue(3), p_values))})"
+    return f"{rejections(holm(p_values))} ({', '.join(map(PValue(3), p_values))})"
 
 
 def _interval(estimate: MeanDifference) -> str:
@@ -249,7 +248,7 @@ def _interval(estimate: MeanDifference) -> str:
 
 
 def _row_of(record: Record) -> tuple[str, ...]:
-    """What the records of one row have in common."""
+    """The values that identify a row: its records share them."""
     return record.study, record.task, record.kind, record.row, record.form, record.finetune
 
 
