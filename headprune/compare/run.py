@@ -7,32 +7,32 @@ Equal plans of different scores are measured once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headprune.budget import SPEED, goal_of
 from headprune.compare.additions import claim_folder, data_name_of
 from headprune.compare.comparison import Comparison
-from headprune.compare.competition import Competition, component_settings
+from headprune.compare.competition import component_settings
+from headprune.compare.design import Cell, Design
 from headprune.compare.pairs import pair_tests
 from headprune.compare.records import RECORDS, Outcomes, save_records
-from headprune.compare.requirements import possible_recoveries, require_methods, require_speeds
 from headprune.compare.rows import CONTROL, Row, mean_seconds
 from headprune.compare.store import Choice, Store
-from headprune.components import NEURONS
 from headprune.cost import known_flops
 from headprune.errors import UsageError
-from headprune.methods.adversarial import IMPORTANT_FIRST
-from headprune.methods.registry import method_named
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
+from headprune.scores.head_scores import HeadScores
 from headprune.speed.latency import Latency
 from headprune.speed.turns import Quartiles, over_plans
-from headprune.task_model import TaskModel, require_scores
+from headprune.task_model import TaskModel
 
 Say = Callable[[str, int, int], None]
 """A callback for the current step, the number of complete steps and the number of all steps."""
+
+Plans = dict[tuple[str, float], list[PruningPlan]]
+"""The plans of each method and amount."""
 
 ROUNDS = 7
 """The number of times that each model is timed."""
@@ -90,83 +90,43 @@ def compare(
             comparison.
         DataError: numbers that are not finite, or files in ``folder`` that cannot be read.
     """
-    methods = {name: method_named(name) for name in dict.fromkeys([*scores, "random"])}
-    if {"adversarial", f"gradient{IMPORTANT_FIRST}"} <= {*methods}:
-        raise UsageError(f"adversarial and gradient{IMPORTANT_FIRST} are one method; give one")
-    possible = possible_recoveries(model, recoveries, methods=list(methods.values()))
-    for name in tuned or ():
-        if name not in (*scores, "random"):
-            raise UsageError(f"{name} is to be fine-tuned, but is not among the scores compared")
-    tuned = [*(scores if tuned is None else tuned), CONTROL, "random"]
-    needed = [score for method in methods.values() for score in method.needs_scores]
-    competition = Competition.of(model.model, components, measure=measure, at_least=at_least)
-    full = competition.full
-    judges = [] if set(competition.components) & {*NEURONS} else ["ablation"]
-    names = list(dict.fromkeys([*needed, *judges, "random"]))
-    competition.require_possible(needed, percents)
-    require_scores(model, needed)
-    if (measure == SPEED) != (latency is not None):
-        raise UsageError("--speedup and --latency go together")
+    design = Design.of(
+        model,
+        scores=scores,
+        amounts=percents,
+        seeds=seeds,
+        random_seeds=random_seeds,
+        tuned=tuned,
+        at_least=at_least,
+        components=components,
+        measure=measure,
+        latency=latency,
+        recoveries=recoveries,
+    )
     if verify and latency is None:
         raise UsageError("--verify goes with --speedup")
-    require_methods([*methods.values()], model, competition, latency=latency)
-    if latency is not None:
-        require_speeds([*methods.values()], competition, latency, percents, seed=seeds[0])
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
-    claim_folder(folder, settings, model=model, scores=names, latency=latency)
-    store = Store(folder, model, competition, latency=latency, verify=verify)
-    given = f"the model as it was given ({model.model.path})"
+    claim_folder(folder, settings, model=model, scores=design.shown_scores, latency=latency)
+    store = Store(folder, model, design.competition, latency=latency, verify=verify)
     # First, as it shows if there are data to measure on.
-    base = store.before(Choice(plan=full, title=given))
-    scores_by_name = store.scores(names)
-    wanted = _wanted(
-        methods,
-        percents,
-        seeds=seeds,
-        random_seeds=seeds if random_seeds is None else random_seeds,
-        controls=any(each.trains for each in possible),
-    )
-    # Some scores of heads, neurons and layers cannot be compared: found before a model is trained.
-    for method in methods.values():
-        if method.needs_scores:
-            for amount in percents:
-                goal = goal_of(amount, measure)
-                say(f"choose units: {method.name} {goal}", 0, len(wanted))
-                store.chosen(method, scores_by_name, goal=goal, seed=seeds[0])
-    rows: list[Row] = []
-    plans: dict[tuple[str, float], list[PruningPlan]] = {}
-    for number, (name, percent, seed) in enumerate(wanted):
-        unit = "%" if latency is None or name == CONTROL else "x"
-        say(f"{name} {percent:g}{unit} seed {seed}", number, len(wanted))
-        if name == CONTROL:
-            choice = Choice(plan=full, title=f"{given}, seed {seed}")
-        else:
-            goal = goal_of(percent, measure)
-            choice = store.chosen(methods[name], scores_by_name, goal=goal, seed=seed)
-            plans.setdefault((name, percent), []).append(choice.plan)
-        rows += _rows(
-            name,
-            percent,
-            seed,
-            choice=choice,
-            recoveries=possible if name in tuned else [],
-            store=store,
-        )
-    store.remove_models()
-    say("time", len(wanted), len(wanted))
-    speedups = _speedups(store, full, plans, rounds=rounds) if rounds else {}
+    base = store.before(_given(store))
+    scores_by_name = store.scores(design.shown_scores)
+    _require_choices(design, scores_by_name, store=store, say=say)
+    rows, plans = _measured(design, scores_by_name, store=store, say=say)
+    steps = len([*design.cells()])
+    say("time", steps, steps)
     comparison = Comparison(
         task=model.task,
         model=str(model.model.path),
-        plan=full,
+        plan=design.competition.full,
         metric=model.metric,
         data_name=data_name_of(folder, model),
         finetune_name=model.finetune_name,
-        components=None if components is None else competition.components,
+        components=None if components is None else design.competition.components,
         base=base.value,
         scores=scores_by_name,
         rows=tuple(rows),
-        speedups=speedups,
+        speedups=_speedups(store, plans, rounds=rounds) if rounds else {},
         timed_all_plans=bool(rounds),
         settings=dict(model.settings),
         constant=base.constant,
@@ -181,66 +141,76 @@ def compare(
         positions=model.model.sizes.encoder_positions,
         recoveries=tuple(dict.fromkeys(recoveries)),
         recovery_seconds=mean_seconds(rows),
-        costs={
-            name: cost
-            for name, method in methods.items()
-            if (cost := store.costs.of(method.name, method.needs_scores)) is not None
-        },
+        costs=_costs(design, store),
     )
     save_records(comparison, folder / RECORDS)
-    say("tests of methods against each other", len(wanted), len(wanted))
+    say("tests of methods against each other", steps, steps)
     return replace(
         comparison,
         pairs=pair_tests(Outcomes.of(comparison), metric=comparison.metric, folder=folder),
     )
 
 
-def _wanted(
-    methods: Iterable[str],
-    percents: Sequence[float],
-    *,
-    seeds: Sequence[int],
-    random_seeds: Sequence[int],
-    controls: bool,
-) -> list[tuple[str, float, int]]:
-    """The method, the amount and the seed of each model; those of the controls come first."""
-    wanted = [(CONTROL, 0.0, seed) for seed in seeds] if controls else []
-    return wanted + [
-        (name, percent, seed)
-        for percent in percents
-        for name in methods
-        for seed in (random_seeds if name == "random" else seeds)
-    ]
+def _given(store: Store, *, seed: int | None = None) -> Choice:
+    """The model as it was given, as the choice of all its units."""
+    title = f"the model as it was given ({store.model.model.path})"
+    return Choice(
+        plan=store.competition.full, title=title if seed is None else f"{title}, seed {seed}"
+    )
 
 
-def _rows(
-    name: str,
-    percent: float,
-    seed: int,
-    *,
-    choice: Choice,
-    recoveries: Iterable[Recovery],
-    store: Store,
-) -> list[Row]:
-    """The rows of a pruned model: one for each recovery, or a single one right after pruning."""
-    row = _row(name, percent, seed, choice=choice, store=store)
-    recovered = [
-        row.recovered(recovery, store.recovered(choice, recovery, seed))
-        for recovery in recoveries
-        if recovery.trains or name != CONTROL
-    ]
-    return recovered or [row]
+def _require_choices(
+    design: Design, scores: Mapping[str, HeadScores], *, store: Store, say: Say
+) -> None:
+    """Choose units by all scores, so that a choice that cannot be made is found before trainings.
+
+    Scores of heads, neurons and layers cannot always be compared.
+    """
+    steps = len([*design.cells()])
+    for method in design.methods.values():
+        if method.needs_scores:
+            for amount in design.amounts:
+                goal = design.goal(amount)
+                say(f"choose units: {method.name} {goal}", 0, steps)
+                store.chosen(method, scores, goal=goal, seed=design.seeds[0])
 
 
-def _row(name: str, percent: float, seed: int, *, choice: Choice, store: Store) -> Row:
+def _measured(
+    design: Design, scores: Mapping[str, HeadScores], *, store: Store, say: Say
+) -> tuple[list[Row], Plans]:
+    """Prune, recover and measure each model; its rows, and the plans."""
+    rows: list[Row] = []
+    plans: Plans = {}
+    cells = [*design.cells()]
+    for number, cell in enumerate(cells):
+        name = cell.method
+        unit = "%" if design.latency is None or name == CONTROL else "x"
+        say(f"{name} {cell.amount:g}{unit} seed {cell.seed}", number, len(cells))
+        if name == CONTROL:
+            choice = _given(store, seed=cell.seed)
+        else:
+            goal = design.goal(cell.amount)
+            choice = store.chosen(design.methods[name], scores, goal=goal, seed=cell.seed)
+            plans.setdefault((name, cell.amount), []).append(choice.plan)
+        row = _row(cell, choice=choice, store=store)
+        recovered = [
+            row.recovered(recovery, store.recovered(choice, recovery, cell.seed))
+            for recovery in design.recoveries_of(name)
+        ]
+        rows += recovered or [row]
+    store.remove_models()
+    return rows, plans
+
+
+def _row(cell: Cell, *, choice: Choice, store: Store) -> Row:
     """The figures of a pruned model right after pruning, which is measured if need be."""
     plan, model, latency = choice.plan, store.model.model, store.latency
     before = store.before(choice)
     return Row(
-        score=name,
-        percent=percent,
+        score=cell.method,
+        percent=cell.amount,
         pruned=store.competition.percent_pruned(plan),
-        seed=seed,
+        seed=cell.seed,
         plan=json.loads(plan.to_json()),
         before=before.value,
         after=None,
@@ -256,18 +226,21 @@ def _row(name: str, percent: float, seed: int, *, choice: Choice, store: Store) 
     )
 
 
-def _speedups(
-    store: Store,
-    full: PruningPlan,
-    plans: Mapping[tuple[str, float], Sequence[PruningPlan]],
-    *,
-    rounds: int,
-) -> dict[str, dict[float, Quartiles]]:
+def _speedups(store: Store, plans: Plans, *, rounds: int) -> dict[str, dict[float, Quartiles]]:
     """Time all plans in turns; the speed-up of each method and amount, over its plans."""
     timed = [plan for method_plans in plans.values() for plan in method_plans]
-    of_plans = store.speedups(full, timed, rounds)
+    of_plans = store.speedups(store.competition.full, timed, rounds)
     speedups: dict[str, dict[float, Quartiles]] = {}
-    for (name, percent), of_method in plans.items():
+    for (name, amount), of_method in plans.items():
         each = [of_plans[plan] for plan in dict.fromkeys(of_method)]
-        speedups.setdefault(name, {})[percent] = over_plans(each)
+        speedups.setdefault(name, {})[amount] = over_plans(each)
     return speedups
+
+
+def _costs(design: Design, store: Store) -> dict[str, float]:
+    """The mean seconds of each method whose cost is known."""
+    costs = {
+        name: store.costs.of(method.name, method.needs_scores)
+        for name, method in design.methods.items()
+    }
+    return {name: cost for name, cost in costs.items() if cost is not None}
