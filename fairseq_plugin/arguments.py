@@ -66,8 +66,8 @@ def check_early() -> None:
     # them and comes after the plugin's import.
     training = sys.modules.get("fairseq_cli.train")
     if training is not None:
-        training.add_defaults = _checking(training.add_defaults)  # type: ignore[attr-defined]
-    checkpoint_utils.load_checkpoint_to_cpu = _verifying(checkpoint_utils.load_checkpoint_to_cpu)
+        training.add_defaults = checking(training.add_defaults)  # type: ignore[attr-defined]
+    checkpoint_utils.load_checkpoint_to_cpu = verifying(checkpoint_utils.load_checkpoint_to_cpu)
 
 
 def _let_every_process_load(options: Namespace | DictConfig) -> None:
@@ -109,7 +109,9 @@ def check(args: Namespace) -> None:
     _require_gates_of_criterion(args, getattr(args, "criterion", None))
 
 
-def _checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfig], None]:
+def checking(add_defaults: Callable[[DictConfig], None]) -> Callable[[DictConfig], None]:
+    """Let fairseq check the options of a training before it adds defaults to them."""
+
     @wraps(add_defaults)
     def check_and_add(cfg: DictConfig) -> None:
         _require_start(cfg.checkpoint)
@@ -276,7 +278,7 @@ def _require(path: str, *, flag: str) -> None:
         raise DataError(f"{flag}: {path}: no such file")
 
 
-def _verifying(load_checkpoint: Any) -> Any:
+def verifying(load_checkpoint: Any) -> Any:
     """Let fairseq refuse to load a damaged file, and keep the plan of the checkpoint.
 
     The plan is one of the checkpoint's options. The model that receives the weights may have other

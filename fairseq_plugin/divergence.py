@@ -22,11 +22,13 @@ _SIGNS = (
 
 def end_with_an_error() -> None:
     """Let fairseq's training stop with one line when gradients or the validation loss diverge."""
-    Trainer.train_step = _with_one_line(Trainer.train_step)
-    checkpoint_utils.save_checkpoint = _of_finite_loss(checkpoint_utils.save_checkpoint)
+    Trainer.train_step = with_one_line(Trainer.train_step)
+    checkpoint_utils.save_checkpoint = of_finite_loss(checkpoint_utils.save_checkpoint)
 
 
-def _with_one_line(train_step: Any) -> Any:
+def with_one_line(train_step: Any) -> Any:
+    """Let a training step that finds no finite gradient end with one line, a DataError."""
+
     @wraps(train_step)
     def step(self: Trainer, *arguments: Any, **options: Any) -> Any:
         try:
@@ -44,7 +46,9 @@ def _with_one_line(train_step: Any) -> Any:
     return step
 
 
-def _of_finite_loss(save_checkpoint: Any) -> Any:
+def of_finite_loss(save_checkpoint: Any) -> Any:
+    """Let fairseq save checkpoints with a finite loss alone, and raise a DataError otherwise."""
+
     @wraps(save_checkpoint)
     def save(cfg: Any, trainer: Trainer, epoch_iterator: Any, val_loss: float | None) -> Any:
         if val_loss is not None and not math.isfinite(val_loss):

@@ -92,7 +92,7 @@ def _with_counters(state_dict: Any) -> Any:
         state["extra_state"][_KEY] = {
             "early_stopping": dict(_early_stopping()),
             "plateau": _plateau_counters(self),
-            "loss_scale": _loss_scale_counters(self),
+            "loss_scale": loss_scale_counters(self),
         }
         return state
 
@@ -106,7 +106,7 @@ def _restoring(load_checkpoint: Any) -> Any:
         # With 0 updates the optimizer was not restored: the training is new, or flags reset it.
         if extra_state is not None and trainer.get_num_updates() > 0:
             counters = extra_state.get(_KEY, {})
-            _set_loss_scale_counters(trainer, counters.get("loss_scale", {}))
+            set_loss_scale_counters(trainer, counters.get("loss_scale", {}))
             if not cfg.reset_lr_scheduler:
                 for name, value in counters.get("plateau", {}).items():
                     setattr(trainer.lr_scheduler.lr_scheduler, name, value)
@@ -163,14 +163,16 @@ def _plateau_counters(trainer: Trainer) -> dict[str, int]:
     return {name: getattr(scheduler, name) for name in names if hasattr(scheduler, name)}
 
 
-def _loss_scale_counters(trainer: Trainer) -> dict[str, Any]:
+def loss_scale_counters(trainer: Trainer) -> dict[str, Any]:
+    """The counters of the loss scale of half precision; none of other trainings."""
     scaler: Any = getattr(trainer.optimizer, "scaler", None)
     if hasattr(scaler, "state_dict"):  # PyTorch's, with --amp
         return dict(scaler.state_dict())
     return {name: getattr(scaler, name) for name in _LOSS_SCALE_COUNTERS if hasattr(scaler, name)}
 
 
-def _set_loss_scale_counters(trainer: Trainer, counters: dict[str, Any]) -> None:
+def set_loss_scale_counters(trainer: Trainer, counters: dict[str, Any]) -> None:
+    """Continue with the counters of an interrupted training; see ``loss_scale_counters``."""
     scaler = getattr(trainer.optimizer, "scaler", None)
     if scaler is None or not counters:
         return

@@ -108,7 +108,7 @@ def train(
         path, components = movement
         own += ["--movement", str(path), ",".join(components)]
     own += [] if closed_plan is None else ["--closed-plan", str(closed_plan)]
-    with _alone_in(save_dir) as lock:
+    with alone_in(save_dir) as lock:
         _keep_log_in(save_dir, job.log)
         _run(job, "train", [*own, "--", *flags], keep_open=lock)
 
@@ -342,7 +342,7 @@ def ended_with_us(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[int]:
+def alone_in(folder: Path) -> Iterator[int]:
     """Lock a training folder; wait if another process, perhaps a left-over one, trains in it.
 
     The file is inherited by fairseq, so it is held until the last process of a training has ended

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    options, flags = _parse(arguments)
+    options, flags = parse(arguments)
     # fairseq's own format; what was imported before has set up the logging without times. The
     # output of fairseq-generate is a result.
     logging.basicConfig(
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace, flags: list[str]) -> None:
     """Run fairseq's program."""
     if options.program == "train":
-        _train(options, flags)
+        train(options, flags)
     elif options.program == "copy":
         from fairseq_plugin.baseline_model import copy_baseline
 
@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace, flags: list[str]) -> None:
         _call(cli_main, "generate", [*flags, *_machine_flags(options)])
 
 
-def _train(options: argparse.Namespace, flags: list[str]) -> None:
+def train(options: argparse.Namespace, flags: list[str]) -> None:
     """Train, or resume, and write the model."""
     from fairseq_cli.train import cli_main
 
@@ -193,7 +193,8 @@ def _machine_flags(options: argparse.Namespace) -> list[str]:
     return ["--cpu"]
 
 
-def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The worker's own options, before ``--``, and the flags for fairseq after it."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     at = given.index("--")
     common = argparse.ArgumentParser(add_help=False)

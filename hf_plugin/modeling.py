@@ -374,19 +374,19 @@ def _read_pruned_folders() -> None:
     ) -> Any:
         place = pretrained_model_name_or_path
 
-        def is_of_pruned() -> bool:
-            return _is_of_pruned(cls, place if config is None else config, options)
+        def is_pruned() -> bool:
+            return is_of_pruned(cls, place if config is None else config, options)
 
         def load_pruned() -> Any:
             return pruned_class(cls).from_pretrained(place, *inputs, config=config, **options)
 
-        if is_of_pruned():
+        if is_pruned():
             return load_pruned()
         try:
             loaded = stock_from_pretrained(cls, place, *inputs, config=config, **options)
         except Exception:
             # The attempt has put the config of a model on the hub into the cache.
-            if is_of_pruned():
+            if is_pruned():
                 return load_pruned()
             raise
         _refuse_gates(loaded[0] if isinstance(loaded, tuple) else loaded, place)
@@ -411,7 +411,7 @@ def _refuse_gates(model: PreTrainedModel, place: object) -> None:
         )
 
 
-def _is_of_pruned(cls: type[PreTrainedModel], config: Any, options: dict[str, Any]) -> bool:
+def is_of_pruned(cls: type[PreTrainedModel], config: Any, options: dict[str, Any]) -> bool:
     """Check if a stock class is to load a model with the config of a pruned one.
 
     Reads local folders and transformers' local cache alone, so that no request is added.

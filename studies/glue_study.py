@@ -299,13 +299,13 @@ def _study(raw: object) -> GlueStudy:
         changes=_changes(values["changes"], rows=rows, tasks=tasks),
         grid=grid,
         paper=check_paper(values["paper"]),
-        resources=_with_gpu(
+        resources=with_gpu(
             read_resources(values["resources"], defaults=RESOURCE_DEFAULTS), values["gpus"]
         ),
     )
 
 
-def _with_gpu(resources: Mapping[str, Resources], gpus: object) -> dict[str, Resources]:
+def with_gpu(resources: Mapping[str, Resources], gpus: object) -> dict[str, Resources]:
     """The resources with the key `gpus`: the GPU of every fine-tuning.
 
     Batches of GLUE are small, so that several GPUs train several models rather than one.

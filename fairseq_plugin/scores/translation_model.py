@@ -201,7 +201,7 @@ class TranslationModel:
         """BLEU on the sentence pairs of ablation: one half of the validation set."""
         checkpoint = self.model if plan is None else self.model.prune(plan)
         with fairseq_silent():
-            translator, batches = self._loaded(checkpoint, split="valid", part=ABLATION)
+            translator, batches = self.loaded(checkpoint, split="valid", part=ABLATION)
             with translator.model.evaluating():
                 texts = [text for batch in batches for text in translator.translate(batch)]
             references = [translator.reference(row) for batch in batches for row in batch["target"]]
@@ -286,7 +286,7 @@ class TranslationModel:
         with fairseq_silent():
             jobs = []
             for plan in plans:
-                translator, batches = self._loaded(self.model.prune(plan), length=_TIMED_LENGTH)
+                translator, batches = self.loaded(self.model.prune(plan), length=_TIMED_LENGTH)
                 translator.model.model.eval()
                 middle = batches[len(batches) // 2 :][: _TIMED_SENTENCES // _BATCH]
                 jobs.append(partial(_translate, translator, middle))
@@ -315,7 +315,7 @@ class TranslationModel:
         examples = self.max_examples or EXAMPLES
         return calibration_of(self.model, self.data, examples=examples, watch=self.watch)
 
-    def _loaded(
+    def loaded(
         self,
         checkpoint: Checkpoint,
         *,

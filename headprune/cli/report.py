@@ -86,7 +86,9 @@ def report(
         title=title,
         paper=paper or [],
         test=test,
-        command=_command(results or [], named=named, title=title, paper=paper or [], test=test),
+        command=report_command(
+            results or [], named=named, title=title, paper=paper or [], test=test
+        ),
     )
     report_files.save(output_dir)
     print(report_files.markdown)
@@ -98,7 +100,7 @@ def _shown(path: Path) -> str:
     return str(path) if is_inside else path.resolve().name
 
 
-def _command(
+def report_command(
     results: list[Path],
     *,
     named: Mapping[str, Path] | None = None,
@@ -106,6 +108,7 @@ def _command(
     paper: list[str],
     test: bool,
 ) -> str:
+    """The command that makes a page again; RESULTS stands for more than three folders."""
     names = [_shown(path) for path in results]
     are_clear = len(names) <= 3 and all(names) and len(set(names)) == len(names)
     files = names if are_clear else ["RESULTS"]

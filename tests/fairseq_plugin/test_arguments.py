@@ -42,7 +42,7 @@ def test_a_sound_checkpoint_of_another_model_keeps_the_error_of_loading_it(tmp_p
     path = tmp_path / "model.pt"
     torch.save({"model": {"w": torch.zeros(2)}, "args": Namespace(arch="lstm")}, path)
     with pytest.raises(ValueError, match="the error of the model's own code"):
-        arguments._verifying(fail)(str(path))
+        arguments.verifying(fail)(str(path))
 
 
 @pytest.mark.parametrize("text", ["['a']", "{1: 2}", "{'a'", "__import__('os')", "(" * 500])
@@ -81,7 +81,7 @@ def test_one_warning_says_that_gates_and_weights_are_clipped_together(
             "optimization": {"clip_norm": 0.5},
         }
     )
-    arguments._checking(lambda _: None)(cfg)
+    arguments.checking(lambda _: None)(cfg)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: --clip-norm 0.5 clips the gradients of gates and weights")
 
@@ -217,7 +217,7 @@ def test_a_training_has_the_models_options_of_its_first_checkpoint(
 
 def test_options_in_a_configuration_file_are_compared_too(tmp_path: Path):
     path = checkpoints.write(tmp_path / "model.pt")
-    add = arguments._checking(lambda cfg: None)
+    add = arguments.checking(lambda cfg: None)
     start = {"finetune_from_model": str(path), "save_dir": "save"}
     model = {"_name": "transformer_headpruned_tiny", "decoder_ffn_embed_dim": 48}
     cfg = OmegaConf.create({"checkpoint": start, "model": model})
@@ -320,7 +320,7 @@ def test_a_training_that_begins_with_another_model_may_prune_it_further(tmp_path
 def test_the_plan_in_a_configuration_file_is_compared_too(tmp_path: Path):
     checkpoints.write(tmp_path / "checkpoint_last.pt", plan=checkpoints.PLAN)
     checkpoints.PLAN.save(tmp_path / "plan.json")
-    add = arguments._checking(lambda cfg: None)
+    add = arguments.checking(lambda cfg: None)
     model = {"_name": "transformer_headpruned", **SIZES, "plan": str(tmp_path / "plan.json")}
     cfg = OmegaConf.create({"checkpoint": {"save_dir": str(tmp_path)}, "model": model})
     add(cfg)

@@ -396,7 +396,7 @@ def test_a_model_that_translates_every_sentence_alike(full, prepared, tmp_path):
 
 def test_an_unknown_word_is_like_no_other(full, prepared):
     whole = TranslationModel(path=full, data=prepared, beam=1)
-    made, _ = whole._loaded(whole.model)
+    made, _ = whole.loaded(whole.model)
     tokens = torch.tensor([made.dictionary.unk(), made.dictionary.eos(), made.dictionary.pad()])
     assert made.text(tokens) == "<unk>"
     assert made.reference(tokens) == "UNKNOWN_IN_REFERENCE"
@@ -405,7 +405,7 @@ def test_an_unknown_word_is_like_no_other(full, prepared):
 def test_times_are_of_translations_of_equal_length(full, prepared):
     whole = TranslationModel(path=full, data=prepared, beam=2)
     for plan in (HeadPlan.full(SHAPE), HALF):
-        made, batches = whole._loaded(whole.model.prune(plan), length=7)
+        made, batches = whole.loaded(whole.model.prune(plan), length=7)
         found = made.generator.generate([made.model.model], batches[0])
         assert {len(best["tokens"]) for each in found for best in each} == {8}  # with </s>
     first, second = whole.seconds([HeadPlan.full(SHAPE), HALF], rounds=2)

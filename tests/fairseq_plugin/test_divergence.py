@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from fairseq_plugin import divergence  # importing the plugin changes fairseq's training
-from fairseq_plugin.divergence import _of_finite_loss, _with_one_line
+from fairseq_plugin.divergence import of_finite_loss, with_one_line
 from headprune.errors import DataError
 from tests.fairseq_plugin.conftest import train
 
@@ -43,7 +43,7 @@ def test_numbers_that_are_not_finite(problem: Exception, message: str) -> None:
         raise problem
 
     with pytest.raises(DataError, match=f"the training has diverged {message}"):
-        _with_one_line(train_step)(TRAINER)
+        with_one_line(train_step)(TRAINER)
 
 
 def test_an_error_of_the_search_for_the_place_is_not_what_is_reported() -> None:
@@ -54,7 +54,7 @@ def test_an_error_of_the_search_for_the_place_is_not_what_is_reported() -> None:
             next(iter(()))  # as torch's hooks do with the encoder's outputs
 
     with pytest.raises(DataError, match="diverged at update 8 .gradients are Nan/Inf."):
-        _with_one_line(train_step)(TRAINER)
+        with_one_line(train_step)(TRAINER)
 
 
 def test_other_errors_stay_what_they_are() -> None:
@@ -62,12 +62,12 @@ def test_other_errors_stay_what_they_are() -> None:
         raise FloatingPointError("Fatal error: gradients are inconsistent between workers")
 
     with pytest.raises(FloatingPointError, match="inconsistent"):
-        _with_one_line(train_step)(TRAINER)
+        with_one_line(train_step)(TRAINER)
 
 
 def test_a_checkpoint_is_saved_only_where_the_validation_is_finite() -> None:
     saved: list[float | None] = []
-    save = _of_finite_loss(lambda cfg, trainer, iterator, loss: saved.append(loss))
+    save = of_finite_loss(lambda cfg, trainer, iterator, loss: saved.append(loss))
     cfg = Namespace(best_checkpoint_metric="loss")
     for loss in (None, 3.5):
         save(cfg, TRAINER, None, loss)

@@ -157,5 +157,5 @@ def test_the_loss_scale_of_amp_is_kept():
         return SimpleNamespace(optimizer=SimpleNamespace(scaler=scaler))
 
     before, after = trainer(init_scale=64.0), trainer(init_scale=2.0)
-    resuming._set_loss_scale_counters(after, resuming._loss_scale_counters(before))
+    resuming.set_loss_scale_counters(after, resuming.loss_scale_counters(before))
     assert after.optimizer.scaler.get_scale() == 64.0

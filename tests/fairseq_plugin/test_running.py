@@ -168,7 +168,7 @@ def test_a_whole_last_checkpoint_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_folder_is_held_by_the_training_after_its_job_was_killed(tmp_path: Path) -> None:
     code = "import sys; print('held', flush=True); sys.stdin.read()"
-    with running._alone_in(tmp_path) as lock:
+    with running.alone_in(tmp_path) as lock:
         child = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
@@ -221,7 +221,7 @@ def started_flags(
     given = ["train", "--data", str(corpus), "--model", str(folder / "model.pt")]
     given += ["--save-dir", str(folder), "--processes", str(processes), "--", *flags]
     with pytest.raises(_Started) as started:
-        worker._train(*worker._parse(given))
+        worker.train(*worker.parse(given))
     parsed: argparse.Namespace = options.parse_args_and_arch(
         options.get_training_parser(), input_args=started.value.args[0]
     )

@@ -85,13 +85,13 @@ def test_stock_classes_look_for_pruned_configs_in_the_local_cache_alone(tmp_path
     with monkeypatch.context() as patch:
         patch.setattr("transformers.utils.hub.hf_hub_download", download)
         options = {"cache_dir": tmp_path / "empty", "force_download": True}
-        assert not modeling._is_of_pruned(BertModel, "someone/model", options)
+        assert not modeling.is_of_pruned(BertModel, "someone/model", options)
     assert requests == [True]
     cached = tmp_path / "cache" / "models--someone--model"
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text("0" * 40)
     saved(cached / "snapshots" / ("0" * 40))
-    assert modeling._is_of_pruned(BertModel, "someone/model", {"cache_dir": tmp_path / "cache"})
+    assert modeling.is_of_pruned(BertModel, "someone/model", {"cache_dir": tmp_path / "cache"})
 
 
 def sizes() -> dict[str, int]:

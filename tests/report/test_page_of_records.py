@@ -15,7 +15,7 @@ import pytest
 from matplotlib.figure import Figure as Drawing
 from scipy.stats import ttest_1samp
 
-from headprune.cli.report import _command as command_of_page
+from headprune.cli.report import report_command
 from headprune.components import HEADS
 from headprune.errors import DataError, UsageError
 from headprune.origin import Origin
@@ -542,14 +542,14 @@ def test_the_command_of_the_page_names_its_files(
     options = {"title": "", "paper": [], "test": True}
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path / "runs")
-    assert command_of_page([Path(".")], **options) == "headprune report runs -o report"
+    assert report_command([Path(".")], **options) == "headprune report runs -o report"
     one_name = [Path("/a/result.json"), Path("/b/result.json")]
-    assert command_of_page(one_name, **options) == "headprune report RESULTS -o report"
+    assert report_command(one_name, **options) == "headprune report RESULTS -o report"
     inside = [Path("runs/multi30k"), Path("scores/ablation.json"), Path("/tmp/other")]
-    assert command_of_page(inside, **options) == (
+    assert report_command(inside, **options) == (
         "headprune report runs/multi30k scores/ablation.json other -o report"
     )
-    assert command_of_page([Path("/")], **options) == "headprune report RESULTS -o report"
+    assert report_command([Path("/")], **options) == "headprune report RESULTS -o report"
 
 
 def test_records_need_no_scipy_and_no_torch(study: Path) -> None:

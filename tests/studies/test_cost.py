@@ -17,7 +17,7 @@ from studies.calibrate import main as calibrate
 from studies.calibrate import read_log
 from studies.cost import Calibration, Job, Machine, cost_of, estimate
 from studies.find import load_any
-from studies.glue_study import MINILM, RESOURCE_DEFAULTS, GlueStudy, _with_gpu
+from studies.glue_study import MINILM, RESOURCE_DEFAULTS, GlueStudy, with_gpu
 from studies.jobs import jobs_of, measured_flags, within_budget
 from studies.plugin import running
 from studies.study import Study
@@ -344,7 +344,7 @@ def test_the_log_of_a_calibration_is_read(tmp_path: Path) -> None:
 
 
 def test_a_fine_tuning_of_glue_takes_one_gpu() -> None:
-    resources = _with_gpu(RESOURCE_DEFAULTS, 1)
+    resources = with_gpu(RESOURCE_DEFAULTS, 1)
     assert {rule for rule, each in resources.items() if each.gpu} == {"glue", "grid"}
     with pytest.raises(DataError, match="gpus: 4: a fine-tuning of GLUE takes one GPU; give"):
-        _with_gpu(RESOURCE_DEFAULTS, 4)
+        with_gpu(RESOURCE_DEFAULTS, 4)
