@@ -64,8 +64,8 @@ def _of_present_heads(get_prompt: Callable[..., Any]) -> Callable[..., Any]:
     def prompt(self: Any, *inputs: Any, **options: Any) -> Any:
         prefix = get_prompt(self, *inputs, **options)
         model = self.get_base_model()
-        kind = str(getattr(getattr(model, "config", None), "model_type", ""))
-        if isinstance(prefix, Cache) and kind.startswith(PREFIX):
+        is_pruned = hasattr(getattr(model, "config", None), "kept_heads")
+        if isinstance(prefix, Cache) and is_pruned:
             _select_heads(prefix, _present(model))
         return prefix
 

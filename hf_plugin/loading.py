@@ -123,7 +123,6 @@ def _adopt(config: PreTrainedConfig, *, where: str) -> None:
     except UsageError as error:
         raise DataError(f"{where}: pruned_heads of its config: {error}") from None
     config.__class__ = CONFIGS[type(config)]
-    vars(config).pop("model_type", None)
     config.kept_heads = kept_lists(plan)
     config.kept_neurons = config.kept_layers = config.uniform_heads = None
     config.pruned_heads = {}

@@ -33,11 +33,11 @@ from headprune.errors import UsageError
 from headprune.plan import PruningPlan
 from hf_plugin.adapters import prepare_peft
 from hf_plugin.families import attentions, stacks
-from hf_plugin.head_names import CLASS_PREFIX, FAMILIES, PREFIX
+from hf_plugin.head_names import CLASS_PREFIX, FAMILIES
 from hf_plugin.lazy_entries import entries_of
 from hf_plugin.plans import Heads, plan_after
 from hf_plugin.pruned_configs import FIELDS, configured_plans, describe
-from hf_plugin.pruned_files import PrunedConfig, PrunedFiles, expect_layout
+from hf_plugin.pruned_files import ModelType, PrunedConfig, PrunedFiles, expect_layout
 from hf_plugin.surgery import cut_to, make_uniform
 
 FORMS = ("remove", "uniform")
@@ -185,7 +185,6 @@ def _prune(model: PreTrainedModel, request: PruningPlan | Heads, *, form: str) -
     stock = model.config
     config = copy.deepcopy(stock)
     config.__class__ = CONFIGS.get(type(stock), type(stock))
-    vars(config).pop("model_type", None)  # a config that was read from JSON has one of its own
     describe(model, config)
     for module in model.modules():
         if getattr(module, "config", None) is stock:
@@ -297,7 +296,7 @@ def _register(family: str) -> None:
     config = _named(
         stock,
         {
-            "model_type": f"{PREFIX}{family}",
+            "model_type": ModelType(family),
             **dict.fromkeys(FIELDS),
             "__annotations__": FIELDS,
             "code_by_auto_class": auto_map,

@@ -30,7 +30,7 @@ from .head_names import (
 )
 from .headless import make_headless, make_neuronless
 from .position_bias import take_biases
-from .pruned_files import PrunedConfig, PrunedFiles, expect_layout, store_by_head
+from .pruned_files import ModelType, PrunedConfig, PrunedFiles, expect_layout, store_by_head
 
 if int(transformers.__version__.partition(".")[0]) < 5:
     raise ImportError(
@@ -159,7 +159,7 @@ def __getattr__(name: str) -> Any:
     namespace: dict[str, Any] = {"__module__": __name__}
     if name.endswith("Config"):
         namespace |= {
-            "model_type": f"{PREFIX}{stock.model_type}",  # type: ignore[attr-defined]
+            "model_type": ModelType(stock.model_type),  # type: ignore[attr-defined]
             **dict.fromkeys(fields),
             "__annotations__": {**dict.fromkeys(fields[:-1], dict | None), fields[-1]: str | None},
         }

@@ -23,6 +23,8 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from .head_names import PREFIX
+
 CODE = (
     *("modeling_headpruned.py", "pruned_files.py", "head_names.py"),
     *("cutting.py", "subclasses.py", "headless.py", "dropped.py", "position_bias.py"),
@@ -42,6 +44,27 @@ _MISMATCH = re.compile("size mismatch|mismatched_sizes")
 """Text of the errors that transformers raises for a tensor of another shape in the files."""
 
 _reading: ContextVar[str | None] = ContextVar("layout of the files that are read", default=None)
+
+
+class ModelType:
+    """The model type of pruned models: ``headpruned-bert`` of a config class, ``bert`` of a config.
+
+    Files and Auto classes have a type of their own, by which pruned models are recognised.
+    transformers compares the type of a config with the names of stock models: where it chooses a
+    tokenizer, or decides if Whisper needs a start token before its prompt. The answers are those
+    for the stock model, as pruning changes neither.
+    """
+
+    def __init__(self, family: str) -> None:
+        """The type of pruned models of a family, such as ``bert``."""
+        self.family = family
+
+    def __get__(self, config: object | None, of_class: type | None = None) -> str:
+        """The type of a config, or of the class."""
+        return f"{PREFIX}{self.family}" if config is None else self.family
+
+    def __set__(self, config: object, value: object) -> None:
+        """Do nothing: a config that is read from JSON sets the type that its file has."""
 
 
 class PrunedConfig:

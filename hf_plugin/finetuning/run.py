@@ -29,7 +29,7 @@ from headprune.results.record import Record
 from headprune.results.record_files import REFERENCE, output_files
 from headprune.results.signature import signature, with_method
 from hf_plugin.distillation import Teacher
-from hf_plugin.families import form_of
+from hf_plugin.families import family_of, form_of
 from hf_plugin.finetuning.facts import example_facts, training_facts
 from hf_plugin.finetuning.held_out import copy_record, record_training
 from hf_plugin.finetuning.loading import Loaded, data_of, load
@@ -41,6 +41,7 @@ from hf_plugin.finetuning.training import AfterEpochs, Training, fine_tune, pred
 from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.gates import close_gates
 from hf_plugin.layerdrop import add_layerdrop
+from hf_plugin.plans import model_shape, without_units_of_dropped_layers
 from hf_plugin.tasks.predictions import lines, single, table
 from hf_plugin.tasks.task import LabelledData, Task, dev_splits
 from hf_plugin.translating import translations
@@ -412,12 +413,14 @@ def _labelled(record: Record, settings: Settings, labels: Labels) -> Record:
 def _prune(model: PreTrainedModel, settings: Settings, stack: ExitStack) -> tuple[HeadPlan, str]:
     """Prune the model, and return its plan and form; masks last until ``stack`` is closed.
 
-    The plan names the units that were pruned before, too.
+    The plan names the units that were pruned before, too, as the plan of the saved model does.
     """
     requested, form, current = settings.plan, settings.form, hf_plugin.plan(model)
     if requested is None:
         return current, form_of(model)
-    plan = requested if current.is_full else current.replaced_by(requested)
+    plan = without_units_of_dropped_layers(
+        current.replaced_by(requested).normalised(model_shape(model)), family_of(model)
+    )
     if form != "mask":
         hf_plugin.prune_heads(model, requested, form=form)
     elif requested != current:

@@ -406,6 +406,10 @@ def _data_set_rows(data: datasets.Dataset, source: str, columns: Columns) -> _Ro
 
 def _data_set(source: str, split: str) -> datasets.Dataset:
     """Load a data set from a folder or from the hub."""
+    if (files := two_files(source)) is not None and all(file.is_file() for file in files):
+        raise DataError(
+            f"{source}: two files are sentence pairs for a model that translates; give one file"
+        )
     name, *parts = [source] if Path(source).exists() else source.split(":")
     chosen = parts[-1] if parts else None
     configuration = parts[0] if len(parts) > 1 else None

@@ -103,7 +103,8 @@ def test_a_snapshot_of_the_hubs_cache_is_pruned_as_a_folder_is(tmp_path: Path) -
     assert (outcome.status, outcome.err) == (0, "")
     assert (tmp_path / "out" / "vocab.txt").read_text() == "[PAD]\n[UNK]\n"
     assert not any(path.is_symlink() for path in (tmp_path / "out").iterdir())
-    assert AutoModel.from_pretrained(tmp_path / "out").config.model_type == "headpruned-bert"
+    config = AutoModel.from_pretrained(tmp_path / "out").config
+    assert type(config).model_type == "headpruned-bert"
 
     # A link from there to another repository of the cache, or out of it, is not followed.
     (tmp_path / "hub" / "secret").write_text("secret")

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
-import subprocess
-import sys
 import threading
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -30,6 +27,7 @@ import hf_plugin
 from headprune import UsageError
 from hf_plugin import modeling, modeling_headpruned
 from tests.hf_plugin.models import FAMILIES, HEADS, NONE, SOME, batch, build, clone, first, plan_for
+from tests.hf_plugin.processes import run
 
 families = pytest.mark.parametrize("family", FAMILIES)
 forms = pytest.mark.parametrize("form", ["remove", "uniform"])
@@ -122,20 +120,6 @@ def test_the_code_in_the_folder_computes_the_same(family, form, tmp_path):
         loaded.save_pretrained(tmp_path / "again")
         close(first(remote.from_pretrained(tmp_path / "again")), first(model))
         close(first(type(model).from_pretrained(tmp_path / "again")), first(model))
-
-
-def run(
-    code: str, folder: Path, *, blocked: bool, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run code in an interpreter that finds headprune only where it is not blocked."""
-    block = "sys.modules.update(headprune=None, hf_plugin=None)" if blocked else ""
-    return subprocess.run(
-        [sys.executable, "-c", f"import sys; {block}\nfolder = {str(folder)!r}\n{code}"],
-        capture_output=True,
-        text=True,
-        input="",
-        env={**os.environ, "HF_MODULES_CACHE": str(folder.parent / "modules"), **environment},
-    )
 
 
 @pytest.mark.slow

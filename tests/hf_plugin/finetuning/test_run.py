@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, Trainer
 
 import hf_plugin
 from headprune import HeadPlan, PruningPlan, UsageError
@@ -29,6 +29,7 @@ from hf_plugin.fingerprints import model_fingerprint
 from hf_plugin.folders import Folder
 from hf_plugin.glue.data import GlueData, load_splits
 from hf_plugin.glue.tasks import TASKS
+from hf_plugin.plans import model_shape
 from hf_plugin.tasks.task import dev_splits
 from tests.hf_plugin.made import SHAPE, settings, write_model, write_task
 from tests.hf_plugin.models import LAYERS, SOME
@@ -633,6 +634,17 @@ def test_labels_and_origin_come_from_the_plan(model, glue, tmp_path):
     again = run(settings("sst2", model, glue, plan=plan, epochs=0.0), labels, tmp_path)
     assert (again.row, again.requested_percent) == ("half", 49.0)
     assert "|select:given|" in again.signature and again.metrics == result.metrics
+
+
+@pytest.mark.parametrize("form", ["remove", "mask"])
+@pytest.mark.parametrize("component", ["EL", "EF"])
+def test_the_plan_of_the_record_is_that_of_the_model(form, component, model, glue, tmp_path):
+    shape = model_shape(AutoModel.from_pretrained(model))[component]
+    kept = [(0,), *[()] * (len(shape) - 1)]
+    plan = PruningPlan(kept={component: kept}, units={component: shape})
+    given = settings("sst2", model, glue, plan=plan, form=form, epochs=0.0)
+    recorded = run(given, Labels(), tmp_path).plan
+    assert recorded == hf_plugin.plan(AutoModel.from_pretrained(tmp_path / "model"))
 
 
 def test_a_model_saved_in_half_precision_is_trained_in_full(tmp_path, glue):

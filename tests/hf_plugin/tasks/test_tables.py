@@ -91,6 +91,14 @@ def test_what_cannot_be_downloaded(monkeypatch):
         read_table("some/reviews", ONE, split="train")
 
 
+def test_two_files_are_no_table(tmp_path) -> None:
+    pair = [tmp_path / "train.en", tmp_path / "train.de"]
+    for path in pair:
+        path.write_text("one\n")
+    with pytest.raises(DataError, match="two files are sentence pairs for a model that translates"):
+        read_table(",".join(map(str, pair)), ONE, split="train")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
