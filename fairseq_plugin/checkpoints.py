@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -94,6 +95,9 @@ class Checkpoint:
                 and decoder, or one whose options, plan and weights do not fit each other.
         """
         state, options = read_model(path)
+        width = options.get("decoder_output_dim")
+        if isinstance(width, str) and re.fullmatch("[0-9]{1,9}", width):
+            options["decoder_output_dim"] = int(width)  # fairseq's command line stores it as text
         checkpoint_check.split_fused(state["model"])
         checkpoint_check.check(options.values, state["model"], path=str(path))
         return cls(state=state, options=options, path=Path(path))

@@ -58,12 +58,20 @@ def _differences(args: Any, stored: Namespace) -> Iterator[str]:
     tied, stored_tied = _tied_embeddings(ours), _tied_embeddings(theirs)
     if tied != stored_tied:
         yield f"{stored_tied} in the checkpoint, {tied} here"
-    for name in (*OPTIONS, *lengths_of_positions(theirs)):
+    if (width := _output_width(args)) != (stored_width := _output_width(stored)):
+        yield f"--decoder-output-dim {stored_width} in the checkpoint, {width} here"
+    groups = ["adaptive_softmax_factor"] if theirs.adaptive_softmax_cutoff else []
+    for name in (*OPTIONS, *lengths_of_positions(theirs), *groups):
         if name.endswith("_layers") and getattr(args, f"{name}_to_keep", None):
             continue  # checkpoints of version 0.1.0 have the number of the remaining layers
         value, stored_value = shown(getattr(ours, name)), shown(getattr(theirs, name))
         if value != stored_value:
             yield f"--{name.replace('_', '-')} {stored_value} in the checkpoint, {value} here"
+
+
+def _output_width(options: Any) -> int:
+    """The width of the decoder's output; models of older versions of fairseq name none."""
+    return int(getattr(options, "decoder_output_dim", None) or options.decoder_embed_dim)
 
 
 def lengths_of_positions(options: Any) -> Iterator[str]:

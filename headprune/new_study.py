@@ -154,6 +154,13 @@ def study_text(
   clip-norm: 1.0  # limit of the gradient's norm
   criterion: label_smoothed_cross_entropy
   label-smoothing: 0.1"""
+    if baseline is not None and baseline.options.get("adaptive-softmax-cutoff"):
+        schedule = (
+            schedule.partition("  criterion:")[0]
+            + """\
+  criterion: adaptive_loss  # that of the model's adaptive softmax
+  ddp-backend: legacy_ddp  # which this criterion needs"""
+        )
     if baseline is None:
         model = f"""\
 arch: {size.arch}  # {size.sizes}

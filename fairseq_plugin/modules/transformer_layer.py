@@ -75,9 +75,15 @@ class HeadPrunedDecoderLayer(TransformerDecoderLayerBase, Scriptable):
 
     def forward(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None, Any]:
         x, weights, state = super().forward(*args, **options)
-        if weights is not None and weights.dim() == 4 and self.encoder_attn.form == "mask":
+        attention = self.encoder_attn
+        if (
+            attention is not None
+            and weights is not None
+            and weights.dim() == 4
+            and attention.form == "mask"
+        ):
             # By head, H x B x T x S, to be averaged as alignment: masked heads do not enter it.
-            kept = self.encoder_attn.kept_heads
+            kept = attention.kept_heads
             weights = weights[kept] if len(kept) else None
         return x, weights, state
 

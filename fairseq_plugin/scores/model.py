@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase, TransformerModel
+from fairseq.modules import AdaptiveSoftmax
 from torch import Tensor, nn
 
 from fairseq_plugin.modules.feed_forward import FeedForward
@@ -230,9 +231,7 @@ class FairseqModel:
         if self.model.decoder.adaptive_softmax is None:
             logits: Tensor = output[0]
             return logits
-        # The outputs are hidden states: B x T x C.
-        probabilities: Tensor = self.model.get_normalized_probs(output, log_probs=True)
-        return probabilities
+        return _log_probabilities(self.model.decoder.adaptive_softmax, output[0])
 
     @contextmanager
     def attending(self) -> Iterator[None]:
@@ -320,6 +319,25 @@ class FairseqModel:
         if isinstance(output, Tensor):  # T x B x C
             return output.repeat(1, times, 1)
         return (output[0].repeat(1, times, 1), *[None] * (len(output) - 1))
+
+
+def _log_probabilities(softmax: AdaptiveSoftmax, hidden: Tensor) -> Tensor:
+    """Logarithms of the probabilities of an adaptive softmax, B x T x V, with gradients.
+
+    fairseq's own function writes into its results, through which no gradient can be computed.
+
+    Args:
+        softmax: the output layer: a softmax over frequent words and the groups of rarer ones, and
+            one in each group.
+        hidden: the decoder's outputs, B x T x C.
+    """
+    frequent, flat = softmax.cutoff[0], hidden.flatten(0, 1)  # BT x C
+    head = softmax.head(flat).log_softmax(-1)  # BT x (frequent words + groups)
+    groups = [
+        head[:, frequent + number, None] + tail(flat).log_softmax(-1)  # BT x words of the group
+        for number, tail in enumerate(softmax.tail)
+    ]
+    return torch.cat([head[:, :frequent], *groups], dim=-1).view(*hidden.shape[:2], -1)
 
 
 def _ask(_: nn.Module, inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

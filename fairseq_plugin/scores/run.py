@@ -34,9 +34,9 @@ from headprune.scores.compute import (
 )
 from headprune.scores.head_scores import HeadScores
 from headprune.scores.movement import FineTuned
-from headprune.scores.names import require_known
+from headprune.scores.names import COMBINATION, require_known, with_combined
 from headprune.scores.parts import PARTS, SUBSET_SEED, in_parts, parts_of
-from headprune.scores.registry import ABLATION, SCORING
+from headprune.scores.registry import ABLATION, SCORING, Need, score_named
 from headprune.scores.syntax import Parse, ParsedBatch
 
 METRICS = ("loss", "bleu")
@@ -86,6 +86,8 @@ def score_heads(
         fingerprint = checkpoint.fingerprint
         origins = dict.fromkeys(PARTS, Origin(model=str(path), fingerprint=fingerprint))
         needed = parts_of(request.scores, request.weights)
+        if model.cfg.cross_self_attention:
+            _require_no_weights(request, path)
         if needed:
             divided = split == "valid"
             for part in needed:
@@ -154,6 +156,18 @@ def score_heads(
             fine_tune=fine_tune if finetuning and not request.without_labels else None,
             permutations=request.permutations,
             watch=watch,
+        )
+
+
+def _require_no_weights(request: ScoreRequest, path: Path) -> None:
+    """Refuse scores of attention weights, whose keys are tokens of one sentence each."""
+    names = with_combined(request.scores, request.weights)
+    found = [n for n in names if n != COMBINATION and Need.ATTENTION in score_named(n).needs]
+    if found:
+        raise UsageError(
+            f"{path}: its decoder's self-attention looks at the source too "
+            f"(--cross-self-attention), for which {', '.join(found)} are not defined; give --score "
+            "with others, such as fisher or ablation"
         )
 
 

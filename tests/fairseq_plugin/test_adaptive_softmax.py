@@ -21,3 +21,14 @@ def test_losses_are_those_of_the_adaptive_softmax() -> None:
     counted = target.ne(model.decoder.dictionary.pad())
     of_targets = -log_probs.gather(2, target.unsqueeze(2)).squeeze(2) * counted
     torch.testing.assert_close(losses, of_targets.sum(1) / counted.sum(1), check_dtype=False)
+
+
+def test_gradients_pass_through_the_adaptive_softmax() -> None:
+    model = build(adaptive_softmax_cutoff="8,16").eval()
+    net_input = batch()
+    target = net_input["prev_output_tokens"].roll(-1, dims=1)  # B x T
+    FairseqModel(model).outcome({"net_input": net_input, "target": target}).losses.sum().backward()
+    found = {
+        name: weights.grad for name, weights in model.decoder.adaptive_softmax.named_parameters()
+    }
+    assert all(gradient is not None and gradient.any() for gradient in found.values())

@@ -74,6 +74,7 @@ def test_a_checkpoint_of_stock_fairseq_gets_the_options_of_the_plugin(
     [
         ({}, [*FLAGS, "--activation-fn=gelu"], "--activation-fn relu in the checkpoint, gelu here"),
         ({}, [*FLAGS, "--share-all-embeddings"], "separate embeddings in the checkpoint"),
+        ({}, [*FLAGS, "--decoder-output-dim=16"], "--decoder-output-dim 32 in the checkpoint, 16"),
         (
             {"encoder_learned_pos": True, "max_source_positions": 64},
             [*FLAGS, "--encoder-learned-pos", "--max-source-positions=32"],

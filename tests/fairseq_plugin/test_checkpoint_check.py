@@ -188,6 +188,7 @@ def test_fused_projections_of_old_checkpoints_are_pruned_as_split_ones(tmp_path:
     [
         {"decoder_input_dim": 16, "decoder_learned_pos": True},  # fairseq builds without it
         {"decoder_output_dim": 16},
+        {"decoder_output_dim": "16"},  # as fairseq's command line stores it
         {"decoder_output_dim": 32, "share_decoder_input_output_embed": True},
         {"encoder_embed_dim": 24, "encoder_learned_pos": True, "encoder_attention_heads": 3},
         {"no_cross_attention": True},

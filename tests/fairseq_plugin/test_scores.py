@@ -263,6 +263,21 @@ def test_roles_of_heads_whose_attention_is_known():
     assert ends == 1 and 0 < found["separator"]["ES"][0][2] < 1
 
 
+@pytest.mark.parametrize("form", ["remove", "mask"])
+def test_attention_without_cross_attention_is_seen(form: str) -> None:
+    shape = {name: SHAPE[name] for name in ("ES", "DS")}
+    built = build(head_plan=HeadPlan.full(shape).to_json(), head_form=form, no_cross_attention=True)
+    seen: dict[tuple[str, int], int] = {}
+
+    def see(component: str, layer: int, weights: torch.Tensor) -> None:  # B x H x T x S
+        seen[component, layer] = weights.size(1)
+
+    with torch.no_grad():
+        FairseqModel(built.eval()).attend(samples(7)[0], see)
+    heads = {(name, n): units for name in shape for n, units in enumerate(shape[name])}
+    assert seen == heads
+
+
 def translator(built: Any) -> Translator:
     words = dictionary()
     generator = SequenceGenerator([built], words, beam_size=2, max_len_a=0, max_len_b=8)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from headprune.cli.new_study import app
 from headprune.errors import HeadpruneError
-from headprune.new_study import Corpus, study_text
+from headprune.new_study import Corpus, TrainedBaseline, study_text
 from studies.glue_study import load_glue_study
 from studies.study import load_study
 
@@ -235,3 +235,16 @@ def test_the_script_of_the_study_copies_a_finished_preparation(tmp_path: Path) -
     refused = copy("--out", out, "--from-dir", tmp_path)
     assert refused.returncode == 1 and "no prep.json, no finished preparation" in refused.stderr
     assert copy("--out", out).returncode == 2
+
+
+def test_the_criterion_of_an_adaptive_softmax(tmp_path: Path) -> None:
+    corpus = Corpus(
+        folder=tmp_path, name="news.en-de", pair="en-de", pairs=9, tokens=90, joined_dictionary=True
+    )
+    options = {"adaptive-softmax-cutoff": "40,90"}
+    baseline = TrainedBaseline(
+        file=tmp_path / "model.pt", arch="transformer_headpruned", options=options, lr=None
+    )
+    text = study_text(corpus, path=tmp_path / "mine.yaml", cores=2, gpu=False, baseline=baseline)
+    assert "criterion: adaptive_loss" in text and "ddp-backend: legacy_ddp" in text
+    assert "label" not in text
