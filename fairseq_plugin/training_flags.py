@@ -73,5 +73,7 @@ def _differences(stored: Namespace, defaults: Namespace) -> list[tuple[str, Any]
         if value is None or value is False or value == "":
             continue  # no flag says so; where it matters, the checkpoint is refused later
         if shown(value) != shown(getattr(defaults, name, None)):
+            # fairseq has made numbers of a text such as 10,20.
+            value = shown(value) if isinstance(value, (list, tuple)) else value
             differences.append((name.replace("_", "-"), value))
     return differences

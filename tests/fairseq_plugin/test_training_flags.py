@@ -42,3 +42,5 @@ def test_sizes_that_some_models_have_are_described() -> None:
     options = {**vars(check_flags("train", ["--arch", "transformer_headpruned"])), **given}
     _, flags = training_flags(options)
     assert flags == {name.replace("_", "-"): value for name, value in given.items()}
+    _, of_numbers = training_flags({**options, "adaptive_softmax_cutoff": [10, 20]})
+    assert of_numbers == flags
