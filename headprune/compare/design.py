@@ -119,8 +119,8 @@ class Design:
         return [score for method in self.methods.values() for score in method.needs_scores]
 
     @property
-    def shown_scores(self) -> list[str]:
-        """The names of all scores that are computed, with those that judge the others.
+    def computed_scores(self) -> list[str]:
+        """The names of the scores to compute: those that methods choose by, and those that judge them.
 
         Ablation judges; but that of single neurons takes so long that it is computed only for a
         method that needs it.

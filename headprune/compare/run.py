@@ -106,11 +106,11 @@ def compare(
     if verify and latency is None:
         raise UsageError("--verify goes with --speedup")
     settings = {**model.settings, "at_least": at_least, **component_settings(components)}
-    claim_folder(folder, settings, model=model, scores=design.shown_scores, latency=latency)
+    claim_folder(folder, settings, model=model, scores=design.computed_scores, latency=latency)
     store = Store(folder, model, design.competition, latency=latency, verify=verify)
     # First, as it shows if there are data to measure on.
     base = store.before(_given(store))
-    scores_by_name = store.scores(design.shown_scores)
+    scores_by_name = store.scores(design.computed_scores)
     _require_choices(design, scores_by_name, store=store, say=say)
     rows, plans = _measured(design, scores_by_name, store=store, say=say)
     steps = len([*design.cells()])
