@@ -120,7 +120,7 @@ class Design:
 
     @property
     def computed_scores(self) -> list[str]:
-        """The names of the scores to compute: those that methods choose by, and those that judge them.
+        """The names of the scores to compute: for the choices of methods, and to judge scores.
 
         Ablation judges; but that of single neurons takes so long that it is computed only for a
         method that needs it.
