@@ -76,7 +76,7 @@ PAGES: Mapping[str, Page] = {
             "methods-speed-long",
             "attention-guided",
             *("methods-multi30k", "methods-multi30k-speed", "methods-multi30k-shipped"),
-            "methods-multi30k-speed-shipped",
+            *("methods-multi30k-speed-shipped", "methods-multi30k-layers"),
             *("refit/by-speed", "refit/layers"),
         )
     },
