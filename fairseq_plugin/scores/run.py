@@ -79,6 +79,8 @@ def score_heads(
     components, max_examples, watch = request.components, request.max_examples, request.watch
     batch_size = request.batch_size or BATCH_SIZE
     checkpoint = Checkpoint.load(path)
+    if checkpoint.options.get("cross_self_attention"):
+        _require_no_weights(request, path)
     folder = data or trained_on(checkpoint)
     with fairseq_silent():
         model, task = load_scored(checkpoint, folder)
@@ -86,8 +88,6 @@ def score_heads(
         fingerprint = checkpoint.fingerprint
         origins = dict.fromkeys(PARTS, Origin(model=str(path), fingerprint=fingerprint))
         needed = parts_of(request.scores, request.weights)
-        if model.cfg.cross_self_attention:
-            _require_no_weights(request, path)
         if needed:
             divided = split == "valid"
             for part in needed:

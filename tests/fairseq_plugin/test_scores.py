@@ -19,8 +19,9 @@ from fairseq_plugin.checkpoints import Checkpoint
 from fairseq_plugin.scores import bleu_ablation as bleu_ablation_module
 from fairseq_plugin.scores.bleu_ablation import Translator, bleu_ablation
 from fairseq_plugin.scores.model import FairseqModel
-from fairseq_plugin.scores.run import batches_of, load_items
+from fairseq_plugin.scores.run import batches_of, load_items, score_heads
 from headprune import DataError, HeadPlan, UsageError
+from headprune.backends import ScoreRequest
 from headprune.cli import app
 from headprune.components import HEADS, NEURONS
 from headprune.gates import gated as gated_units
@@ -36,6 +37,7 @@ from headprune.scores.registry import registered
 from headprune.scores.reuse import masked_outcomes
 from headprune.scores.roles import rarity_of
 from headprune.scores.units import parts_of
+from tests.fairseq_plugin import checkpoints
 from tests.fairseq_plugin.models import SHAPE, build, dictionary
 from tests.fairseq_plugin.test_model import NO_HEADS_HERE_AND_THERE, plans
 from tests.fairseq_plugin.test_neurons_and_layers import RAGGED, SIZES
@@ -276,6 +278,14 @@ def test_attention_without_cross_attention_is_seen(form: str) -> None:
         FairseqModel(built.eval()).attend(samples(7)[0], see)
     heads = {(name, n): units for name in shape for n, units in enumerate(shape[name])}
     assert seen == heads
+
+
+def test_attention_that_reads_both_sentences_has_no_scores_of_weights(tmp_path: Path) -> None:
+    state = checkpoints.content()
+    state["args"].cross_self_attention = True
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match="for which entropy are not defined; give --score"):
+        score_heads(tmp_path / "model.pt", ScoreRequest(scores=["fisher", "entropy"]))
 
 
 def translator(built: Any) -> Translator:
