@@ -29,6 +29,8 @@ from headprune.plan import PruningPlan
 from headprune.scores import HeadScores
 from headprune.scores.ablation import ablation, cases_of
 from headprune.scores.attention_statistics import attention_statistics
+from headprune.scores.combination import ATTENTION_GUIDED
+from headprune.scores.compute import unwatched
 from headprune.scores.gradients import gradient_scores
 from headprune.scores.magnitude import magnitude
 from headprune.scores.names import STATISTICS, scores_by_default
@@ -284,8 +286,9 @@ def test_attention_that_reads_both_sentences_has_no_scores_of_weights(tmp_path: 
     state = checkpoints.content()
     state["args"].cross_self_attention = True
     torch.save(state, tmp_path / "model.pt")
+    request = ScoreRequest(scores=["fisher", "entropy"], weights=ATTENTION_GUIDED, watch=unwatched)
     with pytest.raises(UsageError, match="for which entropy are not defined; give --score"):
-        score_heads(tmp_path / "model.pt", ScoreRequest(scores=["fisher", "entropy"]))
+        score_heads(tmp_path / "model.pt", request)
 
 
 def translator(built: Any) -> Translator:
