@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugin.fitting import HEAD_FORMS, KEPT_HEADS, StoredSublayer, stored_sublayers
-from fairseq_plugin.shape import layers_present, model_shape
+from fairseq_plugin.shape import layers_present, model_shape, output_width
 from headprune.components import HEADS, LAYERS, side_of
 from headprune.errors import DataError, UsageError
 from headprune.plan import PruningPlan, is_whole
@@ -221,8 +221,7 @@ def _shapes_where_present(
             if f"{side}.{module}.weight" in weights:
                 yield f"{side}.{module}.weight", (None, options[f"{side}_embed_dim"])
     if "decoder.output_projection.weight" in weights:
-        width = options.get("decoder_output_dim") or options["decoder_embed_dim"]
-        yield "decoder.output_projection.weight", (None, width)
+        yield "decoder.output_projection.weight", (None, output_width(Namespace(**options)))
 
 
 def _require(tensor: Tensor, wanted: tuple[int | None, ...], *, name: str, path: str) -> None:

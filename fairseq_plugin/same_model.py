@@ -13,6 +13,7 @@ from typing import Any
 
 from fairseq_plugin.checkpoints import Options
 from fairseq_plugin.options import HeadPrunedTransformerConfig
+from fairseq_plugin.shape import output_width
 from headprune.errors import UsageError
 
 _SIDE_OPTIONS = (
@@ -58,10 +59,9 @@ def _differences(args: Any, stored: Namespace) -> Iterator[str]:
     tied, stored_tied = _tied_embeddings(ours), _tied_embeddings(theirs)
     if tied != stored_tied:
         yield f"{stored_tied} in the checkpoint, {tied} here"
-    if (width := _output_width(args)) != (stored_width := _output_width(stored)):
+    if (width := output_width(args)) != (stored_width := output_width(stored)):
         yield f"--decoder-output-dim {stored_width} in the checkpoint, {width} here"
-    groups = ["adaptive_softmax_factor"] if theirs.adaptive_softmax_cutoff else []
-    for name in (*OPTIONS, *lengths_of_positions(theirs), *groups):
+    for name in (*OPTIONS, *further_sizes(theirs)):
         if name.endswith("_layers") and getattr(args, f"{name}_to_keep", None):
             continue  # checkpoints of version 0.1.0 have the number of the remaining layers
         value, stored_value = shown(getattr(ours, name)), shown(getattr(theirs, name))
@@ -69,16 +69,13 @@ def _differences(args: Any, stored: Namespace) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} {stored_value} in the checkpoint, {value} here"
 
 
-def _output_width(options: Any) -> int:
-    """The width of the decoder's output; models of older versions of fairseq name none."""
-    return int(getattr(options, "decoder_output_dim", None) or options.decoder_embed_dim)
-
-
-def lengths_of_positions(options: Any) -> Iterator[str]:
-    """The names of the options with the lengths of a model's learned tables of positions."""
+def further_sizes(options: Any) -> Iterator[str]:
+    """The names of sizes that only some models have: learned positions, an adaptive softmax."""
     for side, text in (("encoder", "source"), ("decoder", "target")):
         if getattr(options, f"{side}_learned_pos", False):
             yield f"max_{text}_positions"
+    if getattr(options, "adaptive_softmax_cutoff", None):
+        yield "adaptive_softmax_factor"
 
 
 def _tied_embeddings(config: HeadPrunedTransformerConfig) -> str:

@@ -45,6 +45,14 @@ def unit_sizes(args: Any) -> dict[str, int]:
     return {"ES": encoder, "ED": decoder, "DS": decoder, "EF": 1, "DF": 1}
 
 
+def output_width(args: Any) -> int:
+    """The width of the decoder's output; models of older versions of fairseq do not name it.
+
+    fairseq's command line gives it as text.
+    """
+    return int(getattr(args, "decoder_output_dim", None) or args.decoder_embed_dim)
+
+
 def layers_present(plan: PruningPlan, component: str, form: str | None) -> tuple[int, ...]:
     """The numbers of the layers that a model has, in the order of its modules.
 

@@ -9,7 +9,8 @@ from typing import Any
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
 
 from fairseq_plugin.flags import check_flags
-from fairseq_plugin.same_model import OPTIONS, lengths_of_positions, shown
+from fairseq_plugin.same_model import OPTIONS, further_sizes, shown
+from fairseq_plugin.shape import output_width
 
 _ARCH = "transformer_headpruned"
 _TYING = ("share_all_embeddings", "share_decoder_input_output_embed")
@@ -57,12 +58,9 @@ def _only_on(stored: Namespace, defaults: Namespace) -> int:
 
 def _sizes(stored: Namespace) -> Iterator[str]:
     """Names of further sizes that some models have."""
-    yield from lengths_of_positions(stored)
-    width = getattr(stored, "decoder_output_dim", None)
-    if width not in (None, getattr(stored, "decoder_embed_dim", None)):
+    yield from further_sizes(stored)
+    if output_width(stored) != stored.decoder_embed_dim:
         yield "decoder_output_dim"
-    if getattr(stored, "adaptive_softmax_cutoff", None):
-        yield "adaptive_softmax_factor"
 
 
 def _differences(stored: Namespace, defaults: Namespace) -> list[tuple[str, Any]]:

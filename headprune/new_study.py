@@ -147,20 +147,19 @@ def study_text(
   max-tokens: {batch}  # sub-words of a batch
   optimizer: adam
   adam-betas: (0.9, 0.98)  # those of the Transformer's paper"""
-    schedule = """\
+    criterion = """\
+  criterion: label_smoothed_cross_entropy
+  label-smoothing: 0.1"""
+    if baseline is not None and baseline.options.get("adaptive-softmax-cutoff"):
+        criterion = """\
+  criterion: adaptive_loss  # that of the model's adaptive softmax
+  ddp-backend: legacy_ddp  # which this criterion needs"""
+    schedule = f"""\
   lr-scheduler: polynomial_decay  # a straight line down to 0 at the last update
   warmup-updates: 10%  # of all updates
   total-num-update: 100%
   clip-norm: 1.0  # limit of the gradient's norm
-  criterion: label_smoothed_cross_entropy
-  label-smoothing: 0.1"""
-    if baseline is not None and baseline.options.get("adaptive-softmax-cutoff"):
-        schedule = (
-            schedule.partition("  criterion:")[0]
-            + """\
-  criterion: adaptive_loss  # that of the model's adaptive softmax
-  ddp-backend: legacy_ddp  # which this criterion needs"""
-        )
+{criterion}"""
     if baseline is None:
         model = f"""\
 arch: {size.arch}  # {size.sizes}

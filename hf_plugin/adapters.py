@@ -78,8 +78,9 @@ def _present(model: Any) -> list[tuple[int, ...] | None]:
     None stands for a layer with all its heads. Adapters may have replaced the projections, so the
     numbers are read from the attention modules.
     """
-    component = "DS" if "DS" in FAMILIES[model.config.model_type.removeprefix(PREFIX)] else "ES"
-    names = FAMILIES[model.config.model_type.removeprefix(PREFIX)][component]
+    # Models loaded by the code of an older version's folder have the prefix.
+    of_family = FAMILIES[model.config.model_type.removeprefix(PREFIX)]
+    names = of_family["DS" if "DS" in of_family else "ES"]
     layers = model.base_model.get_submodule(names.layers).children()
     modules = [layer.get_submodule(names.attention) for layer in layers]
     return [

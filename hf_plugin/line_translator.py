@@ -19,7 +19,6 @@ from headprune.translate import (
     warn_of_cut,
 )
 from hf_plugin.finetuning.models import longest_text
-from hf_plugin.head_names import PREFIX
 from hf_plugin.scores.own_outputs import translates
 from hf_plugin.scores.run import whole_model
 from hf_plugin.tasks.heads import require_readable
@@ -66,7 +65,7 @@ class HuggingFaceTranslator:
         """
         torch.set_num_threads(settings.threads)
         model = whole_model(str(folder), prunable=False)
-        family = model.config.model_type.removeprefix(PREFIX)
+        family = model.config.model_type
         require_readable(family, name=str(folder))
         if not translates(model):
             raise UsageError(

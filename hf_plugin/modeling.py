@@ -47,7 +47,6 @@ _OF_PRUNED = (
     "auto_map",
     "headprune",
     "transformers_weights",
-    "model_type",
 )
 CONFIGS: dict[type[PreTrainedConfig], type[PreTrainedConfig]] = {}
 MODELS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {}

@@ -21,7 +21,6 @@ from .dropped import make_dropped
 from .head_names import (
     FAMILIES,
     FEED_FORWARD,
-    PREFIX,
     FeedForwardNames,
     Names,
     layer_lists,
@@ -49,7 +48,7 @@ class HeadPrunedModel(PrunedFiles):
             raise ValueError("a model with uniform heads cannot be quantised while it is loaded")
         _name_inner_model(config)
         super().__init__(config, *inputs, **options)  # type: ignore[call-arg]
-        family = config.model_type.removeprefix(PREFIX)
+        family = config.model_type
         base: nn.Module = self.base_model  # type: ignore[attr-defined]
         for component, names in FAMILIES[family].items():
             uniform = (config.uniform_heads or {}).get(component)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headprune.budget import SPEED, Goal, goal_of
@@ -132,15 +132,19 @@ class Design:
         """The budget or the speed of an amount."""
         return goal_of(amount, self.competition.measure)
 
-    def cells(self) -> Iterator[Cell]:
+    @property
+    def cells(self) -> list[Cell]:
         """The models to measure; the controls, which only trainings need, come first."""
-        if any(each.trains for each in self.recoveries):
-            for seed in self.seeds:
-                yield Cell(method=CONTROL, amount=0.0, seed=seed)
-        for amount in self.amounts:
-            for name in self.methods:
-                for seed in self.random_seeds if name == "random" else self.seeds:
-                    yield Cell(method=name, amount=amount, seed=seed)
+        has_controls = any(each.trains for each in self.recoveries)
+        controls = [
+            Cell(method=CONTROL, amount=0.0, seed=seed) for seed in self.seeds if has_controls
+        ]
+        return controls + [
+            Cell(method=name, amount=amount, seed=seed)
+            for amount in self.amounts
+            for name in self.methods
+            for seed in (self.random_seeds if name == "random" else self.seeds)
+        ]
 
     def recoveries_of(self, method: str) -> list[Recovery]:
         """The treatments after pruning by a method; the model as it was given is only trained."""

@@ -113,7 +113,7 @@ def compare(
     scores_by_name = store.scores(design.computed_scores)
     _require_choices(design, scores_by_name, store=store, say=say)
     rows, plans = _measured(design, scores_by_name, store=store, say=say)
-    steps = len([*design.cells()])
+    steps = len(design.cells)
     say("time", steps, steps)
     comparison = Comparison(
         task=model.task,
@@ -166,7 +166,7 @@ def _require_choices(
 
     Scores of heads, neurons and layers cannot always be compared.
     """
-    steps = len([*design.cells()])
+    steps = len(design.cells)
     for method in design.methods.values():
         if method.needs_scores:
             for amount in design.amounts:
@@ -181,7 +181,7 @@ def _measured(
     """Prune, recover and measure each model; its rows, and the plans."""
     rows: list[Row] = []
     plans: Plans = {}
-    cells = [*design.cells()]
+    cells = design.cells
     for number, cell in enumerate(cells):
         name = cell.method
         unit = "%" if design.latency is None or name == CONTROL else "x"

@@ -21,7 +21,6 @@ from transformers import (
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config, require_finite
-from hf_plugin.head_names import PREFIX
 from hf_plugin.places import place, reporting
 from hf_plugin.random_batches import most_tokens
 from hf_plugin.tasks.heads import require_head
@@ -160,7 +159,7 @@ def _class_options(
 
 def _require_language(config: PreTrainedConfig, *, name: str) -> None:
     """Check that an X-MOD, which has adapters for many languages, knows that of its texts."""
-    if config.model_type.removeprefix(PREFIX) != "xmod":
+    if config.model_type != "xmod":
         return
     if config.default_language not in config.languages:
         raise UsageError(

@@ -7,7 +7,6 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from headprune.errors import UsageError
-from hf_plugin.head_names import PREFIX
 
 UNREAD = {
     "bros": "it needs the place of each word on its page (bbox), which texts do not have",
@@ -48,7 +47,7 @@ def require_head(config: PreTrainedConfig, auto: Any, *, name: str) -> None:
     Raises:
         UsageError: it has none.
     """
-    family = config.model_type.removeprefix(PREFIX)
+    family = config.model_type
     require_readable(family, name=name)
     if type(config) not in auto._model_mapping:
         kind = auto.__name__.removeprefix("AutoModelFor")

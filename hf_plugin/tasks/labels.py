@@ -17,7 +17,7 @@ from transformers.models.auto.modeling_auto import (
 
 from headprune.errors import DataError, UsageError
 from hf_plugin.folder_check import check_config
-from hf_plugin.head_names import CLASS_PREFIX, FAMILIES, PREFIX, has_one_stack
+from hf_plugin.head_names import CLASS_PREFIX, FAMILIES, has_one_stack
 from hf_plugin.places import place, reporting
 from hf_plugin.tasks.heads import require_readable
 from hf_plugin.tasks.predictions import SEPARATOR
@@ -85,7 +85,7 @@ def outputs_of(model: str) -> Outputs:
     with reporting(f"{model}: cannot load the model"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
-    family = config.model_type.removeprefix(PREFIX)
+    family = config.model_type
     require_readable(family, name=model)
     type_ = TaskType.single_label
     # The classes of pruned models are named after the stock ones.

@@ -1,4 +1,4 @@
-"""What transformers decides by the type of a model is decided for pruned models as for others."""
+"""transformers chooses tokenizers, prompts and pipelines for pruned models as for unpruned ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT = "a  b ①"
 
 @pytest.fixture(scope="module")
 def unpruned_and_pruned(tmp_path_factory) -> tuple[Path, Path]:
-    """Folders of a umT5 that name T5Tokenizer, of which transformers takes no notice."""
+    """Folders of a umT5 whose tokenizer class, T5Tokenizer, transformers replaces by another."""
     whole, pruned = (tmp_path_factory.mktemp(name) for name in ("whole", "pruned"))
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.NFKC()
