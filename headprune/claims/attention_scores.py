@@ -15,8 +15,8 @@ def claims() -> list[Claim]:
     return [
         Claim(
             name="attention-statistics-beat-random",
-            sentence="Heads chosen by the entropy, the sparsity or the distribution of their "
-            "attention do better than heads drawn at random.",
+            sentence="Heads chosen by each of entropy, sparsity and distribution of their "
+            "attention do better than the ones drawn at random.",
             source=Source(paper="attention-guided pruning", place="comparison of scores", value=""),
             region=Region(low=0),
             unit="points",

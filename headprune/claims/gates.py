@@ -5,7 +5,7 @@ from __future__ import annotations
 from headprune.claims.claim import Claim, Measurement, Source
 from headprune.claims.contrasts import Contrast, contrast, part
 from headprune.claims.region import Region
-from headprune.claims.runs import Runs, method_in
+from headprune.claims.runs import Row, Runs, method_in
 from headprune.claims.specialised import specialised_heads_kept
 from headprune.components import HEADS
 from headprune.recovery.variant import L0_GATES
@@ -61,7 +61,8 @@ def claims() -> list[Claim]:
             source=Source(paper=VOITA, place="pruning of all types of attention", value=""),
             region=Region(low=0),
             unit="points",
-            effect="percentage of heads kept in ED less the percentage kept in ES",
+            effect="percentage of heads kept in DS less the percentage kept in ES, and that in ED "
+            "less that in DS",
             rows="plans by gates over all heads, at several budgets",
             command="make study STUDY=gates SETTING=wmt14.en-ru",
             measure=_order_of_components,
@@ -99,17 +100,26 @@ def _order_of_components(runs: Runs) -> Measurement | None:
     }
     if not rows:
         return None
-    strata = [
-        Contrast(
-            differences={
-                seed: 100 * (_share_kept(record, "ED") - _share_kept(record, "ES"))
-                for seed, (_, record) in row.items()
-            },
-            models=[],
-        )
-        for row in rows.values()
-    ]
-    return Measurement(parts=[part(f"ED - ES of {', '.join(rows)}", strata)])
+    return Measurement(
+        parts=[
+            part(
+                f"{later} - {earlier} of {', '.join(rows)}",
+                [_kept_more(row, later=later, earlier=earlier) for row in rows.values()],
+            )
+            for later, earlier in (("DS", "ES"), ("ED", "DS"))
+        ]
+    )
+
+
+def _kept_more(row: Row, *, later: str, earlier: str) -> Contrast:
+    """The percentage of heads kept in one component less that in another, by seed."""
+    return Contrast(
+        differences={
+            seed: 100 * (_share_kept(record, later) - _share_kept(record, earlier))
+            for seed, (_, record) in row.items()
+        },
+        models=[],
+    )
 
 
 def _by_gates_over_all_heads(record: Record) -> bool:
@@ -119,6 +129,8 @@ def _by_gates_over_all_heads(record: Record) -> bool:
     """
     plan = record.plan
     if method_in(record) not in _METHODS or not set(HEADS) <= plan.units.keys():
+        return False
+    if not plan.prunes_heads_alone:
         return False
     return any(_share_kept(record, component) < 1 for component in ("ED", "DS"))
 

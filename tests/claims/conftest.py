@@ -31,11 +31,12 @@ def translations(tmp_path: Path) -> Make:
         method: str = "random",
         components: Sequence[str] | None = None,
         study: str = "made-up",
+        plans: Sequence[HeadPlan] | None = None,
         texts: Callable[[int], tuple[list[str], list[str]]] | None = None,
     ) -> list[Located]:
         results = []
         for seed, value in enumerate(values, start=1):
-            plan = HeadPlan.full(TRANSFORMER)
+            plan = HeadPlan.full(TRANSFORMER) if plans is None else plans[seed - 1]
             if keep is not None or percent is not None:
                 plan = at_random(TRANSFORMER, seed=seed, keep=keep, percent=percent)
             if components is not None:

@@ -14,8 +14,9 @@ from headprune.claims.outcome import Assessed, Outcome
 from headprune.claims.runs import grouped
 from headprune.results.control_tests import Located
 from headprune.results.record import Record
+from headprune.select import at_random
 from tests.claims.assessment import assess
-from tests.claims.conftest import Make
+from tests.claims.conftest import TRANSFORMER, Make
 
 
 def outcome(results: list[Located], name: str) -> Assessed:
@@ -105,13 +106,36 @@ def test_the_order_in_which_gates_prune_components(translations: Make) -> None:
     results = translations(30.0, 30.2, keep=keep, method="l0-gates")
     assessed = outcome(results, "encoder-self-attention-first")
     assert assessed.outcome is Outcome.UNKNOWN
-    assert assessed.weakest is not None
-    assert assessed.weakest.effect == pytest.approx(100 * (36 - 12) / 48)
+    assert assessed.measurement is not None
+    effects = [part.effect for part in assessed.measurement.parts]
+    assert effects == pytest.approx([100 * (24 - 12) / 48, 100 * (36 - 24) / 48])
     random = translations(30.0, 30.2, keep=keep, study="random")
     assert outcome(random, "encoder-self-attention-first").outcome is Outcome.NOT_RUN
     encoder = {"ES": "222222", "ED": "888888", "DS": "888888"}
     alone = translations(30.0, 30.2, keep=encoder, method="l0-gates", study="encoder")
     assert outcome(alone, "encoder-self-attention-first").outcome is Outcome.NOT_RUN
+
+
+def test_decoder_heads_that_go_first_are_no_evidence_for_encoder_heads(translations: Make) -> None:
+    """The claim orders all three components, not only ES and ED."""
+    kept = [
+        {"ES": "333333", "ED": "444444", "DS": "000100"},
+        {"ES": "333332", "ED": "444445", "DS": "001000"},
+        {"ES": "333323", "ED": "444454", "DS": "000001"},
+    ]
+    plans = [at_random(TRANSFORMER, seed=1, keep=each) for each in kept]
+    results = translations(30.0, 30.2, 30.1, plans=plans, method="l0-gates")
+    assessed = outcome(results, "encoder-self-attention-first")
+    assert assessed.outcome is Outcome.FAILS
+    assert assessed.weakest is not None
+    assert assessed.weakest.name.startswith("DS - ES")
+
+
+def test_gates_that_prune_neurons_too_are_no_evidence_on_heads(translations: Make) -> None:
+    keep = {"ES": "222222", "ED": "888822", "DS": "444444", "EF": "777777"}
+    plans = [at_random({**TRANSFORMER, "EF": (8,) * 6}, seed=seed, keep=keep) for seed in (1, 2)]
+    results = translations(30.0, 30.2, plans=plans, method="l0-gates")
+    assert outcome(results, "encoder-self-attention-first").outcome is Outcome.NOT_RUN
 
 
 def test_a_score_is_one_more_draw(classifications: Make) -> None:

@@ -16,9 +16,10 @@ from headprune.errors import DataError
 from headprune.results.control_tests import Located
 from headprune.results.significance import SIGNIFICANCE_LEVEL
 from headprune.scores import HeadScores
+from headprune.select import at_random
 from tests.claims.assessment import assess
 from tests.claims.calibration import most
-from tests.claims.conftest import Make
+from tests.claims.conftest import TRANSFORMER, Make
 from tests.command import headprune
 
 WEIGHTS = "0123456789abcdef"
@@ -184,6 +185,18 @@ def test_specialised_heads_among_the_kept(translations: Make) -> None:
     shared = len(set.intersection(*kept))
     expected = (shared / 24 + shared / 12) / 2 - number / 48
     assert assessed.weakest.effect == pytest.approx(100 * expected)
+
+
+def test_plans_that_prune_neurons_too_are_no_evidence_on_specialised_heads(
+    translations: Make,
+) -> None:
+    results = with_gates(translations)
+    keep = {"ES": "444444", "ED": "888888", "DS": "888888", "EF": "777777"}
+    plans = [at_random({**TRANSFORMER, "EF": (8,) * 6}, seed=seed, keep=keep) for seed in (1, 2)]
+    results += translations(29.0, 29.5, plans=plans, method="l0-gates")
+    positional = role("previous", [[0.95] * 8 for _ in range(6)])
+    (assessed,) = outcome("specialised-heads-last", [positional], results)
+    assert assessed.outcome is Outcome.NOT_RUN
 
 
 def test_a_model_without_specialised_heads_decides_nothing(translations: Make) -> None:
