@@ -31,9 +31,15 @@ class DataError(HeadpruneError):
 
 
 def reason_of(error: BaseException, *, last_line: bool = False) -> str:
-    """The first line of an error's message, or the last one; its type, where it has no message."""
+    """The first line of an error's message, or the last one; its type, where it has no message.
+
+    A first line that ends with a colon has the second one with it.
+    """
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[-1 if last_line else 0].strip()
+    if last_line:
+        return lines[-1].strip()
+    announced = lines[0].rstrip().endswith(":") and len(lines) > 1
+    return " ".join(line.strip() for line in lines[: 2 if announced else 1])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from .headless import count_positions, fill_memory
+from .headless import count_positions, fill_memory, tokens_in
 from .position_bias import full_bias
 from .subclasses import StandIn, cache_in, is_stock, stand_in, stock_of
 
@@ -54,9 +54,10 @@ class DroppedLayer(StandIn):
         given = self.named(inputs, options)
         hidden_states: Tensor = given["hidden_states"]
         cache: Cache | None = cache_in(given)
-        seen, attended = 0, hidden_states.size(1)
+        seen: int | Tensor = 0
+        attended = hidden_states.size(1)
         if cache is not None and self.cache_index is not None:
-            seen = cache.get_seq_length(self.cache_index)
+            seen = tokens_in(cache, self.cache_index)
             attended = count_positions(cache, hidden_states, self.cache_index)
             if (memory := given.get("encoder_hidden_states")) is not None:
                 fill_memory(cache, memory, self.cache_index)
@@ -66,7 +67,7 @@ class DroppedLayer(StandIn):
         return (hidden_states, *others, None) if self.returns == "tuple" else hidden_states
 
     def _biases(
-        self, given: dict[str, Any], *, attended: int, seen: int
+        self, given: dict[str, Any], *, attended: int, seen: int | Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """The position biases of self-attention and of cross-attention that go to the next layer.
 

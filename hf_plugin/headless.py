@@ -95,11 +95,11 @@ class HeadlessAttention(StandIn):
         cache = None if layer_index is None else cache_in(given)
         batch, length = queries.shape[:2]
         attended = hidden_states.size(1) if memory is None else memory.size(1)
-        seen = 0
+        seen: int | Tensor = 0
         if cache is not None and memory is not None:
             fill_memory(cache, memory, layer_index)
         if cache is not None and memory is None:
-            seen = cache.get_seq_length(layer_index)
+            seen = tokens_in(cache, layer_index)
             attended = count_positions(cache, hidden_states, layer_index)
         output = queries[..., :0]  # B x T x H'd
         if self.projection is not None:
@@ -128,13 +128,25 @@ class HeadlessAttention(StandIn):
 
 
 def _bias(
-    attention: Any, queries: Tensor, memory: Tensor | None, *, attended: int, seen: int
+    attention: Any, queries: Tensor, memory: Tensor | None, *, attended: int, seen: int | Tensor
 ) -> Tensor:
     """The position biases that T5's attention passes on, 1 x H x T x S; zeros are 1 x 1 x T x S."""
     length = queries.size(1)
     if memory is None and attention.has_relative_attention_bias:
         return full_bias(attention, length, attended, seen)
     return queries.new_zeros(1, 1, length, attended)
+
+
+def tokens_in(cache: Cache, layer_index: int) -> int | Tensor:
+    """The number of tokens in a decoder's cache.
+
+    Args:
+        cache: the model's.
+        layer_index: the layer's number in the cache.
+    """
+    number = cache.get_seq_length(layer_index)
+    # A static cache counts in a tensor, in place.
+    return number.clone() if isinstance(number, Tensor) else number
 
 
 def count_positions(cache: Cache, hidden_states: Tensor, layer_index: int) -> int:

@@ -117,7 +117,7 @@ def take_biases(attention: Any, kind: str | None, heads: Sequence[int]) -> None:
     attention.bias_heads = tuple(heads)
 
 
-def full_bias(attention: nn.Module, length: int, attended: int, seen: int) -> Tensor:
+def full_bias(attention: nn.Module, length: int, attended: int, seen: int | Tensor) -> Tensor:
     """The biases of all heads that the lowest attention of T5 passes on, 1 x H x T x S."""
     compute: Any = getattr(attention, "compute_bias")  # noqa: B009  (nn.Module's types forbid it)
     own = compute(length, attended, past_seen_tokens=seen)

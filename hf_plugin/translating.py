@@ -69,7 +69,10 @@ def source_of(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str, 
 def set_target_language(model: PreTrainedModel, reader: Reader, *, name: str) -> None:
     """Make a multilingual model (NLLB, M2M100, mBART) write the target language of its tokenizer.
 
-    A model whose generation config names a first token keeps it.
+    The decoder is given the token of the language as the labels of a training have it: most models
+    begin their labels with it, so that it is the first token that they write; the first mBART and
+    PLBart end theirs with it, which makes it the token that the decoder starts with. A model whose
+    generation config names the token keeps it.
 
     Args:
         name: the name of the model, for messages.
@@ -84,12 +87,18 @@ def set_target_language(model: PreTrainedModel, reader: Reader, *, name: str) ->
     if config.forced_bos_token_id is not None:
         return
     if tokenizer.tgt_lang is None:
+        if config.decoder_start_token_id in getattr(tokenizer, "lang_code_to_id", {}).values():
+            return
         raise UsageError(
             f"{name}: nothing says which language it is to write; save its tokenizer with src_lang "
             "and tgt_lang: AutoTokenizer.from_pretrained(FOLDER, src_lang=..., tgt_lang=...)"
             ".save_pretrained(FOLDER)"
         )
     if hasattr(tokenizer, "get_lang_id"):  # M2M100, whose tokens have another name
-        config.forced_bos_token_id = tokenizer.get_lang_id(tokenizer.tgt_lang)
+        language = tokenizer.get_lang_id(tokenizer.tgt_lang)
     else:
-        config.forced_bos_token_id = tokenizer.convert_tokens_to_ids(tokenizer.tgt_lang)
+        language = tokenizer.convert_tokens_to_ids(tokenizer.tgt_lang)
+    if tokenizer(text_target="")["input_ids"][0] == language:
+        config.forced_bos_token_id = language
+    else:
+        config.decoder_start_token_id = language

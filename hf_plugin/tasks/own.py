@@ -17,6 +17,7 @@ from headprune.results.bleu_tokenizers import (
     tokenizer_for,
     tokenizer_of_reference,
 )
+from hf_plugin.families import require_family
 from hf_plugin.tasks.entities import name_entities
 from hf_plugin.tasks.examples import Examples
 from hf_plugin.tasks.images import is_image_folder, read_images
@@ -329,6 +330,7 @@ def _columns(described: Description, outputs: Outputs, *, expected: TaskType | N
 def _texts(described: Description, sources: Mapping[str, str], outputs: Outputs) -> OwnData:
     """Texts to predict token by token."""
     if not outputs.are_decoders:
+        require_family(outputs.family)
         raise UsageError(
             f"{outputs.model}: a {outputs.family} model does not predict each token of a text from "
             "those before it; language modelling is for decoders such as GPT-2 and Llama, and for "

@@ -282,7 +282,16 @@ def test_generation_without_heads_in_the_lowest_layer(family):
     assert generated.shape[1] > length
 
 
-def _assert_cached(model: Any, *, beams: int) -> None:
+@pytest.mark.parametrize("family", ["t5", "mt5"])
+@pytest.mark.parametrize("component", ["DS", "DL"])
+def test_a_static_cache_without_heads_in_the_lowest_layer(family, component):
+    """The lowest layer computes the position biases of all; a static cache counts in place."""
+    model = small(family, AutoModelForSeq2SeqLM)
+    pruned = hf_plugin.prune(model, plan_of(model, component, second=True))
+    _assert_cached(pruned, beams=1, cache_implementation="static", disable_compile=True)
+
+
+def _assert_cached(model: Any, *, beams: int, **cache: Any) -> None:
     options: dict[str, Any] = dict(
         max_new_tokens=5,
         do_sample=False,
@@ -294,7 +303,7 @@ def _assert_cached(model: Any, *, beams: int) -> None:
     inputs = inputs_of(model)
     inputs.pop("decoder_input_ids", None)
     expected = model.generate(**inputs, use_cache=False, **options)
-    cached = model.generate(**inputs, use_cache=True, **options)
+    cached = model.generate(**inputs, use_cache=True, **cache, **options)
     assert torch.equal(cached.sequences, expected.sequences)
     for now, then in zip(cached.scores, expected.scores, strict=True):
         close(now, then, atol=1e-4)

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, GPTNeoXConfig, PreTrainedTokenizerFast
 
 import headprune
 import hf_plugin
@@ -329,3 +329,12 @@ def test_encoders_do_not_predict_a_text(files, tmp_path):
     model = write_model(tmp_path / "model")
     with pytest.raises(HeadpruneError, match="bert model does not predict each token of a text"):
         finetune(model, *files, *QUICK, "--epochs", 1, "-o", tmp_path / "out")
+
+
+def test_a_decoder_of_a_family_that_is_not_known(files, tmp_path):
+    folder = write_model(tmp_path / "model")  # for its tokenizer
+    sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    config = GPTNeoXConfig(**sizes, vocab_size=99, max_position_embeddings=32)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    with pytest.raises(HeadpruneError, match="gpt_neox is not a known family"):
+        finetune(folder, *files, *QUICK, "--epochs", 1, "-o", tmp_path / "out")

@@ -354,6 +354,26 @@ def test_multilingual_models_write_the_language_of_their_tokenizer(tmp_path):
         set_target_language(model, tokenizer, name="m2m")
 
 
+def test_the_decoder_starts_with_a_language_at_the_end_of_the_labels(tmp_path):
+    """The first mBART: its training moves the end of the labels to their start."""
+    folder = tiny.mbart(tmp_path / "mbart")
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    language = tokenizer.convert_tokens_to_ids("de_DE")
+    encoded = encode(
+        Examples([("the old man",)], ["red fox"], of_translation=True), tokenizer, max_length=12
+    )
+    assert encoded[0]["labels"][-1] == language
+    set_target_language(model, tokenizer, name="mbart")
+    assert model.generation_config.decoder_start_token_id == language
+    assert model.generation_config.forced_bos_token_id is None
+    tokenizer.tgt_lang = None
+    set_target_language(model, tokenizer, name="mbart")  # the config names the language
+    model.generation_config.decoder_start_token_id = 2
+    with pytest.raises(HeadpruneError, match="mbart: nothing says which language it is to write"):
+        set_target_language(model, tokenizer, name="mbart")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

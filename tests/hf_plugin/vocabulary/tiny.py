@@ -17,6 +17,8 @@ from transformers import (
     M2M100Config,
     M2M100Tokenizer,
     MarianTokenizer,
+    MBartConfig,
+    MBartTokenizer,
     RobertaTokenizer,
     XLMRobertaTokenizer,
 )
@@ -68,15 +70,19 @@ def bert(folder: Path) -> Path:
     return _save(AutoModelForMaskedLM.from_config(config), tokenizer, folder)
 
 
-def xlm_roberta(folder: Path) -> Path:
+def _unigrams() -> list[tuple[str, float]]:
+    """Pieces with their log-probabilities; the first four are special tokens."""
     trained = Tokenizer(models.Unigram())
     trained.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     trained.train_from_iterator(
         ALL, trainers.UnigramTrainer(vocab_size=75, special_tokens=special, unk_token="<unk>")
     )
-    pieces = json.loads(trained.to_str())["model"]["vocab"]
-    tokenizer = XLMRobertaTokenizer(vocab=[tuple(piece) for piece in pieces])
+    return [tuple(piece) for piece in json.loads(trained.to_str())["model"]["vocab"]]
+
+
+def xlm_roberta(folder: Path) -> Path:
+    tokenizer = XLMRobertaTokenizer(vocab=_unigrams())
     config = config_of(
         "xlm-roberta",
         vocab_size=len(tokenizer),
@@ -146,29 +152,40 @@ def marian(folder: Path) -> Path:
     return _save(model, tokenizer, folder)
 
 
+_SIZES: dict[str, Any] = dict(
+    d_model=24,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=16,
+    decoder_ffn_dim=16,
+    max_position_embeddings=64,
+    pad_token_id=1,
+    bos_token_id=0,
+    eos_token_id=2,
+)
+"""Settings of the models of mBART's kind."""
+
+
 def m2m_100(folder: Path) -> Path:
     file, pieces = _sentencepiece(folder.with_name("both"), "bpe", 90)
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
     vocabulary = folder.with_name("vocab.json")
     vocabulary.write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
     tokenizer = M2M100Tokenizer(str(vocabulary), str(file), src_lang="en", tgt_lang="de")
-    sizes = {
-        name: value
-        for name, value in config_of("bart").to_dict().items()
-        if name.startswith(("encoder_", "decoder_", "d_model")) and name.endswith("s")
-    }
     config = M2M100Config(
-        **{name: value for name, value in sizes.items() if isinstance(value, int)},
-        d_model=24,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        max_position_embeddings=64,
+        **_SIZES,
         vocab_size=len(tokens) + len(tokenizer.lang_token_to_id) + 8,
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
         decoder_start_token_id=2,
     )
+    return _save(AutoModelForSeq2SeqLM.from_config(config), tokenizer, folder)
+
+
+def mbart(folder: Path) -> Path:
+    """An mBART of before mBART-50: its labels end with the token of their language."""
+    tokenizer = MBartTokenizer(vocab=_unigrams(), src_lang="en_XX", tgt_lang="de_DE")
+    config = MBartConfig(**_SIZES, vocab_size=len(tokenizer), forced_eos_token_id=2)
     return _save(AutoModelForSeq2SeqLM.from_config(config), tokenizer, folder)
 
 
@@ -178,4 +195,5 @@ ALL_KINDS = {
     "roberta": roberta,
     "marian": marian,
     "m2m_100": m2m_100,
+    "mbart": mbart,
 }
