@@ -37,7 +37,7 @@ def unpacked(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
 
 
 def text_of(path: Path, *, newline: str | None = None) -> str:
-    """The text of a UTF-8 file, which may be compressed with gzip.
+    """The text of a UTF-8 file, which may be compressed with gzip, without a byte-order mark.
 
     Args:
         newline: see ``open``: None turns all line ends into newlines, the empty string keeps them.
@@ -47,7 +47,7 @@ def text_of(path: Path, *, newline: str | None = None) -> str:
     """
     try:
         with unpacked(path) as file:
-            return TextIOWrapper(file, encoding="utf-8", newline=newline).read()
+            return TextIOWrapper(file, encoding="utf-8-sig", newline=newline).read()
     except UnicodeDecodeError as problem:
         raise DataError(f"{path}: not UTF-8 text (byte {problem.start})") from None
 

@@ -11,6 +11,8 @@ from typing import Protocol, runtime_checkable
 
 from headprune.backends import Given
 
+_SNAKEFILE = Path("studies/Snakefile")  # in a checkout
+
 _EXPLAINED = {
     "train": "trained on",
     "dev": "measured on",
@@ -114,13 +116,17 @@ def labelled_study_text(
 
 
 def command_to_run(path: Path, *, cores: int) -> str:
-    """The command line that runs a study.
+    """The command line that runs a study, from this folder.
 
     >>> command_to_run(Path("my study.yaml"), cores=2)
     "snakemake -s studies/Snakefile --config 'study=my study.yaml' --cores 2"
     """
+    checkout = Path(__file__).parent.parent
+    change = ""
+    if not _SNAKEFILE.is_file() and (checkout / _SNAKEFILE).is_file():
+        change, path = f"cd {shlex.quote(str(checkout))} && ", path.absolute()
     study = shlex.quote(f"study={path}")
-    return f"snakemake -s studies/Snakefile --config {study} --cores {cores}"
+    return f"{change}snakemake -s {_SNAKEFILE} --config {study} --cores {cores}"
 
 
 def _quoted(text: str) -> str:

@@ -405,7 +405,8 @@ def _plan_without_scores(options: _Options, opened: PrunableModel | None) -> Pru
         if missing:
             option = "--components" if options.components is not None else "--keep"
             have = ", ".join(whole.units)
-            raise UsageError(f"{option} {missing[0]}: the model has {have}; see --shape")
+            hint = "" if opened is not None else "; see --shape"
+            raise UsageError(f"{option} {missing[0]}: the model has {have}{hint}")
         within = whole.part(names)
     units: Shape = within.units if within else shape
     if options.prune:

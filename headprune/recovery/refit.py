@@ -255,7 +255,8 @@ def _with_enough(
             raise DataError(
                 f"{component}: layer {layer}: re-fitting has {number} unknowns for each output, "
                 f"and the {examples} calibration examples have {tokens[component]} tokens only; "
-                "give more examples"
+                "give more examples (of a classifier's training set, half of those are used that "
+                "it was not trained on; `headprune prune --without-labels` uses all)"
             )
     if not unknowns:
         return []

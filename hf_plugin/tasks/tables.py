@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -319,9 +320,11 @@ def _delimited(
         quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
     )
     names: list[str] = []
+    ended = 0  # the last line of the row before
     try:
         for fields in reader:
-            place = f"line {reader.line_num}"
+            ended = reader.line_num
+            place = f"line {ended}"
             if not fields:  # an empty line, often the last
                 continue
             if not names:
@@ -331,16 +334,24 @@ def _delimited(
                 continue
             if len(fields) != len(names):
                 separator = _DELIMITERS.get(delimiter, repr(delimiter))
+                are_more = quotes and len(fields) > len(names)
                 raise DataError(
-                    f"{path}: {place}: {len(fields)} fields, there are {len(names)} columns"
-                    + (f"; put texts that contain {separator} in double quotes" if quotes else "")
+                    f"{path}: {place}: {len(fields)} field{'s' * (len(fields) != 1)}, there are "
+                    f"{len(names)} columns"
+                    + (f"; put texts that contain {separator} in double quotes" if are_more else "")
                 )
             row: Mapping[str, Any] = dict(zip(names, fields, strict=True))
             if columns.of_words:
                 row = split_at_spaces(row, text=columns.text[0], label=columns.label)
             yield place, row
     except csv.Error as problem:
-        raise DataError(f"{path}: line {reader.line_num}: {problem}") from None
+        if "unexpected end" in str(problem):
+            reason = f"line {ended + 1}: a double quote that is never closed"
+        elif "new-line character" in str(problem):
+            reason = "lines end in carriage returns; convert them, such as with tr '\\r' '\\n'"
+        else:
+            reason = f"line {reader.line_num}: {problem}"
+        raise DataError(f"{path}: {reason}") from None
 
 
 def _advice(names: Sequence[str], columns: Columns, delimiter: str) -> str:
@@ -444,15 +455,17 @@ def lines_of(path: Path) -> Iterator[str]:
     Raises:
         DataError: the file, which may be compressed with gzip, cannot be read or is not UTF-8.
     """
-    number = 0
+    number, line = 0, b""
     try:
         with unpacked(path) as file:
             for number, line in enumerate(file, start=1):
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
+        is_utf16 = number == 1 and line.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+        encoding = "utf-16" if is_utf16 else "latin1"
         raise DataError(
             f"{path}: line {number}: not UTF-8; convert it, for example with iconv "
-            "-f latin1 -t utf-8"
+            f"-f {encoding} -t utf-8"
         ) from None
 
 

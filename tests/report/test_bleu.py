@@ -90,6 +90,12 @@ def test_lines_break_at_newlines_only(tmp_path: Path) -> None:
     assert read_lines(path) == ["a\u2028b\x0bc", "d"]
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "windows.de"
+    path.write_text("für\r\ndich\r\n", encoding="utf-8-sig")
+    assert read_lines(path) == ["für", "dich"]
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere"):
         read_lines(tmp_path / "nowhere")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from headprune.cli.new_study import app
 from headprune.errors import HeadpruneError
+from headprune.new_labelled_study import command_to_run
 from headprune.new_study import Corpus, TrainedBaseline, study_text
 from studies.glue_study import load_glue_study
 from studies.study import load_study
@@ -51,6 +53,20 @@ def test_the_study_runs_as_it_is_and_explains_each_line(tmp_path: Path) -> None:
     assert Path(study.data.script).is_file()
     again = new_study(data, "-o", tmp_path / "mine.yaml")
     assert isinstance(again, HeadpruneError) and "exists already" in str(again)
+
+
+def test_the_command_can_be_pasted_where_the_study_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of a study is taken from the folder of the command, its Snakefile from headprune."""
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    study = tmp_path / "my study.yaml"
+    assert command_to_run(study, cores=2).startswith("snakemake -s studies/Snakefile ")
+    monkeypatch.chdir(tmp_path)
+    change, command = command_to_run(Path("my study.yaml"), cores=2).split(" && ")
+    assert shlex.split(change) == ["cd", str(root)]
+    assert f"study={study}" in shlex.split(command)
 
 
 @pytest.mark.parametrize("pairs", [1000, 500_000, 5_000_000])

@@ -113,8 +113,10 @@ def test_two_files_are_no_table(tmp_path) -> None:
         ("a.csv", "text;category\na;b\n", "if ';' separates its fields, give --delimiter ';'"),
         ("a.csv", "text\tcategory\na\tb\n", "if tab separates its fields, give --delimiter tab"),
         ("a.csv", "text,category\na, b,c\n", "line 2: 3 fields, there are 2 columns; put texts"),
-        ("a.tsv", "text\tcategory\na\n", "line 2: 1 fields, there are 2 columns$"),
-        ("a.csv", 'text,category\n"a,b\n', "line 2: unexpected end of data"),
+        ("a.tsv", "text\tcategory\na\n", "line 2: 1 field, there are 2 columns$"),
+        ("a.csv", "text,category\na\n", "line 2: 1 field, there are 2 columns$"),
+        ("a.csv", 'text,category\n"a,b\nc,d\n', "line 2: a double quote that is never closed"),
+        ("a.csv", "text,category\ra,b\r", "lines end in carriage returns; convert them"),
         ("a.csv", "text,category\n ,b\n", "line 2: column 'text' is empty"),
         ("a.csv", "text,category\na,b\n,b\n", "line 3: column 'text' is empty"),
         ("a.csv", "text,category\na,\n", "line 2: no label in column 'category'"),
@@ -139,6 +141,9 @@ def test_damage_is_one_line(name, content, message, tmp_path):
 def test_other_encodings_and_missing_files(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"text,category\na,b\n\xe9,c\n")
     with pytest.raises(DataError, match="line 3: not UTF-8"):
+        read_table(str(tmp_path / "a.csv"), ONE, split="train")
+    (tmp_path / "a.csv").write_text("text,category\na,b\n", encoding="utf-16")
+    with pytest.raises(DataError, match="line 1: not UTF-8; convert it, .* iconv -f utf-16 -t utf"):
         read_table(str(tmp_path / "a.csv"), ONE, split="train")
     with pytest.raises(DataError, match="nowhere.csv: no such file"):
         read_table(str(tmp_path / "nowhere.csv"), ONE, split="train")
