@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from .headless import count_positions, fill_memory, tokens_in
+from .headless import count_positions, fill_memory
 from .position_bias import full_bias
 from .subclasses import StandIn, cache_in, is_stock, stand_in, stock_of
 
@@ -57,8 +57,7 @@ class DroppedLayer(StandIn):
         seen: int | Tensor = 0
         attended = hidden_states.size(1)
         if cache is not None and self.cache_index is not None:
-            seen = tokens_in(cache, self.cache_index)
-            attended = count_positions(cache, hidden_states, self.cache_index)
+            seen, attended = count_positions(cache, hidden_states, self.cache_index)
             if (memory := given.get("encoder_hidden_states")) is not None:
                 fill_memory(cache, memory, self.cache_index)
         if self.returns == "biases":

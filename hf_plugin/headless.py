@@ -99,8 +99,7 @@ class HeadlessAttention(StandIn):
         if cache is not None and memory is not None:
             fill_memory(cache, memory, layer_index)
         if cache is not None and memory is None:
-            seen = tokens_in(cache, layer_index)
-            attended = count_positions(cache, hidden_states, layer_index)
+            seen, attended = count_positions(cache, hidden_states, layer_index)
         output = queries[..., :0]  # B x T x H'd
         if self.projection is not None:
             output = getattr(self, self.projection)(output)  # B x T x C
@@ -137,20 +136,10 @@ def _bias(
     return queries.new_zeros(1, 1, length, attended)
 
 
-def tokens_in(cache: Cache, layer_index: int) -> int | Tensor:
-    """The number of tokens in a decoder's cache.
-
-    Args:
-        cache: the model's.
-        layer_index: the layer's number in the cache.
-    """
-    number = cache.get_seq_length(layer_index)
-    # A static cache counts in a tensor, in place.
-    return number.clone() if isinstance(number, Tensor) else number
-
-
-def count_positions(cache: Cache, hidden_states: Tensor, layer_index: int) -> int:
-    """Add the new tokens to a decoder's cache, and return its number of tokens.
+def count_positions(
+    cache: Cache, hidden_states: Tensor, layer_index: int
+) -> tuple[int | Tensor, int]:
+    """Add the new tokens to a decoder's cache; return its numbers of tokens before and after.
 
     transformers derives the position of the next token from the keys in the cache of the lowest
     layer. Without heads there are no keys, and every token would get the first position.
@@ -164,8 +153,11 @@ def count_positions(cache: Cache, hidden_states: Tensor, layer_index: int) -> in
         cache = cache.self_attention_cache
     batch, length = hidden_states.shape[:2]
     placeholder = hidden_states.new_zeros(batch, 1, length, 1)  # B x heads x T x d
+    seen = cache.get_seq_length(layer_index)
+    if isinstance(seen, Tensor):  # a static cache counts in it, in place
+        seen = seen.clone()
     keys, _ = cache.update(placeholder, placeholder, layer_index)
-    return keys.size(2)
+    return seen, keys.size(2)
 
 
 def fill_memory(cache: Cache, memory: Tensor, layer_index: int) -> None:

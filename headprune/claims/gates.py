@@ -88,7 +88,7 @@ def _encoder_heads(runs: Runs) -> Measurement | None:
 
 
 def _specialised(runs: Runs) -> Measurement | None:
-    return specialised_heads_kept(runs, lambda record: method_in(record) in _METHODS)
+    return specialised_heads_kept(runs, _by_gates)
 
 
 def _order_of_components(runs: Runs) -> Measurement | None:
@@ -122,15 +122,17 @@ def _kept_more(row: Row, *, later: str, earlier: str) -> Contrast:
     )
 
 
+def _by_gates(record: Record) -> bool:
+    """Check for a plan by learned gates that prunes heads, and neither neurons nor layers."""
+    return method_in(record) in _METHODS and record.plan.prunes_heads_alone
+
+
 def _by_gates_over_all_heads(record: Record) -> bool:
     """Check for a plan by learned gates in which the heads of all components compete.
 
     A plan that keeps all heads of ED and DS is taken for one of gates on ES alone.
     """
-    plan = record.plan
-    if method_in(record) not in _METHODS or not set(HEADS) <= plan.units.keys():
-        return False
-    if not plan.prunes_heads_alone:
+    if not _by_gates(record) or not set(HEADS) <= record.plan.units.keys():
         return False
     return any(_share_kept(record, component) < 1 for component in ("ED", "DS"))
 
@@ -142,9 +144,7 @@ def _share_kept(record: Record, component: str) -> float:
 
 def _by_gates_in_the_encoder(record: Record) -> bool:
     """Check for a plan by learned gates that prunes 38 of 48 ES heads or more, and no others."""
-    if method_in(record) not in _METHODS or "ES" not in record.plan.units:
-        return False
-    if not record.plan.prunes_heads_alone:
+    if not _by_gates(record) or "ES" not in record.plan.units:
         return False
     kept = {name: _share_kept(record, name) for name in record.plan.units}
     return kept["ES"] <= _KEPT and all(kept.get(name, 1) == 1 for name in HEADS if name != "ES")

@@ -90,9 +90,7 @@ def _threshold(scores: HeadScores) -> float | None:
 
 def _prunes_es(record: Record) -> bool:
     plan = record.plan
-    if not plan.prunes_heads_alone or _ES not in plan.units:
-        return False
-    return 0 < sum(plan.counts[_ES]) < sum(plan.units[_ES])
+    return _ES in plan.units and 0 < sum(plan.counts[_ES]) < sum(plan.units[_ES])
 
 
 def _share(plan: PruningPlan, specialised: set[Unit]) -> float | None:
