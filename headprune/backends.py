@@ -254,14 +254,20 @@ def backend_of_name(model: str) -> Backend:
     return backend
 
 
+_NAMES_INSIDE = "model", "model.pt", "checkpoint_best.pt"
+"""The names of models in the folders that commands and trainings write."""
+
+
 def no_model(path: Path) -> DataError:
     """The error for a file or folder that no backend recognises."""
     kind = "folder" if path.is_dir() else "file"
     known = " or ".join(backend.models for backend in backends(kind))
     advice = f"give {known}" if known else "no backend for such models is installed"
-    inside = path / "model"
-    if inside.is_dir() and find_backend(inside) is not None:
-        advice = f"give the model in it, {inside}"
+    for name in _NAMES_INSIDE if path.is_dir() else ():
+        inside = path / name
+        if inside.exists() and find_backend(inside) is not None:
+            advice = f"give the model in it, {inside}"
+            break
     return DataError(f"{path}: not the {kind} of a model; {advice}")
 
 

@@ -84,6 +84,24 @@ def write_text_atomically(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def require_writable(path: Path | None) -> None:
+    """Check that a file can be written, before a computation whose result it is for.
+
+    What is there stays as it is, and folders that are missing stay missing.
+
+    Raises:
+        DataError: see ``atomic_path``.
+    """
+    if path is None:
+        return
+    with suppress(_Tried), atomic_path(path):
+        raise _Tried  # so that the temporary file and the new folders are removed
+
+
+class _Tried(Exception):
+    """The temporary file could be created."""
+
+
 def require_separate(
     outputs: Mapping[str, Path | None], *, inputs: Iterable[Path | None] = ()
 ) -> None:

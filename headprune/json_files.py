@@ -23,8 +23,11 @@ DEEPEST = 50
 """Limit on the depth of nested lists and objects."""
 
 
-def parse_json(text: str, *, source: str) -> Any:
+def parse_json(text: str, *, source: str, expected: str | None = None) -> Any:
     """Parse JSON; error messages begin with ``source``.
+
+    Args:
+        expected: the file that is expected, for the message of what is not JSON.
 
     Raises:
         DataError: the text is not JSON, contains NaN or an infinite number, a number that is too
@@ -43,19 +46,20 @@ def parse_json(text: str, *, source: str) -> Any:
     except _Refused as problem:
         raise DataError(f"{source}: {problem}") from None
     except ValueError as problem:
-        raise DataError(f"{source}: not JSON ({problem})") from None
+        hint = "" if expected is None else f"; expected {expected}"
+        raise DataError(f"{source}: not JSON ({problem}){hint}") from None
     if _is_too_deep(value):
         raise DataError(f"{source}: not read: more than {DEEPEST} levels deep")
     return value
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
+def read_json(path: Path, *, expected: str | None = None) -> Any:
+    """Read a JSON file; see ``parse_json`` for ``expected``.
 
     Raises:
         DataError: see ``read_limited`` and ``parse_json``.
     """
-    return parse_json(read_limited(path), source=str(path))
+    return parse_json(read_limited(path), source=str(path), expected=expected)
 
 
 def read_limited(path: Path, *, what: str | None = None) -> str:
@@ -82,13 +86,13 @@ def _unreadable(path: Path, reason: str, what: str | None) -> DataError:
     return DataError(f"{path}: cannot read {what} ({reason})")
 
 
-def json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that contains an object.
+def json_object(path: Path, *, expected: str | None = None) -> dict[str, Any]:
+    """Read a JSON file that contains an object; see ``parse_json`` for ``expected``.
 
     Raises:
         DataError: the file cannot be read, or contains something else.
     """
-    value = read_json(path)
+    value = read_json(path, expected=expected)
     if not isinstance(value, dict):
         raise DataError(f"{path}: not a JSON object")
     return value

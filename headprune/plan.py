@@ -270,7 +270,7 @@ class PruningPlan:
         Raises:
             DataError: not JSON, not a plan, of a newer version, or not a valid plan.
         """
-        fields = parse_json(text, source=source)
+        fields = parse_json(text, source=source, expected="a plan, as `headprune plan` writes it")
         if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
             raise DataError(f'{source}: not a head plan (no "format": "{_FORMAT}")')
         version = fields.get("version")

@@ -11,7 +11,7 @@ from headprune.cli.options import kinds_of_models, parse_components
 from headprune.cli.progress import progress_of_rounds
 from headprune.cli.timing import BATCH, BEAM, DEVICE, JOB, LENGTH, THREADS, Device, Job
 from headprune.components import COMPONENT_NAMES, LAYERS
-from headprune.files import require_separate, require_standard_output
+from headprune.files import require_separate, require_standard_output, require_writable
 
 if TYPE_CHECKING:
     from headprune.speed.latency import Latency
@@ -68,6 +68,7 @@ def latency(
 
     require_standard_output()
     require_separate({"--output": output}, inputs=(model,))
+    require_writable(output)
     conditions = Conditions(
         batch=batch,
         length=length,

@@ -21,7 +21,7 @@ from headprune.cli.options import (
     with_option_groups,
 )
 from headprune.cli.progress import progress
-from headprune.files import require_separate
+from headprune.files import require_separate, require_writable
 
 app = typer.Typer(add_completion=False)
 
@@ -105,6 +105,7 @@ def measure(
         },
         inputs=(model, plan, *examples),
     )
+    require_writable(output)
     kept = None if plan is None else PruningPlan.load(plan)
     task_model = backend_of(model).task_model(
         model,

@@ -12,7 +12,12 @@ import typer
 from headprune.cli.options import kinds_of_models
 from headprune.cli.progress import progress_of_rounds
 from headprune.cli.timing import BATCH, BEAM, DEVICE, JOB, LENGTH, THREADS, Device, Job
-from headprune.files import require_separate, require_standard_output, write_text_atomically
+from headprune.files import (
+    require_separate,
+    require_standard_output,
+    require_writable,
+    write_text_atomically,
+)
 from headprune.wording import counted
 
 if TYPE_CHECKING:
@@ -59,6 +64,7 @@ def speed(
     """
     require_standard_output()
     require_separate({"--output": output}, inputs=models)
+    require_writable(output)
     import torch
 
     from headprune.results.environment import device_name, versions_of

@@ -158,7 +158,9 @@ class HeadScores:
         Raises:
             DataError: no such file, not a score file, one of a newer version, or numbers missing.
         """
-        content = json_object(Path(path))
+        content = json_object(
+            Path(path), expected="the JSON file of a score, as `headprune scores` writes it"
+        )
         if content.get("format") != FORMAT:
             raise DataError(f'{path}: not a score file (no "format": "{FORMAT}")')
         version = content.get("version")

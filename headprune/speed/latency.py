@@ -256,7 +256,9 @@ class Latency:
         Raises:
             DataError: no such file, not a latency file, one of a newer version, or damaged.
         """
-        content = json_object(Path(path))
+        content = json_object(
+            Path(path), expected="a latency file, as `headprune latency` writes it"
+        )
         if content.get("format") != FORMAT:
             raise DataError(f'{path}: not a latency file (no "format": "{FORMAT}")')
         if content.get("version") != _VERSION:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,11 +59,15 @@ def test_special_tokens_are_left_out_as_in_fairseq_generate():
 
 
 def test_mistakes(full: Path, tmp_path: Path):
+    trimmed = tmp_path / "trimmed"  # a folder as `headprune vocabulary` writes it
+    trimmed.mkdir()
+    shutil.copy(full, trimmed / "model.pt")
     mistakes = [
         ([tmp_path / "none.pt"], DataError, "none.pt: no such file"),
         ([full, "--raw"], UsageError, "does not know how its text was prepared"),
         ([full, "--data", tmp_path], UsageError, "does not name its languages, and no file"),
         ([tmp_path], DataError, "not the folder of a model; give a Hugging Face folder"),
+        ([trimmed], DataError, f"give the model in it, {trimmed / 'model.pt'}"),
     ]
     for arguments, kind, message in mistakes:
         error = translate(*arguments).exception

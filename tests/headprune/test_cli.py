@@ -417,6 +417,10 @@ def test_dropped_layers_keep_no_neurons_to_choose_from(tmp_path: Path) -> None:
         assert HeadPlan.from_json(above.out).counts == {"EF": (6, 0, 6, 0)}, above
 
 
+NOT_JSON = (
+    "not JSON (Expecting value: line 1 column 1 (char 0)); expected a plan, as `headprune plan` "
+    "writes it"
+)
 NO_MODEL = "not the folder of a model; give a Hugging Face folder (with config.json)"
 
 
@@ -576,8 +580,8 @@ def test_show_refuses(plan_file: Path, tmp_path: Path) -> None:
     for path, message in [
         (tmp_path / "none", "no such file or folder"),
         (tmp_path, NO_MODEL),
-        (text, "not JSON (Expecting value: line 1 column 1 (char 0))"),
-        (empty, "not JSON (Expecting value: line 1 column 1 (char 0))"),
+        (text, NOT_JSON),
+        (empty, NOT_JSON),
         (newer, "plan of version 3, this headprune reads up to 2; update headprune"),
         (other, "ES: layer 0 has no head 8, the model has 8 (0 to 7)"),
     ]:

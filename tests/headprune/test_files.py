@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from headprune import DataError, UsageError
-from headprune.files import atomic_path, temporary_name, write_text_atomically
+from headprune.files import (
+    atomic_path,
+    require_writable,
+    temporary_name,
+    write_text_atomically,
+)
 from headprune.folders import new_folder, require_outside
 
 
@@ -112,6 +117,17 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
         with pytest.raises(DataError) as caught:
             write_text_atomically(path, "text")
         assert str(caught.value).startswith(f"{path}: cannot write (")
+        with pytest.raises(DataError) as caught_before:
+            require_writable(path)
+        assert str(caught_before.value) == str(caught.value)
+    assert names(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    for path in (tmp_path / "file", tmp_path / "new", tmp_path / "folder" / "new"):
+        require_writable(path)
     assert names(tmp_path) == ["file"]
     assert (tmp_path / "file").read_text() == "old"
 

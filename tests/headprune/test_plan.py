@@ -230,6 +230,9 @@ def test_json_round_trip(plan: HeadPlan, indent: int | None) -> None:
     assert HeadPlan.from_json(text).to_json() == plan.to_json()
 
 
+EXPECTED = "; expected a plan, as `headprune plan` writes it"
+
+
 def changed(**fields: Any) -> str:
     return json.dumps({**json.loads(SMALL_JSON), **fields})
 
@@ -237,9 +240,12 @@ def changed(**fields: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not JSON (Expecting value: line 1 column 1 (char 0))"),
-        ("ES=888444", "not JSON (Expecting value: line 1 column 1 (char 0))"),
-        (SMALL_JSON[:-1], "not JSON (Expecting ',' delimiter: line 1 column 121 (char 120))"),
+        ("", f"not JSON (Expecting value: line 1 column 1 (char 0)){EXPECTED}"),
+        ("ES=888444", f"not JSON (Expecting value: line 1 column 1 (char 0)){EXPECTED}"),
+        (
+            SMALL_JSON[:-1],
+            f"not JSON (Expecting ',' delimiter: line 1 column 121 (char 120)){EXPECTED}",
+        ),
         ("[" * 100_000, "not read: more than 50 levels deep"),
         ('{"version": ' + "1" * 5000 + "}", "a number of 5,000 digits; more than 100 are not read"),
         ("[]", 'not a head plan (no "format": "headprune.plan")'),
@@ -328,7 +334,7 @@ def test_load_says_what_is_wrong_with_the_file(tmp_path: Path) -> None:
         (tmp_path / "none", "cannot read the plan (No such file or directory)"),
         (tmp_path, "cannot read the plan (Is a directory)"),
         (binary, "cannot read the plan (not UTF-8 text)"),
-        (text, "not JSON (Expecting value: line 1 column 1 (char 0))"),
+        (text, f"not JSON (Expecting value: line 1 column 1 (char 0)){EXPECTED}"),
     ]:
         with pytest.raises(DataError) as caught:
             HeadPlan.load(path)
