@@ -25,7 +25,8 @@ demo: $(READY)
 	@echo "Report: runs/demo/report.html   Table: runs/demo/table.md   Figure: runs/demo/figure.png"
 
 STUDY ?= own
-SETTING ?= $(if $(filter table4 table5 table6 figure2,$(STUDY)),glue.demo,demo)
+comma := ,
+SETTING ?= $(if $(filter table4 table5 table6 figure2,$(subst $(comma), ,$(STUDY))),glue.demo,demo)
 CORES ?= $(JOBS)
 # The number of GPUs of this machine, for the jobs that ask for one; empty for no limit (on a cluster).
 # Targets in FLAGS must not follow --resources or --config, which would take them as values.

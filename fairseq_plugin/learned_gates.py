@@ -8,11 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_plugin.shape import complete_plan, model_shape
+from fairseq_plugin.shape import complete_plan, model_shape, sizes_of
 from headprune.budget import Budget
 from headprune.components import COMPONENTS
 from headprune.errors import DataError, UsageError
 from headprune.gates.learned import LearnedGates, attach
+from headprune.gates.penalty import expected_share
 from headprune.plan import PruningPlan
 
 logger = logging.getLogger(__name__)
@@ -59,10 +60,19 @@ def gates_of(args: Any, plan: PruningPlan) -> LearnedGates | None:
 
 
 def add_gates(model: Any) -> None:
-    """Give a model the gates that its options ask for, as ``model.gates``."""
+    """Give a model the gates that its options ask for, as ``model.gates``.
+
+    Raises:
+        UsageError: see ``gates_of``; or the plan prunes more than the target of the training.
+    """
     gates = gates_of(model.args, model.plan)
     if gates is None:
         return
+    # Before the first update: for errors in it fairseq writes crash.pt. The model's options are
+    # all of the training's, those of the criterion among them.
+    if target := getattr(model.args, "l0_target", None):
+        budget = target_budget(target, str(getattr(model.args, "l0_target_of", None) or "units"))
+        expected_share(gates.plan, budget, sizes=lambda: sizes_of(model.args))
     from fairseq_plugin.scores.model import FairseqModel
 
     parts = FairseqModel(model)

@@ -20,6 +20,10 @@ from headprune.files import atomic_path, write_text_atomically
 from headprune.plan import PruningPlan
 from headprune.recovery.distillation import TEACHER, Distillation
 from headprune.results.curves import BEGINNING_ANEW, CURVE, read_log
+from headprune.results.environment import processor_name, versions_of
+
+FAIRSEQ_PACKAGES = "fairseq", "fairseq-fixed"
+"""The packages that provide fairseq; one of them is installed."""
 
 # A training that only runs for longer is the same training: it resumes. See `forget_if_longer`.
 LENGTH_FLAGS = ("--max-epoch", "--max-update")
@@ -169,6 +173,9 @@ def finish(save_dir: Path, model: Path, *, resumed: bool, closed_plan: Path | No
         **({"best_valid_loss": float(extra["best"])} if "best" in extra else {}),
         **(_metric_facts(best) if "best" in extra else {}),
         "resumed": resumed,
+        # The same training gives another model on another processor.
+        "device": processor_name(),
+        "versions": versions_of("torch", *FAIRSEQ_PACKAGES),
     }
     facts |= _teacher_facts(best)
     log = save_dir / "train.log"

@@ -321,7 +321,7 @@ def _plan_by_speed(inputs: _SpeedupInputs, options: _Options) -> PruningPlan:
     from headprune.speed.verifying import DEFAULT_MEASUREMENTS
 
     components = options.components
-    return plan_by_speed(
+    plan = plan_by_speed(
         inputs.model,
         inputs.times,
         latency=inputs.latency,
@@ -331,6 +331,13 @@ def _plan_by_speed(inputs: _SpeedupInputs, options: _Options) -> PruningPlan:
         at_least=1 if options.at_least is None else options.at_least,
         verify=DEFAULT_MEASUREMENTS if options.verify is None else options.verify,
     )
+    if empty := [name for name, counts in plan.counts.items() if not sum(counts)]:
+        print(
+            f"warning: no unit of {', '.join(empty)} is kept; measure the pruned model before you "
+            "use it",
+            file=sys.stderr,
+        )
+    return plan
 
 
 def _plan_by_scores(scores: Path, options: _Options, opened: PrunableModel | None) -> PruningPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from headprune.budget import SPEED, Budget
 from headprune.components import HEADS, LAYERS
 from headprune.cost import unit_cost
 from headprune.errors import UsageError
+from headprune.methods.adversarial import IMPORTANT_FIRST
 from headprune.model import PrunableModel, require_no_uniform_heads
 from headprune.plan import PruningPlan
 from headprune.scores.names import COMBINATION
@@ -90,16 +91,26 @@ class Competition:
         assert part is not None
         return part.percent_pruned
 
-    def require_possible(self, scores: Sequence[str], percents: Sequence[float]) -> None:
-        """Raise a UsageError for invalid settings at the start rather than after hours."""
-        for name in scores:
+    def require_possible(self, scores: Mapping[str, str], percents: Sequence[float]) -> None:
+        """Raise a UsageError for invalid settings at the start rather than after hours.
+
+        Args:
+            scores: the method that needs each score.
+            percents: the shares to prune, or the speeds.
+        """
+        for name, method in scores.items():
             if name == COMBINATION:
                 continue
             needed = self.scored_components or self.components
             lacking = [c for c in needed if c not in score_named(name).components]
             if lacking:
+                if method == name:
+                    raise UsageError(
+                        f"{name} is no score of {', '.join(lacking)}; compare it with --components"
+                    )
                 raise UsageError(
-                    f"{name} is no score of {', '.join(lacking)}; compare it with --components"
+                    f"{method} chooses by {name}, which is no score of {', '.join(lacking)}; give "
+                    f"another method, such as fisher{IMPORTANT_FIRST}"
                 )
         for percent in percents if self.measure != SPEED else ():
             at_random(

@@ -102,7 +102,10 @@ class Design:
 
     def _require_possible(self, model: TaskModel) -> None:
         """Raise a UsageError for what cannot be done at the start rather than after hours."""
-        self.competition.require_possible(self.needed_scores, self.amounts)
+        users = {score: name for name, each in self.methods.items() for score in each.needs_scores}
+        # A score that is compared itself is named by itself.
+        users |= {score: score for score in users if score in self.methods}
+        self.competition.require_possible(users, self.amounts)
         require_scores(model, self.needed_scores)
         if (self.competition.measure == SPEED) != (self.latency is not None):
             raise UsageError("--speedup and --latency go together")

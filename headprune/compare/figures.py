@@ -11,7 +11,7 @@ from headprune.compare.correlations import Correlation
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.recovery.kinds import BEFORE, is_untrained, words_for
-from headprune.report.drawing import BLUE, DARK, draw_level, scale_logarithmically
+from headprune.report.drawing import BLUE, DARK, draw_level, line_style, scale_logarithmically
 from headprune.results.metrics import RATIOS, direction
 from headprune.results.stats import Spread
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MARKERS = "osD^vPX<>*"
 _IN_A_ROW = 3
 """The largest number of panels in a row; more would be too small to read on a page."""
 
@@ -69,8 +68,6 @@ def _pruned_quantity(comparison: Comparison) -> str:
 
 
 def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, moment: str) -> None:
-    from matplotlib import pyplot
-
     percents = sorted(outcomes.percents)
     axes.set_xticks(percents, [f"{percent:g}" for percent in percents])
     if is_untrained(moment):
@@ -82,7 +79,6 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, moment: str) 
         # Its mean alone: the band is random's.
         mean = Spread(level.mean, None, level.n)
         draw_level(axes, mean, label="not pruned", linestyle="--")
-    colours = pyplot.colormaps["tab10"]
     others = [name for name in outcomes.scores if name != "random"]
     for number, name in enumerate(others):
         values = _values(outcomes, name, percents, moment)
@@ -94,8 +90,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, moment: str) 
             [percent + shift for percent in percents],
             [value.mean for value in values],
             yerr=[value.sd or 0.0 for value in values],
-            marker=_MARKERS[number % len(_MARKERS)],
-            color=colours(number % 10),
+            **line_style(number),
             linewidth=1.2,
             capsize=2,
             label=name,

@@ -129,7 +129,7 @@ def iterate(
             f"percent {percent:g}: {model.model.path} has {start:.1f}% pruned; give more, up to 100"
         )
     # Now, not after hours.
-    competition.require_possible([] if components is None else [score], [percent])
+    competition.require_possible({} if components is None else {score: score}, [percent])
     require_scores(model, [score])
     claim(
         folder,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headprune.compare.records import Outcomes
 from headprune.compare.rows import CONTROL
 from headprune.recovery.kinds import BEFORE, is_untrained, words_for
-from headprune.report.drawing import DARK, MARKERS, scale_logarithmically
+from headprune.report.drawing import DARK, line_style, scale_logarithmically
 from headprune.results.metrics import RATIOS, direction
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ def draw_speed(comparison: Comparison, outcomes: Outcomes) -> Figure:
 
 
 def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, moment: str) -> None:
-    from matplotlib import pyplot
-
     speedups = comparison.speedups
-    colours = pyplot.colormaps["tab10"]
     names = [name for name in outcomes.scores if name != "random"]
     for name in [*names, *(["random"] if "random" in outcomes.scores else [])]:
         timed = speedups.get(name, speedups["random"])
@@ -50,7 +47,9 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, moment: str) 
             for percent in outcomes.percents
             if percent in timed and (cell := outcomes.cell(name, percent, moment))
         ]
-        number = len(names) if name == "random" else names.index(name)
+        style = line_style(len(names) if name == "random" else names.index(name))
+        if name == "random":
+            style |= {"color": DARK, "linestyle": "-"}
         axes.errorbar(
             [times[0] for times, _ in cells],
             [value.mean for _, value in cells],
@@ -59,8 +58,7 @@ def _panel(axes: Axes, comparison: Comparison, outcomes: Outcomes, moment: str) 
                 [times[0] - times[1] for times, _ in cells],
                 [times[2] - times[0] for times, _ in cells],
             ],
-            color=DARK if name == "random" else colours(number % 10),
-            marker=MARKERS[number % len(MARKERS)],
+            **style,
             linewidth=2.5 if name == "random" else 1.2,
             elinewidth=0.8,
             capsize=2,

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING
 
 from headprune.report.document import Block, Column, Figure, Table
 from headprune.report.drawing import (
-    AMBER,
-    BLUE,
+    COLOURS,
     DARK,
-    GREEN,
     MARKERS,
-    ORANGE,
-    PURPLE,
-    SKY,
 )
 from headprune.results.stats import Spread, spread
 
@@ -25,7 +20,7 @@ if TYPE_CHECKING:
 
     from headprune.results.changes import Changes, Values
 
-_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, DARK)
+_COLOURS = (*COLOURS, DARK)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, DARK, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"),
     *("#333333", "#888888"),
 )
+COLOURS = BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER
 MARKERS = "osD^vPX<>*hp"
 
 _STYLE: dict[Any, Any] = {
@@ -34,6 +35,18 @@ _STYLE: dict[Any, Any] = {
     # Titles and labels are text: a dollar sign in one begins no formula.
     "text.parse_math": False,
 }
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """The colour, the marker and the dashes of one of a figure's lines, for ``pyplot.plot``.
+
+    The markers differ for the first 12 lines; a second line of one colour is dashed.
+    """
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "linestyle": "-" if number < len(COLOURS) else "-.",
+    }
 
 
 _TEXT_AS_TEXT: dict[Any, Any] = {"svg.fonttype": "none"}

@@ -6,13 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from headprune.report.drawing import (
-    AMBER,
-    BLUE,
-    GREEN,
+    COLOURS,
     GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
     draw_level,
     over_seeds,
 )
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key", float, str)
 
 _MARKERS = "os^vPX<>*h"
-_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
 _WAYS = 4
 """The number of ways to prune that have room in the legend of a figure of its panels' height."""
 _PAPER_LABEL = "change that the paper reports (BERT-base),\nfrom the control's level here"
@@ -188,7 +182,7 @@ def _series(study: GlueStudy, rows: Sequence[Row]) -> list[tuple[str, list[Row]]
 
 def _style(number: int) -> tuple[str, str]:
     """The marker and colour of a way to prune."""
-    return _MARKERS[number % len(_MARKERS)], _COLOURS[number % len(_COLOURS)]
+    return _MARKERS[number % len(_MARKERS)], COLOURS[number % len(COLOURS)]
 
 
 def _metric(study: GlueStudy, task: str) -> str:

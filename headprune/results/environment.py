@@ -26,10 +26,10 @@ class Environment:
 
 
 def processor_name() -> str:
-    """The name of the GPU that models run on, or ``cpu`` where there is none."""
+    """The name of the GPU that models run on, or of the processor where there is none."""
     import torch  # takes seconds, and scoring translations needs none
 
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return device_name("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def device_name(device: str) -> str:

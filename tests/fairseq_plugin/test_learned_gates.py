@@ -213,6 +213,13 @@ def test_options_of_the_criterion_are_checked() -> None:
         criterion(l0_target="60%")(pruned, sample())
 
 
+def test_a_target_that_cannot_be_met_is_found_when_the_model_is_built() -> None:
+    """For an error in an update, fairseq saves crash.pt."""
+    with pytest.raises(UsageError, match="the target of 60% cannot be met: 87.5% are pruned"):
+        build(gates="ES", es_heads="10", l0_target="60%", l0_target_of="units")
+    assert build(gates="ES", es_heads="10", l0_target="90%").gates is not None
+
+
 def test_gates_of_a_checkpoint_are_not_lost() -> None:
     model = gated("ES,ED")
     with pytest.raises(DataError, match="has learned gates on ES,ED, the model has none"):

@@ -107,6 +107,16 @@ def test_what_the_prediction_misses_is_corrected(
     assert measured[-1] == pytest.approx(1.6, rel=0.05) and "warning" not in done.err
 
 
+def test_a_plan_that_empties_components_is_a_warning(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    virtual_processor.install(monkeypatch, lambda flops: 1e-9 * flops)
+    done = plan("--speedup", 1000, "--at-least", 0, "--verify", 0, *ALL)
+    assert done.status == 0, done.err
+    assert "warning: no unit of ES, EF, EL is kept; measure the pruned model" in done.err
+    assert "no unit of" not in plan("--speedup", 1.2, "--verify", 0, *ALL).err
+
+
 def test_a_speed_that_is_not_reached_is_a_warning(
     plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

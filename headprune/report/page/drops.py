@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import stdev
@@ -12,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from headprune.components import HEADS
 from headprune.report.document import Block, Figure, Notes, Section
-from headprune.report.drawing import AMBER, BLUE, DARK, GREEN, GREY, MARKERS, ORANGE, PURPLE, SKY
+from headprune.report.drawing import (
+    COLOURS,
+    DARK,
+    GREY,
+    MARKERS,
+)
 from headprune.report.page.material import StudyResult
 from headprune.report.table import Cell, Row
 from headprune.results.metrics import direction, is_low_good
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, DARK)
+_COLOURS = (*COLOURS, DARK)
 _PAPER_MARKERS = "osD^v<"
 _OF_THE_PAPER = ("bleu", ACCURACY)
 """The metrics of the paper's tables 1 and 4."""
@@ -186,10 +190,10 @@ def _point(percent: float, cell: Cell, control: Cell | None) -> _Point:
 
 
 def _name_alike(curves: Sequence[_Curve]) -> None:
-    """Add the title of the study to labels that several curves have."""
-    times = Counter(curve.label for curve in curves)
+    """Add the titles of the studies to the labels, where there are several studies."""
+    several = len({curve.title for curve in curves}) > 1
     for curve in curves:
-        if times[curve.label] > 1 or not curve.label:
+        if several or not curve.label:
             curve.label = ", ".join(filter(None, (curve.title, curve.label)))
 
 

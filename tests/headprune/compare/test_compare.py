@@ -732,6 +732,8 @@ def test_what_cannot_be_is_found_before_anything_is_scored(tmp_path):
     with pytest.raises(UsageError, match="next is no score of ED; compare it with --component"):
         compared(both, tmp_path, scores=["next"])
     layers = Made(plan=HeadPlan.full({**SHAPE, "EL": (1, 1)}), log=[])
+    with pytest.raises(UsageError, match="adversarial chooses by gradient, which is no score of E"):
+        compared(layers, tmp_path, scores=["adversarial"], components=["EL"])
     with pytest.raises(UsageError, match="layers-top drops whole layers, not units of ES"):
         compared(layers, tmp_path, scores=["gradient", "layers-top"])
     with pytest.raises(UsageError, match="a layer costs more than a head or a neuron; give a bud"):
