@@ -127,6 +127,9 @@ def main(names: Sequence[str]) -> None:
     Raises:
         UsageError: a folder has no page; no page is made.
     """
+    if {"-h", "--help"} & {*names}:
+        print(__doc__)
+        return
     unknown = [name for name in names if name not in PAGES]
     if unknown:
         raise UsageError(f"{unknown[0]}: no page of docs/results; there are {', '.join(PAGES)}")
