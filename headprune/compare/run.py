@@ -162,9 +162,10 @@ def _given(store: Store, *, seed: int | None = None) -> Choice:
 def _require_choices(
     design: Design, scores: Mapping[str, HeadScores], *, store: Store, say: Say
 ) -> None:
-    """Choose units by all scores, so that a choice that cannot be made is found before trainings.
+    """Choose units by all scores, and re-fit, so that what cannot be is found before trainings.
 
-    Scores of heads, neurons and layers cannot always be compared.
+    Scores of heads, neurons and layers cannot always be compared, and a re-fit may have too few
+    examples.
     """
     steps = len(design.cells)
     for method in design.methods.values():
@@ -172,7 +173,11 @@ def _require_choices(
             for amount in design.amounts:
                 goal = design.goal(amount)
                 say(f"choose units: {method.name} {goal}", 0, steps)
-                store.chosen(method, scores, goal=goal, seed=design.seeds[0])
+                choice = store.chosen(method, scores, goal=goal, seed=design.seeds[0])
+                for recovery in design.recoveries_of(method.name):
+                    if recovery.refit_target is not None:
+                        say(f"re-fit: {method.name} {goal}", 0, steps)
+                        store.recovered(choice, recovery, design.seeds[0])
 
 
 def _measured(

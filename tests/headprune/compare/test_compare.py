@@ -755,6 +755,18 @@ def test_scores_that_cannot_be_compared_are_found_before_a_model_is_trained(tmp_
     assert not any(each.startswith("finetune") for each in made.log)
 
 
+def test_too_few_examples_of_a_re_fit_are_found_before_a_model_is_trained(tmp_path, monkeypatch):
+    def too_few(*_, **__):
+        raise DataError("225 unknowns and 75 tokens only")
+
+    monkeypatch.setattr(Made, "refitted", too_few)
+    made = subject()
+    recoveries = [Recovery.DISTILL, Recovery.FINETUNE, Recovery.REFIT]
+    with pytest.raises(DataError, match="75 tokens only"):
+        compared(made, tmp_path, scores=["gradient"], recoveries=recoveries, rounds=0)
+    assert not any(each.startswith(("finetune", "distill")) for each in made.log)
+
+
 def test_a_kill_while_a_fine_tuned_model_is_removed_costs_nothing(tmp_path, monkeypatch):
     class Killed(Exception):
         pass
