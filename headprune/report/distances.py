@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headprune.report.document import Block, Column, Figure, Table
-from headprune.report.drawing import (
-    COLOURS,
-    DARK,
-    MARKERS,
-)
+from headprune.report.drawing import COLOURS, DARK, MARKERS
 from headprune.results.stats import Spread, spread
 
 if TYPE_CHECKING:

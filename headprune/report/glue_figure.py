@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from headprune.report.drawing import (
-    COLOURS,
-    GREY,
-    draw_level,
-    over_seeds,
-)
+from headprune.report.drawing import COLOURS, GREY, draw_level, over_seeds
 from headprune.results.labels import UNTRAINED
 from headprune.results.metrics import direction, is_low_good
 from headprune.results.paper import ACCURACY

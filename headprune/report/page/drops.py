@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 
 from headprune.components import HEADS
 from headprune.report.document import Block, Figure, Notes, Section
-from headprune.report.drawing import (
-    COLOURS,
-    DARK,
-    GREY,
-    MARKERS,
-)
+from headprune.report.drawing import COLOURS, DARK, GREY, MARKERS
 from headprune.report.page.material import StudyResult
 from headprune.report.table import Cell, Row
 from headprune.results.metrics import direction, is_low_good
