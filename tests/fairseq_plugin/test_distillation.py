@@ -298,7 +298,10 @@ def test_a_checkpoint_that_is_compared_is_its_own_teacher(
     )
     name = f"distill[weight=0.25,temperature=2,from={model.model.fingerprint[:12]}]"
     assert f"|finetune:1ep|recovery:{name}|data:toy|" in done.out, done.err
-    assert Record.load(tmp_path / "result.json").training["distill_weight"] == 0.25
+    record = Record.load(tmp_path / "result.json")
+    assert record.training["distill_weight"] == 0.25
+    assert {"headprune", "torch", "sacrebleu"} < {*record.versions} and record.device
+    assert {"fairseq", "fairseq-fixed"} & {*record.versions}
     done = headprune(
         *("bleu", tmp_path / "generation.txt", "--ref", tmp_path / "test.de", "--seed", 1),
         *("--plan", tmp_path / "plan.json", "--data", "toy", "--recovery", "a|b"),
