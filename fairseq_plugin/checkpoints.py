@@ -29,7 +29,7 @@ from fairseq_plugin.learned_gates import (
     PREFIX,
     gates_of,
     stored_gates,
-    target_budget,
+    target_in,
 )
 from fairseq_plugin.options import PLAN_OPTIONS
 from fairseq_plugin.plain_state import make_plain
@@ -360,9 +360,7 @@ class Checkpoint:
         """
         cfg = self.state.get("cfg")
         criterion = cfg.get("criterion") if isinstance(cfg, dict) else self.state.get("args")
-        values = criterion if isinstance(criterion, dict) else vars(criterion or Namespace())
-        text, measure = values.get("l0_target"), str(values.get("l0_target_of") or "units")
-        return target_budget(text, measure) if isinstance(text, str) else None
+        return target_in(Namespace(**criterion) if isinstance(criterion, dict) else criterion)
 
     def with_gates_closed(self) -> Checkpoint:
         """The pruned checkpoint: units with closed gates are gone, other gates are in the weights.

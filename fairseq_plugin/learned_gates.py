@@ -70,9 +70,8 @@ def add_gates(model: Any) -> None:
         return
     # Before the first update: for errors in it fairseq writes crash.pt. The model's options are
     # all of the training's, those of the criterion among them.
-    if target := getattr(model.args, "l0_target", None):
-        budget = target_budget(target, str(getattr(model.args, "l0_target_of", None) or "units"))
-        expected_share(gates.plan, budget, sizes=lambda: sizes_of(model.args))
+    if target := target_in(model.args):
+        expected_share(gates.plan, target, sizes=lambda: sizes_of(model.args))
     from fairseq_plugin.scores.model import FairseqModel
 
     parts = FairseqModel(model)
@@ -136,6 +135,18 @@ def target_budget(text: str, measure: str) -> Budget:
     if measure != "units" and budget.of not in ("units", measure):
         raise UsageError(f"--l0-target {text!r} contradicts --l0-target-of {measure}")
     return Budget(budget.percent, measure) if measure != "units" else budget
+
+
+def target_in(options: Any) -> Budget | None:
+    """The target of the gates' training in options of a criterion; None without one.
+
+    Raises:
+        UsageError: see ``target_budget``.
+    """
+    text = getattr(options, "l0_target", None)
+    if not isinstance(text, str):
+        return None
+    return target_budget(text, str(getattr(options, "l0_target_of", None) or "units"))
 
 
 def _components(stored: Mapping[str, Tensor]) -> str:

@@ -263,11 +263,10 @@ def no_model(path: Path) -> DataError:
     kind = "folder" if path.is_dir() else "file"
     known = " or ".join(backend.models for backend in backends(kind))
     advice = f"give {known}" if known else "no backend for such models is installed"
-    for name in _NAMES_INSIDE if path.is_dir() else ():
-        inside = path / name
-        if inside.exists() and find_backend(inside) is not None:
-            advice = f"give the model in it, {inside}"
-            break
+    inside = (path / name for name in _NAMES_INSIDE)
+    model = next((each for each in inside if each.exists() and find_backend(each)), None)
+    if model is not None:
+        advice = f"give the model in it, {model}"
     return DataError(f"{path}: not the {kind} of a model; {advice}")
 
 

@@ -111,6 +111,11 @@ class PruningPlan:
         return {name: tuple(len(layer) for layer in layers) for name, layers in self.kept.items()}
 
     @property
+    def empty_components(self) -> list[str]:
+        """The components of which no unit is kept."""
+        return [name for name, counts in self.counts.items() if not any(counts)]
+
+    @property
     def total(self) -> int:
         """The number of units, in the unpruned model, of the plan's components."""
         return sum(sum(layers) for layers in self.units.values())

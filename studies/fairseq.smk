@@ -160,7 +160,7 @@ def training_command(*, from_baseline=False, closed_plan=False):
         "--processes {params.processes} --precision {params.precision} -- "
         "--user-dir {PLUGIN:q} {params.flags:q} "
         "--seed {wildcards.seed} --head-plan {input.plan:q} " + start +
-        "|| {{ tail -n 15 {log:q} | cut -c1-300 >&2; exit 1; }}"
+        "|| {{ " + end_of_log() + "; exit 1; }}"
     )
 
 
@@ -216,7 +216,7 @@ if STUDY.baseline_model is None:
             "--label baseline --threads {threads} --processes {params.processes} "
             "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
             "--head-plan {input.plan:q} "
-            "|| {{ tail -n 15 {log:q} | cut -c1-300 >&2; exit 1; }}"
+            "|| {{ " + end_of_log() + "; exit 1; }}"
 
 else:
 
@@ -240,7 +240,7 @@ else:
             "{JOB:q} copy --data {DATA:q} --checkpoint {TRAINED:q} "
             "--model {output.model:q} --log {log:q} --label baseline --threads {threads} "
             "-- {params.flags:q} "
-            "|| {{ tail -n 15 {log:q} | cut -c1-300 >&2; exit 1; }}"
+            "|| {{ " + end_of_log() + "; exit 1; }}"
 
 
 rule finetune:
@@ -335,7 +335,7 @@ rule scores:
         "folder=$(dirname {output:q}); "
         "OMP_NUM_THREADS={threads} {params.gpus:q} headprune scores {input.model:q} --data {DATA:q}/bin "
         '--split valid --score {wildcards.score} --output "$folder" >{log:q} 2>&1 '
-        "|| {{ tail -n 20 {log:q} | cut -c1-300 >&2; exit 1; }}"
+        "|| {{ " + end_of_log(20) + "; exit 1; }}"
 
 
 rule calibrate:
@@ -357,7 +357,7 @@ rule calibrate:
         **resource_of("finetune"),
     shell:
         "{params.gpus:q} {PYTHON:q} -m studies.calibrate {STUDY_FILE:q} --data {DATA:q} --threads {threads} "
-        "--processes {params.processes} --output {output:q} >{log:q} 2>&1 || {{ tail -n 15 {log:q} | cut -c1-300 >&2; exit 1; }}"
+        "--processes {params.processes} --output {output:q} >{log:q} 2>&1 || {{ " + end_of_log() + "; exit 1; }}"
 
 
 rule generate:
@@ -383,7 +383,7 @@ rule generate:
         "--output {output:q} --log {log:q} "
         "--label {wildcards.model:q}': translation' --threads {threads} "
         "--precision {params.precision} -- --user-dir {PLUGIN:q} {params.flags:q} "
-        "|| {{ tail -n 15 {log:q} | cut -c1-300 >&2; exit 1; }}"
+        "|| {{ " + end_of_log() + "; exit 1; }}"
 
 
 rule generate_before_finetune:
@@ -411,7 +411,7 @@ rule generate_before_finetune:
         "--label 'before fine-tuning, '{wildcards.row:q}' seed '{wildcards.seed}': translation' "
         "--threads {threads} --precision {params.precision} -- --user-dir {PLUGIN:q} "
         "{params.flags:q} "
-        "|| {{ tail -n 15 {log:q} | cut -c1-300 >&2; exit 1; }}"
+        "|| {{ " + end_of_log() + "; exit 1; }}"
 
 
 rule score:

@@ -121,7 +121,7 @@ rule grid:
         # options that the study had before are removed.
         "folder=$(dirname {output:q}); "
         "if ! {params.gpus:q} headprune glue {params.flags:q} {FROM_DIR:q} --threads {threads} "
-        '--overwrite --output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} | cut -c1-300 >&2; exit 1; fi; '
+        '--overwrite --output "$folder" >{log:q} 2>&1; then ' + end_of_log(20) + '; exit 1; fi; '
         'rm -rf "$folder/model" "$folder"/grid/*/model'
 
 
@@ -154,7 +154,7 @@ rule glue:
         "command=glue; set -- {FROM_DIR:q}; "
         'if [[ " {OWN_TASKS} " == *" {wildcards.task} "* ]]; then command=finetune; set --; fi; '
         'if ! {params.gpus:q} headprune "$command" {params.flags:q} "$@" --plan {input.plan:q} --threads {threads} $cell '
-        '--overwrite --output "$folder" >{log:q} 2>&1; then tail -n 20 {log:q} | cut -c1-300 >&2; exit 1; fi; '
+        '--overwrite --output "$folder" >{log:q} 2>&1; then ' + end_of_log(20) + '; exit 1; fi; '
         'if [ {params.keep_model} = False ]; then rm -rf "$folder/model"; fi'
 
 
@@ -175,7 +175,7 @@ rule calibrate:
         **resource_of("glue"),
     shell:
         "{params.gpus:q} {PYTHON:q} -m studies.calibrate {STUDY_FILE:q} {FROM_DIR:q} --threads {threads} "
-        "--output {output:q} >{log:q} 2>&1 || {{ tail -n 15 {log:q} | cut -c1-300 >&2; exit 1; }}"
+        "--output {output:q} >{log:q} 2>&1 || {{ " + end_of_log() + "; exit 1; }}"
 
 
 rule changes:

@@ -8,6 +8,7 @@ arguments, all pages are made.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -128,9 +129,13 @@ def main(names: Sequence[str]) -> None:
     Raises:
         UsageError: a folder has no page; no page is made.
     """
-    if {"-h", "--help"} & {*names}:
-        print(__doc__)
-        return
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.published",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="FOLDER", help=f"one of {', '.join(PAGES)}")
+    names = parser.parse_args(names).names
     unknown = [name for name in names if name not in PAGES]
     if unknown:
         raise UsageError(f"{unknown[0]}: no page of docs/results; there are {', '.join(PAGES)}")

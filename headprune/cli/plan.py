@@ -331,7 +331,7 @@ def _plan_by_speed(inputs: _SpeedupInputs, options: _Options) -> PruningPlan:
         at_least=1 if options.at_least is None else options.at_least,
         verify=DEFAULT_MEASUREMENTS if options.verify is None else options.verify,
     )
-    if empty := [name for name, counts in plan.counts.items() if not sum(counts)]:
+    if empty := plan.empty_components:
         print(
             f"warning: no unit of {', '.join(empty)} is kept; measure the pruned model before you "
             "use it",

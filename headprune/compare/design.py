@@ -102,9 +102,12 @@ class Design:
 
     def _require_possible(self, model: TaskModel) -> None:
         """Raise a UsageError for what cannot be done at the start rather than after hours."""
-        users = {score: name for name, each in self.methods.items() for score in each.needs_scores}
-        # A score that is compared itself is named by itself.
-        users |= {score: score for score in users if score in self.methods}
+        users = {
+            # A score that is compared itself is named by itself.
+            score: score if score in self.methods else name
+            for name, method in self.methods.items()
+            for score in method.needs_scores
+        }
         self.competition.require_possible(users, self.amounts)
         require_scores(model, self.needed_scores)
         if (self.competition.measure == SPEED) != (self.latency is not None):

@@ -55,7 +55,7 @@ def line_on_closed(plan: PruningPlan, *, target: Budget | None) -> str | None:
         plan: the units with open gates.
         target: the target of the gates' training; None without one.
     """
-    empty = [name for name, counts in plan.counts.items() if not sum(counts)]
+    empty = plan.empty_components
     if not empty:
         return None
     hint = "a lower penalty" if target is None else "a lower --l0-target"

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headprune.report.document import Block, Column, Figure, Table
-from headprune.report.drawing import COLOURS, DARK, MARKERS
+from headprune.report.drawing import line_style
 from headprune.results.stats import Spread, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from headprune.results.changes import Changes, Values
-
-_COLOURS = (*COLOURS, DARK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +118,7 @@ def _draw(lines: Sequence[tuple[str, Sequence[AtDistance]]]) -> Drawing:
             [row.distance + offset for row in rows],
             [row.change.mean for row in rows],
             yerr=[math.nan if row.change.sd is None else row.change.sd for row in rows],
-            color=_COLOURS[number % len(_COLOURS)],
-            marker=MARKERS[number % len(MARKERS)],
-            linestyle="-" if number < len(_COLOURS) else "-.",
+            **line_style(number, with_dark=True),
             capsize=3,
             label=label,
         )

@@ -37,15 +37,20 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def line_style(number: int) -> dict[str, Any]:
+def line_style(number: int, *, with_dark: bool = False) -> dict[str, Any]:
     """The colour, the marker and the dashes of one of a figure's lines, for ``pyplot.plot``.
 
     The markers differ for the first 12 lines; a second line of one colour is dashed.
+
+    Args:
+        number: the number of the line, from 0.
+        with_dark: ``DARK`` is a colour of these lines, too.
     """
+    colours = (*COLOURS, DARK) if with_dark else COLOURS
     return {
-        "color": COLOURS[number % len(COLOURS)],
+        "color": colours[number % len(colours)],
         "marker": MARKERS[number % len(MARKERS)],
-        "linestyle": "-" if number < len(COLOURS) else "-.",
+        "linestyle": "-" if number < len(colours) else "-.",
     }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headprune.components import HEADS
 from headprune.report.document import Block, Figure, Notes, Section
-from headprune.report.drawing import COLOURS, DARK, GREY, MARKERS
+from headprune.report.drawing import DARK, GREY, line_style
 from headprune.report.page.material import StudyResult
 from headprune.report.table import Cell, Row
 from headprune.results.metrics import direction, is_low_good
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-_COLOURS = (*COLOURS, DARK)
 _PAPER_MARKERS = "osD^v<"
 _OF_THE_PAPER = ("bleu", ACCURACY)
 """The metrics of the paper's tables 1 and 4."""
@@ -83,7 +82,7 @@ def drops(studies: Sequence[StudyResult]) -> list[Block]:
     curves = [curve for study in studies for curve in _curves(study, by_length=by_length)]
     if not curves:
         return []
-    _name_alike(curves)
+    _name_by_study(curves)
     translation = any(TRANSLATION in study.table.tasks for study in studies)
     glue = any(task != TRANSLATION for study in studies for task in study.table.tasks)
     papers = {
@@ -184,7 +183,7 @@ def _point(percent: float, cell: Cell, control: Cell | None) -> _Point:
     return _Point(percent=percent, change=cell.delta, error=(high - low) / 2, is_single=is_single)
 
 
-def _name_alike(curves: Sequence[_Curve]) -> None:
+def _name_by_study(curves: Sequence[_Curve]) -> None:
     """Add the titles of the studies to the labels, where there are several studies."""
     several = len({curve.title for curve in curves}) > 1
     for curve in curves:
@@ -278,7 +277,7 @@ def _draw_papers(axes: Axes, papers: Mapping[str, Sequence[tuple[float, float]]]
 
 def _draw_curve(axes: Axes, curve: _Curve, *, number: int) -> None:
     """Draw a curve through the points of several seeds; those of one seed are hollow."""
-    colour, marker = _COLOURS[number % len(_COLOURS)], MARKERS[number % len(MARKERS)]
+    style = line_style(number, with_dark=True)
     several = [point for point in curve.points if not point.is_single]
     if several:
         axes.errorbar(
@@ -286,9 +285,7 @@ def _draw_curve(axes: Axes, curve: _Curve, *, number: int) -> None:
             [point.change for point in several],
             # Nothing is drawn where there is no number.
             yerr=[math.nan if point.error is None else point.error for point in several],
-            color=colour,
-            marker=marker,
-            linestyle="-" if number < len(_COLOURS) else "-.",
+            **style,
             capsize=3,
             label=curve.label,
         )
@@ -297,9 +294,7 @@ def _draw_curve(axes: Axes, curve: _Curve, *, number: int) -> None:
         axes.plot(
             [point.percent for point in single],
             [point.change for point in single],
-            color=colour,
-            marker=marker,
+            **{**style, "linestyle": "none"},
             fillstyle="none",
-            linestyle="none",
             label=None if several else curve.label,
         )
