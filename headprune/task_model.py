@@ -32,6 +32,7 @@ class Measurement:
         outputs: the contents of the files that a record of the measurement has, by the name in
             ``Record.files``: ``predictions``, or ``hypotheses`` and ``reference``; empty where they
             are not known.
+        packages: the names of the packages, besides torch, whose versions a record states.
     """
 
     value: float
@@ -41,6 +42,7 @@ class Measurement:
     others: Mapping[str, float] = field(default_factory=dict)
     other_signatures: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    packages: Sequence[str] = ()
 
 
 @runtime_checkable

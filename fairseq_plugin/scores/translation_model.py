@@ -26,6 +26,7 @@ from fairseq_plugin.scores.run import (
     load_scored,
     score_heads,
 )
+from fairseq_plugin.training_folder import FAIRSEQ_PACKAGES
 from fairseq_plugin.translated_data import translated_training_set
 from fairseq_plugin.variants import finetuning_flags, variant_flags
 from headprune.backends import ScoreRequest
@@ -56,6 +57,7 @@ _OWN_FLAGS = (
 _PLAIN, _LABELS = "cross_entropy", "label_smoothed_cross_entropy"
 _WITH_TEACHER = "_with_distillation"
 """The end of the name of the criterion that is ``_LABELS`` with a teacher."""
+_PACKAGES = (*FAIRSEQ_PACKAGES, "sacrebleu")
 _TIMED_SENTENCES = 64
 _TIMED_LENGTH = 20
 _BATCH = 32
@@ -195,6 +197,7 @@ class TranslationModel:
             others={"chrf": score.chrf},
             other_signatures={"chrf": score.chrf_signature},
             outputs=translations.outputs,
+            packages=_PACKAGES,
         )
 
     def measure_held_out(self, plan: PruningPlan | None = None) -> Measurement:
@@ -211,6 +214,7 @@ class TranslationModel:
             is_constant(texts, references),
             score.bleu_signature,
             checkpoint.fingerprint,
+            packages=_PACKAGES,
         )
 
     def pruned(self, plan: PruningPlan, folder: Path) -> TranslationModel:

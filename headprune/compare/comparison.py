@@ -14,7 +14,7 @@ from headprune.plan import PruningPlan
 from headprune.recovery.distillation import Distillation
 from headprune.recovery.kinds import Recovery, refit_name
 from headprune.report.shown import percentage
-from headprune.results.environment import Environment
+from headprune.results.environment import Environment, Environments
 from headprune.scores.head_scores import HeadScores
 from headprune.speed.turns import Quartiles
 
@@ -59,6 +59,8 @@ class Comparison:
             or that a method trained. Empty where it is not known.
         files: the files with the outputs of the model as it was given; see ``Measured``.
         pairs: tests of the methods against each other; empty where outputs are not known.
+        environments: where the models were measured, of a comparison that was read from its folder;
+            None: rows have their own environments, or it is not known.
     """
 
     metric: str
@@ -88,6 +90,7 @@ class Comparison:
     recovery_seconds: Mapping[str, float] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     pairs: tuple[PairTest, ...] = ()
+    environments: Environments | None = None
 
     @property
     def unit_names(self) -> str:

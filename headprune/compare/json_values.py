@@ -50,6 +50,7 @@ def values_of(
         **({"timed_all_plans": True} if comparison.timed_all_plans else {}),
         **_method_values(comparison),
         **_pair_values(comparison),
+        **_environment_values(comparison, outcomes),
         "correlations": {
             name: {
                 "spearman": _number(each.value),
@@ -121,6 +122,12 @@ def _pair_values(comparison: Comparison) -> dict[str, Any]:
     """All tests of methods against each other; older versions have none."""
     pairs = comparison.pairs
     return {"pairs": [test.as_json() for test in pairs]} if pairs else {}
+
+
+def _environment_values(comparison: Comparison, outcomes: Outcomes) -> dict[str, Any]:
+    """Where the models were measured; older versions left it to the records."""
+    known = comparison.environments or outcomes.environments
+    return {"environments": asdict(known)} if known.timed else {}
 
 
 def _test_values(moment: str, percent: float, test: CellTest) -> dict[str, Any]:

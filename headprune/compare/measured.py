@@ -44,11 +44,12 @@ class Measured:
 
     @classmethod
     def of(cls, measured: Measurement, *, resumed: bool | None = None) -> Measured:
-        """The measurement, without an environment."""
+        """The measurement with the versions of its packages, without time and processor."""
         return cls(
             measured.value,
             resumed,
             measured.constant,
+            versions=versions_of("torch", *measured.packages),
             signature=measured.signature,
             fingerprint=measured.fingerprint,
             outputs=measured.outputs,
@@ -63,7 +64,7 @@ class Measured:
 def timed(
     measure: Callable[[], Measured], *, metric: str, where: object, model: str | None = None
 ) -> Measured:
-    """Measure, and add the environment.
+    """Measure, and add the time and the processor.
 
     Args:
         metric: the name of the metric, for messages.
@@ -79,7 +80,6 @@ def timed(
         measure(),
         seconds=round(time.monotonic() - started, 1),
         device=processor_name(),
-        versions=versions_of("torch"),
     )
     if not math.isfinite(measured.value):
         raise DataError(f"{where}: {metric} is {measured.value}, not finite")

@@ -13,7 +13,6 @@ from headprune.model import require_no_uniform_heads
 from headprune.plan import PruningPlan
 from headprune.provenance import Provenance
 from headprune.recovery.kinds import Recovery
-from headprune.results.environment import versions_of
 from headprune.results.labels import kind_of, method_of, requested_percent_of, row_of
 from headprune.results.marks import CONSTANT
 from headprune.results.record import Record
@@ -107,7 +106,6 @@ def measure_and_save(
         record,
         metrics={**record.metrics, **measurement.others},
         metric_signatures=signatures,
-        versions={**record.versions, **(versions_of("sacrebleu") if signatures else {})},
     )
     if output is None:
         return record

@@ -14,7 +14,7 @@ from headprune.compare.rows import CONTROL, Row
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import BEFORE, Recovery
 from headprune.report.table import Cell, cell_of
-from headprune.results.environment import Environment
+from headprune.results.environment import Environment, Environments
 from headprune.results.marks import CONSTANT, RESUMED
 from headprune.results.record import Record
 from headprune.results.signature import signature
@@ -153,6 +153,11 @@ class Outcomes:
             key = (each.score, each.percent, each.moment, each.record.plan, weights, by_seed)
             distinct.setdefault(key, each)
         return list(distinct.values())
+
+    @property
+    def environments(self) -> Environments:
+        """Where the models were measured."""
+        return Environments.of([each.record for each in self.distinct])
 
     def cell(self, score: str, percent: float, moment: str) -> Cell | None:
         """Mean and standard deviation over seeds; None where nothing was measured.

@@ -19,6 +19,7 @@ from headprune.compare.speed_figure import draw_speed
 from headprune.compare.tables import Tables
 from headprune.report.document import Block, Column, Document, Figure, Notes, Signatures, Table
 from headprune.report.render import markdown, save
+from headprune.results.environment import Environments
 from headprune.results.signature import common_part
 
 _SHEET = ("score", "percent", "pruned", "seed", "before", "after", "parameters", "flops")
@@ -143,6 +144,11 @@ class Report:
         """sacreBLEU's signature, where the metric has one."""
         signature = self.comparison.metric_signature
         return [] if signature is None else [f"{self.comparison.metric}|{signature}"]
+
+    @property
+    def environments(self) -> Environments:
+        """Where the models were measured."""
+        return self.comparison.environments or self._outcomes.environments
 
     @cached_property
     def _outcomes(self) -> Outcomes:

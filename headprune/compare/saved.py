@@ -20,6 +20,7 @@ from headprune.errors import DataError
 from headprune.json_files import json_object, known_values, read_limited
 from headprune.plan import PruningPlan
 from headprune.recovery.kinds import Recovery
+from headprune.results.environment import Environments
 from headprune.results.signature import fields_of
 from headprune.results.tasks import TRANSLATION
 from headprune.scores import HeadScores
@@ -76,6 +77,7 @@ def _report(folder: Path, content: Mapping[str, Any]) -> Report:
         settings=content["settings"],
         constant=content.get("constant"),
         recoveries=recoveries,
+        environments=_environments(content, folder=folder),
     )
     correlations = {
         name: Correlation(
@@ -119,6 +121,15 @@ def _row(values: Mapping[str, Any], *, folder: Path, recovery: Recovery) -> Row:
 
 def _pair(values: Mapping[str, Any], *, folder: Path) -> PairTest:
     return PairTest.from_json(values, source=f"{folder / 'compare.json'}: pairs")
+
+
+def _environments(content: Mapping[str, Any], *, folder: Path) -> Environments | None:
+    """Where the models were measured; None in folders of older versions."""
+    values = content.get("environments")
+    if values is None:
+        return None
+    source = f"{folder / 'compare.json'}: environments"
+    return Environments(**known_values(Environments, values, source=source))
 
 
 def _components(content: Mapping[str, Any]) -> tuple[str, ...] | None:

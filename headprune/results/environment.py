@@ -1,11 +1,13 @@
-"""The environment of a measurement: processor, wall time and versions."""
+"""The environments of measurements: processor, wall time and versions."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Protocol
 
 from headprune.version import __version__
 
@@ -23,6 +25,54 @@ class Environment:
     seconds: float | None = None
     device: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
+
+
+class HasEnvironment(Protocol):
+    """An ``Environment``, or a record."""
+
+    @property
+    def seconds(self) -> float | None: ...
+
+    @property
+    def device(self) -> str | None: ...
+
+    @property
+    def versions(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environments:
+    """The environments of several measurements.
+
+    Attributes:
+        versions: for each package, its versions.
+        devices: the names of the processors.
+        seconds: the wall time of all measurements of which it is known.
+        timed: their number.
+        measured: the number of measurements.
+    """
+
+    versions: dict[str, list[str]] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    timed: int = 0
+    measured: int = 0
+
+    @classmethod
+    def of(cls, measurements: Sequence[HasEnvironment]) -> Environments:
+        """Without repetitions, in the order of the measurements."""
+        versions: dict[str, dict[str, None]] = {}
+        for each in measurements:
+            for name, version in each.versions.items():
+                versions.setdefault(name, {}).setdefault(version)
+        seconds = [each.seconds for each in measurements if each.seconds is not None]
+        return cls(
+            versions={name: [*known] for name, known in versions.items()},
+            devices=[*dict.fromkeys(each.device for each in measurements if each.device)],
+            seconds=round(sum(seconds), 1),
+            timed=len(seconds),
+            measured=len(measurements),
+        )
 
 
 def processor_name() -> str:

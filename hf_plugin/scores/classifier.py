@@ -260,6 +260,7 @@ class Classifier:
             fingerprint=model_fingerprint(model),
             others=metrics,
             outputs={"predictions": table(predictions, labels, task)},
+            packages=("transformers",),
         )
 
     def _translated(
@@ -281,6 +282,7 @@ class Classifier:
             others=metrics,
             other_signatures=signatures,
             outputs={"hypotheses": lines(hypotheses), REFERENCE: lines(examples.labels)},
+            packages=("transformers", "sacrebleu"),
         )
 
     def pruned(self, plan: PruningPlan, folder: Path) -> Classifier:

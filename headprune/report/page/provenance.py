@@ -28,6 +28,7 @@ from headprune.report.document import (
 )
 from headprune.report.page.material import ComparisonResult, StudyResult
 from headprune.results.control_tests import Located
+from headprune.results.environment import Environments
 from headprune.results.labels import method_of
 from headprune.results.record import Record
 from headprune.results.tasks import TRANSLATION
@@ -71,14 +72,14 @@ def provenance(study: StudyResult) -> list[Block]:
     commands = _commands(study.results)
     blocks = [
         *commands,
-        *_versions([record for _, record in study.results]),
+        *_versions(Environments.of([record for _, record in study.results])),
         *(block for block in study.document.blocks if isinstance(block, Signatures)),
     ]
     return [Section(title=_TITLE if commands else "Signatures", blocks=blocks)] if blocks else []
 
 
 def provenance_of_comparison(comparison: ComparisonResult, document: Document) -> list[Block]:
-    """The command and the signatures of a comparison."""
+    """The command, the versions and the signatures of a comparison."""
     measured = comparison.report.comparison
     settings = measured.settings
     flags = {name: settings[name] for name in _OF_COMPARISONS if name in settings}
@@ -121,11 +122,16 @@ def provenance_of_comparison(comparison: ComparisonResult, document: Document) -
         ),
         *("-o", "OUT"),
     ]
-    lines = [block for block in document.blocks if isinstance(block, Signatures)]
+    signatures = [block for block in document.blocks if isinstance(block, Signatures)]
     weights = str(settings.get("fingerprint", ""))[:12]
     model = [f"MODEL is the model with the weights {weights}"] if weights else []
     caption = f"{'; '.join([*model, *meanings]) or 'The comparison'}:"
-    return [Section(title=_TITLE, blocks=[Commands([shlex.join(command)], caption), *lines])]
+    commands = Commands([shlex.join(command)], caption)
+    return [
+        Section(
+            title=_TITLE, blocks=[commands, *_versions(comparison.report.environments), *signatures]
+        )
+    ]
 
 
 def _amount_flag(amount: str, measure: str) -> str:
@@ -334,29 +340,23 @@ def _shape(plan: PruningPlan) -> list[str] | None:
     return [f"--shape={name}={units[0]}x{len(units)}" for name, units in plan.units.items()]
 
 
-def _versions(records: Sequence[Record]) -> list[Block]:
+def _versions(known: Environments) -> list[Block]:
     """The versions of packages, the processors, and the wall time of all records."""
-    versions: dict[str, dict[str, None]] = {}
-    for record in records:
-        for name, version in record.versions.items():
-            versions.setdefault(name, {}).setdefault(version)
-    devices = dict.fromkeys(record.device for record in records if record.device)
-    seconds = [record.seconds for record in records if record.seconds is not None]
-    rows: list[list[object]] = [[name, ", ".join(known)] for name, known in versions.items()]
-    if devices:
-        rows.append(["processor", ", ".join(devices)])
+    rows: list[list[object]] = [[name, ", ".join(each)] for name, each in known.versions.items()]
+    if known.devices:
+        rows.append(["processor", ", ".join(known.devices)])
     blocks: list[Block] = []
     if rows:
         table = Table(
             caption="Versions:", columns=[Column("package"), Column("version")], rows=rows
         )
         blocks.append(table)
-    if seconds:
+    if known.timed:
         blocks.append(
             Notes(
                 [
-                    f"{sum(seconds) / 3600:.1f} hours of training and measuring, for "
-                    f"{len(seconds)} of {len(records)} models."
+                    f"{known.seconds / 3600:.1f} hours of training and measuring, for "
+                    f"{known.timed} of {known.measured} models."
                 ]
             )
         )

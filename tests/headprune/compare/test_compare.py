@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,7 @@ class Made:
             constant,
             signature=self.metric_signature,
             fingerprint=f"weights of {self.plan}{self.path.name.removeprefix('made')}",
+            packages=("numpy", "not-installed"),
         )
 
     def pruned(self, plan, folder):
@@ -1218,6 +1221,23 @@ def test_every_measurement_has_a_record(tmp_path):
     table = summarise([(path, Record.load(path)) for path in sorted(folder.rglob("*.json"))])
     row = next(row for row in table.rows if row.label == "gradient 50%" and row.kind == "pruned")
     assert row.cells["made-up"].delta == pytest.approx(23.2 - 25.2)
+
+
+def test_the_page_of_a_comparison_states_its_environments(tmp_path):
+    result = compared(subject(), tmp_path, rounds=0)
+    Report.of(result).save(tmp_path, title="T")
+    records = [Record.load(path) for path in (tmp_path / "records").rglob("*.json")]
+    known = json.loads((tmp_path / "compare.json").read_text())["environments"]
+    assert known["measured"] == known["timed"] == len(records) > 10
+    assert known["seconds"] == pytest.approx(sum(record.seconds or 0 for record in records))
+    assert {"headprune", "torch", "numpy"} == {*known["versions"]}
+    page = markdown.render(report_of([tmp_path]).page)
+    assert re.search(rf"\| numpy +\| +{re.escape(metadata.version('numpy'))} \|", page)
+    assert f"hours of training and measuring, for {len(records)} of {len(records)} mod" in page
+    # A page that is made again of the saved numbers says the same.
+    _, again = load_report(tmp_path)
+    again.save(tmp_path / "again", title="T")
+    assert json.loads((tmp_path / "again/compare.json").read_text())["environments"] == known
 
 
 def test_the_records_of_a_comparison_are_a_report(tmp_path):
