@@ -10,13 +10,14 @@ from headprune.budget import SPEED, Budget
 from headprune.components import HEADS, LAYERS
 from headprune.cost import unit_cost
 from headprune.errors import UsageError
-from headprune.methods.adversarial import IMPORTANT_FIRST
+from headprune.methods.adversarial import IMPORTANT_FIRST, other_method
 from headprune.model import PrunableModel, require_no_uniform_heads
 from headprune.plan import PruningPlan
 from headprune.scores.names import COMBINATION
 from headprune.scores.registry import score_named
 from headprune.select.random import at_random
 from headprune.select.ranking import Cost
+from headprune.select.score import OTHER_SCORE, require_one_scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +102,9 @@ class Competition:
         for name, method in scores.items():
             if name == COMBINATION:
                 continue
+            score = score_named(name)
             needed = self.scored_components or self.components
-            lacking = [c for c in needed if c not in score_named(name).components]
+            lacking = [c for c in needed if c not in score.components]
             if lacking:
                 if method == name:
                     raise UsageError(
@@ -112,6 +114,12 @@ class Competition:
                     f"{method} chooses by {name}, which is no score of {', '.join(lacking)}; give "
                     f"another method, such as fisher{IMPORTANT_FIRST}"
                 )
+            require_one_scale(
+                name,
+                self.components,
+                normalised=score.normalised,
+                advice=OTHER_SCORE if method == name else other_method(method),
+            )
         for percent in percents if self.measure != SPEED else ():
             at_random(
                 self.pool.units,

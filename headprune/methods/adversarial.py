@@ -14,6 +14,11 @@ IMPORTANT_FIRST = "-important-first"
 _COMPARABLE = "gradient-raw"
 
 
+def other_method(name: str) -> str:
+    """What to do where heads and neurons compete, and the method's score is normalised by layer."""
+    return f"take {_COMPARABLE}{IMPORTANT_FIRST} in the place of {name}"
+
+
 @dataclass(frozen=True)
 class Adversarial:
     """Prune the units that a score holds most important, where others prune the least important.
@@ -64,9 +69,10 @@ class Adversarial:
         if self.score not in request.scores:
             return  # the choice itself says so
         require_one_scale(
-            request.scores[self.score],
+            self.score,
             request.plan.units,
-            advice=f"take {_COMPARABLE}{IMPORTANT_FIRST} in the place of {self.name}",
+            normalised=request.scores[self.score].is_normalised,
+            advice=other_method(self.name),
         )
 
     def _named(self, outcome: Outcome) -> Outcome:

@@ -26,6 +26,7 @@ for _name, _meaning in {
             # A layer is one unit: divided by the norm over its units, all layers would be 1.
             components=_SUBLAYERS if _name == "gradient" else COMPONENTS,
             by_default=True,
+            normalised=_name == "gradient",
         )
     )
 

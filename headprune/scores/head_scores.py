@@ -119,6 +119,11 @@ class HeadScores:
         }
         return "|".join(f"{name}:{value}" for name, value in fields.items())
 
+    @property
+    def is_normalised(self) -> bool:
+        """True if each layer is divided by its norm."""
+        return "normalised" in self.settings
+
     def normalised(self) -> HeadScores:
         """Each layer's numbers divided by their l2 norm (Michel et al. 2019, footnote 6)."""
         return replace(

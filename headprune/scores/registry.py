@@ -109,6 +109,8 @@ class Score:
         components: those that it can score.
         part: the held-out examples that it is computed on.
         by_default: whether it is computed where no score is named.
+        normalised: whether each layer is divided by its norm, so that heads and neurons are not on
+            one scale.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Score:
     components: tuple[str, ...] = COMPONENTS
     part: str = SCORING
     by_default: bool = False
+    normalised: bool = False
 
     def function(self) -> Compute:
         """``compute``, imported."""

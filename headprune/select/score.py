@@ -16,25 +16,31 @@ from headprune.select.ranking import Cost, Keep, Unit, budget_of, keep_first, un
 BEST = ("high", "low")
 
 
+OTHER_SCORE = "give one that is not, such as gradient-raw or taylor"
+"""What to do where a score is normalised by layer and several kinds of units compete."""
+
+
 def require_one_scale(
-    scores: HeadScores,
+    score: str,
     names: Iterable[str],
     *,
-    advice: str = "give one that is not, such as gradient-raw or taylor",
+    normalised: bool,
+    advice: str = OTHER_SCORE,
 ) -> None:
     """Check that heads, neurons and layers can be compared by a score.
 
     Args:
-        scores: the score.
+        score: the name of the score.
         names: the components.
+        normalised: whether the score is divided by the norm of each layer.
         advice: what to do, for the message.
 
     Raises:
-        UsageError: several kinds of units, and a score that is divided by the norm of each layer.
+        UsageError: several kinds of units, and a score that is divided so.
     """
-    if len(kinds_of_units(names)) > 1 and "normalised" in scores.settings:
+    if len(kinds_of_units(names)) > 1 and normalised:
         raise UsageError(
-            f"the score {scores.name} is divided by the norm of each layer, so heads, neurons and "
+            f"the score {score} is divided by the norm of each layer, so heads, neurons and "
             f"layers are not on one scale; {advice}"
         )
 
@@ -119,7 +125,7 @@ def by_score(
     components = list(scores.units)
     costs = dict.fromkeys(components, 1)
     if len(kinds_of_units(components)) > 1:
-        require_one_scale(scores, components)
+        require_one_scale(scores.name, components, normalised=scores.is_normalised)
         if cost is not None and keep == "high":
             costs |= unit_costs(pool, cost)
 

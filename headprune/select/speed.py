@@ -158,7 +158,7 @@ def _require_scored(scores: HeadScores, latency: Latency, names: Sequence[str]) 
             raise UsageError(f"{name}: the score {scores.name} is of a model of another shape")
         if any(None in layer for layer in scores.values[name]):
             raise UsageError(f"{name}: the score {scores.name} is of a pruned model")
-    require_one_scale(scores, names)
+    require_one_scale(scores.name, names, normalised=scores.is_normalised)
 
 
 def _losses(scores: HeadScores, keep: str) -> dict[tuple[str, int], list[float]]:

@@ -750,12 +750,19 @@ def test_what_cannot_be_is_found_before_anything_is_scored(tmp_path):
     assert layers.log == [] and not list(tmp_path.iterdir())
 
 
-def test_scores_that_cannot_be_compared_are_found_before_a_model_is_trained(tmp_path):
-    made = subject(score_settings={"normalised": "l2 per layer"})
-    made.shape = {"ES": (4, 4), "EF": (10, 10)}
-    with pytest.raises(UsageError, match="the score gradient is divided by the norm of each layer"):
-        compared(made, tmp_path, scores=["gradient"], components=["ES", "EF"], rounds=0)
-    assert not any(each.startswith("finetune") for each in made.log)
+@pytest.mark.parametrize(
+    ("method", "advice"),
+    [
+        ("gradient", "give one that is not, such as gradient-raw or taylor"),
+        ("adversarial", "take gradient-raw-important-first in the place of adversarial"),
+    ],
+)
+def test_scores_that_are_not_on_one_scale_are_found_at_the_start(tmp_path, method, advice):
+    made = Made(plan=HeadPlan.full({**SHAPE, "EF": (10, 10)}), log=[])
+    message = f"the score gradient is divided by the norm of each layer, .*; {advice}"
+    with pytest.raises(UsageError, match=message):
+        compared(made, tmp_path, scores=[method], components=["ES", "EF"], rounds=0)
+    assert made.log == [] and not list(tmp_path.iterdir())
 
 
 def test_too_few_examples_of_a_re_fit_are_found_before_a_model_is_trained(tmp_path, monkeypatch):
