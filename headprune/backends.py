@@ -50,6 +50,13 @@ class ExportTarget:
 BATCH_SIZE = 32
 """The number of examples that a model scores at once, where its backend has no other."""
 
+SHAPLEY_BATCH_SIZE = 8
+"""That of the score ``shapley``, which walks each random order of the units on one batch.
+
+Its variance is (v + w / b) / n, of n orders on batches of b examples, and its cost grows with n b.
+For the same cost small batches have less variance, as that between orders, v, falls with n.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreRequest:
@@ -80,6 +87,19 @@ class ScoreRequest:
     watch: Watch
     without_labels: bool = False
     permutations: int = PERMUTATIONS
+
+    def batch_size_for(self, purpose: str, *, default: int = BATCH_SIZE) -> int:
+        """The number of examples in a batch of a pass; that of ``shapley`` is smaller by default.
+
+        Args:
+            purpose: see ``Scoring.batches``.
+            default: the backend's default for other passes.
+        """
+        from headprune.scores.names import SHAPLEY
+
+        if self.batch_size is not None:
+            return self.batch_size
+        return min(default, SHAPLEY_BATCH_SIZE) if purpose == SHAPLEY else default
 
     def metric_or(self, default: str) -> str:
         """The metric of ablation, which is the divergence without labels.

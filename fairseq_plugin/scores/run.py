@@ -84,6 +84,7 @@ def score_heads(
     folder = data or trained_on(checkpoint)
     with fairseq_silent():
         model, task = load_scored(checkpoint, folder)
+        pairs: dict[str, list[dict[str, Any]]] = {}
         batches: dict[str, list[Batch]] = dict.fromkeys(PARTS, [])
         fingerprint = checkpoint.fingerprint
         origins = dict.fromkeys(PARTS, Origin(model=str(path), fingerprint=fingerprint))
@@ -100,6 +101,7 @@ def score_heads(
                 )
                 if request.without_labels:
                     items = _with_own_translations(items, model, task, size=batch_size)
+                pairs[part] = items
                 batches[part] = batches_of(items, model, size=batch_size)
                 origins[part] = Origin(
                     model=str(path),
@@ -139,6 +141,9 @@ def score_heads(
 
         def pass_over(purpose: str) -> Iterator[Batch]:
             data = batches[ABLATION if purpose == ABLATION else SCORING]
+            size = request.batch_size_for(purpose)
+            if size != batch_size:
+                data = batches_of(pairs[SCORING], model, size=size)
             return watch(iter(data), len(data), purpose)
 
         return compute_scores(

@@ -98,7 +98,7 @@ def scores(
         typer.Option(
             min=1,
             help="Batch size; only shapley and the movement of classifiers depend on it. "
-            "Default: 32; language models are scored with 8.",
+            "Default: 32; language models and shapley are scored with 8.",
         ),
     ] = None,
     normalise: Annotated[

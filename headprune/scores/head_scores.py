@@ -25,7 +25,7 @@ NORMALISED = "l2 per layer"
 """The setting of scores whose layers are divided by their l2 norms."""
 SIGNED = (
     *("combines", "metric", "labels", "seed", "orders", "normalised", "part", "trained-on"),
-    *("finetune", "batch_size", "learning_rate"),  # of movement
+    *("finetune", "batch_size", "learning_rate"),  # of movement; shapley has a batch size
 )
 """The settings that signatures name."""
 

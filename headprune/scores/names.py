@@ -19,7 +19,8 @@ GRADIENTS = (
 ABLATIONS = ("ablation", "alone")
 FINE_TUNED = ("movement",)
 """Scores of a fine-tuning of their own, which has the schedule of those after pruning."""
-TAKE_LONG = (*ABLATIONS, *FINE_TUNED, "shapley")
+SHAPLEY = "shapley"
+TAKE_LONG = (*ABLATIONS, *FINE_TUNED, SHAPLEY)
 """Scores that take much longer than one pass over the data; they share no pass with others."""
 STATISTICS = ("confidence", "entropy", "sparsity", "hoyer", "distribution")
 ROLES = ("previous", "same", "next", "rare", "separator")

@@ -20,12 +20,11 @@ from headprune.gates import Factors, gated
 from headprune.model import Batch, PrunableSublayer, RunnableModel
 from headprune.scores.ablation import METRICS, require_possible
 from headprune.scores.head_scores import Values
+from headprune.scores.names import SHAPLEY
 from headprune.scores.partial import Parts
 from headprune.scores.registry import Computed, Scoring
 from headprune.scores.reuse import AT_ONCE, factors_of_copies
 from headprune.scores.shapley_values import Walk, evaluate_in_turn, shapley_values
-
-PURPOSE = "shapley"
 
 CONFIDENCE = 0.95
 """Of the interval of each head, at a number of orders that is fixed beforehand: the intervals are
@@ -54,7 +53,7 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
     ]
     if not players:
         raise UsageError("the model has no head left to score")
-    batches = list(scoring.batches(PURPOSE))
+    batches = list(scoring.batches(SHAPLEY))
     if not batches:
         raise DataError("no example to compute scores on")
     with model.evaluating():
@@ -64,7 +63,7 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
         orders = scoring.permutations
         none = torch.zeros(1, len(players), dtype=torch.bool)
         parts = Parts(
-            PURPOSE,
+            SHAPLEY,
             {
                 "metric": metric,
                 "seed": scoring.seed,
@@ -80,7 +79,7 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
         turns = evaluate_in_turn(games, sizes=sizes, times=orders, seed=scoring.seed)
         estimates = shapley_values(
             len(players),
-            scoring.watch(iter(turns), orders, PURPOSE),
+            scoring.watch(iter(turns), orders, SHAPLEY),
             seed=scoring.seed,
             tolerance=TOLERANCE,
             confidence=CONFIDENCE,
@@ -91,6 +90,7 @@ def compute(scoring: Scoring, names: Sequence[str]) -> Mapping[str, Computed]:
         "metric": metric,
         "seed": scoring.seed,
         "orders": estimates.orders,
+        "batch_size": max(sizes),
         "evaluations": estimates.evaluations,
         "confidence": CONFIDENCE,
         "tolerance": TOLERANCE,

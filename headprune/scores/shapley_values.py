@@ -102,8 +102,10 @@ def shapley_values(
         seed: the seed of the orders.
         tolerance: the half-width that settles a player, as a share of the value of all players less
             that of none.
-        truncation: an order is truncated at this distance from the value of no player, as a share
-            of the same difference; below 0 for never.
+        truncation: an order is truncated where ``at_once`` coalitions in turn are within this
+            distance of the value of no player, as a share of the same difference; below 0 for
+            never. One such coalition alone can be chance, as accuracy on a small batch has few
+            values. An order on a batch where the difference is 0 is not truncated.
         confidence: of the interval of each player, at a number of orders that is fixed beforehand.
             The intervals are looked at after every order, to end early, and the level does not
             allow for that. The length of the interval that marginal contributions lie in is not
@@ -182,22 +184,22 @@ def _walk(value: Value, order: Tensor, settled: Tensor, *, share: float, step: i
     places = [place for place in places if place not in values]
     evaluated = 2
     last_place = players  # the number of players after whose leaving the order is truncated
-    threshold = share * abs(full_value - empty_value)
+    drop = full_value - empty_value
+    threshold = share * abs(drop)
     for start in range(0, len(places), step):
         chunk = places[start : start + step]
         coalitions = place_of_player[None, :] >= torch.tensor(chunk)[:, None]  # n x players
         values |= dict(zip(chunk, value(coalitions).tolist(), strict=True))
         evaluated += len(chunk)
-        truncations = [place for place in chunk if abs(values[place] - empty_value) <= threshold]
-        if truncations:
-            last_place = truncations[0]
+        if drop and all(abs(values[place] - empty_value) <= threshold for place in chunk):
+            last_place = chunk[-1]
             break
     remainder = (values[last_place] - empty_value) / max(players - last_place, 1)
     marginals = {
         int(order[place]): values[place] - values[place + 1] if place < last_place else remainder
         for place in unsettled
     }
-    return Walk(full_value - empty_value, marginals, evaluated)
+    return Walk(drop, marginals, evaluated)
 
 
 def evaluate_in_turn(

@@ -106,7 +106,7 @@ def score_heads(
     else:
         model = load_classifier(model_name, data.task, untrained=False)
         model.to(device())  # type: ignore[arg-type]
-    size = batch_size_of(model) if request.batch_size is None else request.batch_size
+    default_size = batch_size_of(model)
     origin = Origin(model=model_name, fingerprint=model_fingerprint(model))
     inputs = None
     if needed:
@@ -137,7 +137,10 @@ def score_heads(
         if inputs is None or not (examples := inputs.encoded.get(part)):
             raise DataError("no example to compute scores on")
         found = batches_of(
-            examples, inputs.reader, size=size, watch=lambda b, n: request.watch(b, n, purpose)
+            examples,
+            inputs.reader,
+            size=request.batch_size_for(purpose, default=default_size),
+            watch=lambda batches, number: request.watch(batches, number, purpose),
         )
         return map(translated, found) if translating else found
 

@@ -66,6 +66,29 @@ def test_the_values_add_up_to_the_value_of_all_players(truncation):
     assert found.evaluations == full if truncation < 0 else found.evaluations < full
 
 
+def test_an_order_is_truncated_where_several_coalitions_in_turn_have_the_value_of_none():
+    def game(coalitions):  # 1 as soon as one of the first two players is there, 3 with all
+        numbers = coalitions.sum(1)
+        return (numbers == 20) * 2.0 + coalitions[:, :2].any(1).double()
+
+    def evaluations(at_once):
+        return shapley_values(20, [game] * 50, seed=1, at_once=at_once).evaluations
+
+    # The whole is 2 + 20 - 1 coalitions.
+    assert evaluations(1) < evaluations(4) < evaluations(8) < 50 * 21
+    values = shapley_values(20, [game] * 2000, seed=1, at_once=4, tolerance=0).values
+    torch.testing.assert_close(values[2:], torch.full((18,), 0.1).double(), atol=0.03, rtol=0)
+    torch.testing.assert_close(values[:2], torch.full((2,), 0.6).double(), atol=0.03, rtol=0)
+
+
+def test_an_order_is_not_truncated_where_all_and_no_players_have_the_same_value():
+    def game(coalitions):  # 1 without player 0, unless nobody is there
+        return (~coalitions[:, 0] & coalitions.any(1)).double()
+
+    found = shapley_values(4, [game] * 20, seed=1, at_once=1)
+    assert found.evaluations == 20 * 5 and found.values[0] < 0
+
+
 def test_settled_players_are_not_evaluated_any_more():
     def game(coalitions):  # three players of fixed worth, the others interact
         return coalitions[:, :3].double().sum(1) * 0 + gloves(coalitions[:, 3:])

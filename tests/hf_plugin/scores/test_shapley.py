@@ -155,11 +155,14 @@ def test_the_loss_is_recorded_where_ablation_measures_bleu():
 
 def test_the_command(tmp_path):
     classifier = write_model(tmp_path / "classifier")
-    (tmp_path / "text.txt").write_text("the man sees a dog\nthe old cat hears\n" * 4)
+    (tmp_path / "text.txt").write_text("the man sees a dog\nthe old cat hears\n" * 10)
     options = ("--without-labels", "--train", tmp_path / "text.txt", "--max-length", 24)
     options = (*options, "--score", "shapley", "--permutations", 2, "-o", tmp_path / "out")
-    result = CliRunner().invoke(app, ["scores", *map(str, (classifier, *options))])
-    assert result.exception is None
-    assert "shapley: 2 random orders" in result.stdout
-    scores = HeadScores.load(tmp_path / "out" / "shapley.json")
-    assert scores.settings["metric"] == "divergence" and "|seed:1|orders:2|" in scores.signature
+    for size, given in ((8, ()), (10, ("--batch-size", 32))):  # of the ten texts of one half
+        arguments = ("scores", classifier, *options, *given)
+        result = CliRunner().invoke(app, [*map(str, arguments)])
+        assert result.exception is None
+        assert "shapley: 2 random orders" in result.stdout
+        scores = HeadScores.load(tmp_path / "out" / "shapley.json")
+        assert scores.settings["metric"] == "divergence"
+        assert f"|seed:1|orders:2|batch_size:{size}|" in scores.signature
