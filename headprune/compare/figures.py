@@ -160,7 +160,7 @@ def draw_correlations(
         left.plot(each.value, place, "o", color=BLUE)
     left.axvline(0, color=DARK, linewidth=1)
     left.set_yticks(range(len(known)), list(known))
-    left.invert_yaxis()
+    left.set_ylim(max(1, len(known)) - 0.5, -0.5)  # the first one on top
     left.set_xlim(-1, 1)
     left.set_xlabel("Spearman, 95% interval")
     left.set_title("with the drop by ablation", fontsize=12)

@@ -341,10 +341,14 @@ def _shape(plan: PruningPlan) -> list[str] | None:
 
 
 def _versions(known: Environments) -> list[Block]:
-    """The versions of packages, the processors, and the wall time of all records."""
+    """The versions of packages, the processors, and the wall time of all records.
+
+    Records of older versions call every CPU ``cpu``.
+    """
     rows: list[list[object]] = [[name, ", ".join(each)] for name, each in known.versions.items()]
     if known.devices:
-        rows.append(["processor", ", ".join(known.devices)])
+        names = ["a CPU (name not recorded)" if each == "cpu" else each for each in known.devices]
+        rows.append(["processor", ", ".join(names)])
     blocks: list[Block] = []
     if rows:
         table = Table(
