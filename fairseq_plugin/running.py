@@ -39,6 +39,11 @@ GENERATE_DEFAULTS: dict[str, int] = {**WHOLE_DATA, "beam": 5, "batch-size": 64}
 """Flags of fairseq-generate wherever nothing else is asked for."""
 
 PROGRESS_EVERY_SECONDS = 60.0
+_GIVE_WAY = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait for others give their core away. By default they keep it for a while, so that a
+training with two threads, on two cores that another program used too, took seven times as long as
+with this, or with one thread. On idle cores it costs about a tenth.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +225,7 @@ def _run(
     places = [*([] if installed else [str(PLUGIN.parent)]), os.environ.get("PYTHONPATH", "")]
     environment = {
         **KEEP_MEMORY,
+        **_GIVE_WAY,
         **os.environ,
         **({} if job.threads is None else {"OMP_NUM_THREADS": str(job.threads)}),
         "PYTHONPATH": os.pathsep.join(filter(None, places)),

@@ -55,6 +55,24 @@ def test_progress_in_short(line: str, said: str | None) -> None:
     assert running.progress_line(line) == said
 
 
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_waiting_threads_give_their_core_away(
+    given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nenv\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    else:
+        monkeypatch.setenv("OMP_WAIT_POLICY", given)
+    job = running.Job(label="made up", log=tmp_path / "log", threads=2)
+    running._run(job, "train", [])
+    log = job.log.read_text()
+    assert f"OMP_WAIT_POLICY={given or 'PASSIVE'}\n" in log and "OMP_NUM_THREADS=2\n" in log
+
+
 def test_a_longer_training_is_the_same_training(tmp_path: Path) -> None:
     short = identity(tmp_path / "bin", ["--lr", "1", "--max-epoch", "2"])
     longer = identity(tmp_path / "bin", ["--lr", "1", "--max-epoch", "9"])
