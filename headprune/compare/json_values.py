@@ -125,7 +125,7 @@ def _pair_values(comparison: Comparison) -> dict[str, Any]:
 
 
 def _environment_values(comparison: Comparison, outcomes: Outcomes) -> dict[str, Any]:
-    """Where the models were measured; older versions left it to the records."""
+    """The environments of the measurements; older versions left them to the records."""
     known = comparison.environments or outcomes.environments
     return {"environments": asdict(known)} if known.timed else {}
 

@@ -156,7 +156,7 @@ class Outcomes:
 
     @property
     def environments(self) -> Environments:
-        """Where the models were measured."""
+        """The environments of all distinct measurements."""
         return Environments.of([each.record for each in self.distinct])
 
     def cell(self, score: str, percent: float, moment: str) -> Cell | None:

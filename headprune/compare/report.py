@@ -147,7 +147,7 @@ class Report:
 
     @property
     def environments(self) -> Environments:
-        """Where the models were measured."""
+        """The environments of the measurements, as they were saved or as the records have them."""
         return self.comparison.environments or self._outcomes.environments
 
     @cached_property

@@ -124,7 +124,7 @@ def _pair(values: Mapping[str, Any], *, folder: Path) -> PairTest:
 
 
 def _environments(content: Mapping[str, Any], *, folder: Path) -> Environments | None:
-    """Where the models were measured; None in folders of older versions."""
+    """Read the environments of the measurements; None in folders of older versions."""
     values = content.get("environments")
     if values is None:
         return None

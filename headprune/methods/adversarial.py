@@ -15,7 +15,7 @@ _COMPARABLE = "gradient-raw"
 
 
 def other_method(name: str) -> str:
-    """What to do where heads and neurons compete, and the method's score is normalised by layer."""
+    """The advice to take a method whose score compares heads and neurons, for error messages."""
     return f"take {_COMPARABLE}{IMPORTANT_FIRST} in the place of {name}"
 
 

@@ -17,7 +17,7 @@ BEST = ("high", "low")
 
 
 OTHER_SCORE = "give one that is not, such as gradient-raw or taylor"
-"""What to do where a score is normalised by layer and several kinds of units compete."""
+"""The advice to take a score that compares heads, neurons and layers, for error messages."""
 
 
 def require_one_scale(

@@ -765,6 +765,15 @@ def test_scores_that_are_not_on_one_scale_are_found_at_the_start(tmp_path, metho
     assert made.log == [] and not list(tmp_path.iterdir())
 
 
+def test_scores_that_cannot_be_compared_are_found_before_a_model_is_trained(tmp_path):
+    """The registration of a score may not say that its numbers are normalised."""
+    made = subject(score_settings={"normalised": "l2 per layer"})
+    made.shape = {"ES": (4, 4), "EF": (10, 10)}
+    with pytest.raises(UsageError, match="the score taylor is divided by the norm of each layer"):
+        compared(made, tmp_path, scores=["taylor"], components=["ES", "EF"], rounds=0)
+    assert not any(each.startswith("finetune") for each in made.log)
+
+
 def test_too_few_examples_of_a_re_fit_are_found_before_a_model_is_trained(tmp_path, monkeypatch):
     def too_few(*_, **__):
         raise DataError("225 unknowns and 75 tokens only")
