@@ -132,9 +132,11 @@ def target_budget(text: str, measure: str) -> Budget:
         UsageError: no percentage, or two measures that contradict each other.
     """
     budget = Budget.parse(text, option="--l0-target")
-    if measure != "units" and budget.of not in ("units", measure):
+    if measure == "units" or budget.of.split()[0] == measure:  # `flops at 65 tokens` is of `flops`
+        return budget
+    if budget.of != "units":
         raise UsageError(f"--l0-target {text!r} contradicts --l0-target-of {measure}")
-    return Budget(budget.percent, measure) if measure != "units" else budget
+    return Budget(budget.percent, measure)
 
 
 def target_in(options: Any) -> Budget | None:

@@ -59,7 +59,7 @@ def _gate_flags(gates: GateTraining) -> list[str]:
     """The gates' flags. The last checkpoint counts, as the best often has open gates still."""
     penalty = ["--l0-lambda", repr(gates.l0_lambda)]
     if gates.budget is not None:
-        penalty = ["--l0-target", f"{gates.budget.percent!r}%", "--l0-target-of", gates.budget.of]
+        penalty = ["--l0-target", str(gates.budget)]
         penalty += ["--l0-warmup-updates", _WARM_UP]
     return [
         *("--criterion", L0_CRITERION, "--gates", ",".join(gates.components)),

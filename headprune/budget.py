@@ -12,7 +12,10 @@ from numbers import Real
 from headprune.errors import UsageError
 
 MEASURES = ("units", "parameters", "flops")
-"""Quantities that a budget can be a share of."""
+"""Quantities that a budget can be a share of; ``flops`` also as ``flops at 65 tokens``."""
+
+USUAL_LENGTH = 30
+"""The tokens of the text whose FLOPs count where none are given."""
 
 SPEED = "speed"
 """The measure of a ``Speedup``, where comparisons name one."""
@@ -22,7 +25,12 @@ NEAR = 0.05
 
 _SHORT_NAMES = {"params": "parameters"}
 
-_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%?\s*(?:of\s+)?([a-z]*)\s*", re.ASCII)
+_TEXT = re.compile(
+    r"\s*([0-9]+(?:\.[0-9]+)?)\s*%?\s*(?:of\s+)?([a-z]*)(?:\s+at\s+([0-9]{1,9})\s+tokens?)?\s*",
+    re.ASCII,
+)
+
+_FLOPS_AT = re.compile(r"flops at ([1-9][0-9]{0,8}) tokens", re.ASCII)
 
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x speed", re.ASCII)
 
@@ -45,13 +53,16 @@ class Budget:
 
     Attributes:
         percent: 0 to 100.
-        of: one of ``MEASURES``.
+        of: one of ``MEASURES``, or ``flops at 65 tokens``: the FLOPs of a text of that length. A
+            longer text makes heads more expensive beside neurons.
 
     Raises:
         UsageError: a percentage out of range, or no such measure.
 
     >>> str(Budget.parse("50%")), str(Budget.parse("60% of parameters"))
     ('50%', '60% of parameters')
+    >>> str(Budget.parse("50% of flops at 65 tokens")), str(Budget.parse("50% flops at 30 tokens"))
+    ('50% of flops at 65 tokens', '50% of flops')
     """
 
     percent: float
@@ -62,12 +73,12 @@ class Budget:
             raise UsageError(f"percent is {self.percent!r}, it has to be a number")
         if not 0 <= self.percent <= 100:  # NaN fails too
             raise UsageError(f"{self.percent}% is not between 0 and 100")
-        if self.of not in MEASURES:
+        if self.of not in MEASURES and not _FLOPS_AT.fullmatch(self.of):
             raise UsageError(f"budget: {self.of!r} is not one of {', '.join(MEASURES)}")
 
     @classmethod
     def parse(cls, text: str, *, option: str = "budget") -> Budget:
-        """Read ``50%``, ``50% of parameters``, ``50%params`` or ``50% flops``.
+        """Read ``50%``, ``50% of parameters``, ``50%params`` or ``50% of flops at 65 tokens``.
 
         Args:
             option: the beginning of error messages.
@@ -79,9 +90,16 @@ class Budget:
         measure = _SHORT_NAMES.get(match[2], match[2] or "units") if match else ""
         if not match or measure not in MEASURES:
             raise UsageError(
-                f"{option}: {text!r} cannot be read; write 50%, '50% of parameters' or '50% of "
-                "flops'"
+                f"{option}: {text!r} cannot be read; write 50%, '50% of parameters', '50% of "
+                "flops' or '50% of flops at 65 tokens'"
             )
+        if match[3] is not None:
+            if measure != "flops" or int(match[3]) == 0:
+                raise UsageError(
+                    f"{option}: {text!r}: a length, from 1 token, goes with flops alone"
+                )
+            if int(match[3]) != USUAL_LENGTH:
+                measure = f"flops at {int(match[3])} tokens"
         if 0 < float(match[1]) < 1 and "%" not in text:
             raise UsageError(
                 f"{option}: {text!r} is a share, or less than one percent; write "
@@ -108,6 +126,23 @@ class Budget:
         # All digits and no exponent, which `parse` does not read.
         percent = f"{Decimal(percent_text(abs(self.percent))):f}"
         return f"{percent}%" + ("" if self.of == "units" else f" of {self.of}")
+
+
+def length_of_flops(measure: str) -> int | None:
+    """The tokens of the text whose FLOPs a measure counts; None for another measure.
+
+    >>> length_of_flops("flops at 65 tokens"), length_of_flops("flops"), length_of_flops("units")
+    (65, 30, None)
+    """
+    if measure == "flops":
+        return USUAL_LENGTH
+    match = _FLOPS_AT.fullmatch(measure)
+    return int(match[1]) if match else None
+
+
+def measure_label(measure: str) -> str:
+    """A measure in names of files: ``flops-at-65-tokens``."""
+    return measure.replace(" ", "-")
 
 
 @dataclass(frozen=True)
@@ -173,4 +208,4 @@ def file_label(goal: Goal) -> str:
     """
     if isinstance(goal, Speedup):
         return f"{percent_text(goal.times)}x"
-    return percent_text(goal.percent) + ("" if goal.of == "units" else f"-{goal.of}")
+    return percent_text(goal.percent) + ("" if goal.of == "units" else f"-{measure_label(goal.of)}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from headprune.budget import USUAL_LENGTH, length_of_flops
 from headprune.components import HEADS, LAYERS, layers_of, side_of
 from headprune.errors import UsageError
 from headprune.plan import PruningPlan, Shape
@@ -156,32 +158,47 @@ def unit_cost(measure: str, *, sizes: Sizes, shape: Shape) -> Callable[[PruningP
     not counted.
 
     Args:
-        measure: ``parameters`` or ``flops``, of a forward pass over 30 tokens, or over one image.
+        measure: ``parameters``, ``flops`` of a forward pass over 30 tokens or one image, or
+            ``flops at 65 tokens``; with a decoder, of a pass over as many tokens on both sides.
         sizes: the sizes of the model.
         shape: the units of the components to prune.
 
     Raises:
         UsageError: FLOPs of a model whose layers run unequally often, so that units of one
-            component cost unequally much; or FLOPs that are not known.
+            component cost unequally much; FLOPs that are not known; or a length for a model that
+            reads a fixed number of positions.
     """
-    if measure == "flops" and sizes.uncounted is not None:
+    length = length_of_flops(measure)
+    if length is not None and sizes.uncounted is not None:
         raise UsageError(
             f"budget of FLOPs: {sizes.uncounted} are not counted; give a budget of parameters"
         )
     passes = sizes.encoder_passes or (1,)
-    if measure == "flops" and len(set(passes)) > 1:
+    if length is not None and len(set(passes)) > 1:
         raise UsageError(
             f"budget of FLOPs: layers that share weights run {', '.join(map(str, passes))} times, "
             "and have to run equally often; give a budget of parameters"
         )
-    count = {"parameters": prunable_parameters, "flops": forward_flops}[measure]
+    if sizes.encoder_positions and measure not in ("flops", "parameters"):
+        raise UsageError(
+            f"budget of {measure}: the model reads {sizes.encoder_positions} positions of every "
+            "input; give a budget of flops"
+        )
+    count: Callable[[PruningPlan, Sizes], int] = prunable_parameters
+    if length is not None:
+        count = partial(forward_flops, source=length, target=length)
     empty = {name: [()] * len(layers) for name, layers in shape.items()}
     least = count(PruningPlan(kept=empty, units=shape), sizes)
     return lambda plan: count(plan, sizes) - least
 
 
 def known_flops(
-    plan: PruningPlan, sizes: Sizes, *, source: int = 30, target: int = 30, beam: int = 1
+    plan: PruningPlan,
+    sizes: Sizes,
+    *,
+    source: int = USUAL_LENGTH,
+    target: int = USUAL_LENGTH,
+    beam: int = 1,
 ) -> int | None:
     """Compute ``forward_flops``; None for a model whose operations are not all counted."""
     if sizes.uncounted is not None:
@@ -190,7 +207,12 @@ def known_flops(
 
 
 def forward_flops(
-    plan: PruningPlan, sizes: Sizes, *, source: int = 30, target: int = 30, beam: int = 1
+    plan: PruningPlan,
+    sizes: Sizes,
+    *,
+    source: int = USUAL_LENGTH,
+    target: int = USUAL_LENGTH,
+    beam: int = 1,
 ) -> int:
     """Floating-point operations of one forward pass over a sentence pair, teacher-forced.
 

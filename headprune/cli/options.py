@@ -170,8 +170,8 @@ def budgets_given(percents: Sequence[float] | None, budgets: Sequence[str] | Non
 
 
 BUDGET = typer.Option(
-    help="Instead of --percent: '50%', '50% of parameters' or '50% of flops', of the units of "
-    "--components."
+    help="Instead of --percent: '50%', '50% of parameters', '50% of flops' (for a text of 30 "
+    "tokens) or '50% of flops at 65 tokens', of the units of --components."
 )
 
 

@@ -120,7 +120,9 @@ class Comparison:
     @property
     def quantity(self) -> str:
         """The quantity that percentages are shares of, in words."""
-        return {"units": self.unit_names, "flops": "FLOPs"}.get(self.measure, self.measure)
+        return (
+            self.unit_names if self.measure == "units" else self.measure.replace("flops", "FLOPs")
+        )
 
     @property
     def heading(self) -> str:

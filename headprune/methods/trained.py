@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headprune.budget import NEAR, Budget, percent_text
+from headprune.budget import NEAR, Budget, measure_label, percent_text
 from headprune.components import LAYERS
 from headprune.errors import UsageError
 from headprune.files import write_text_atomically
@@ -59,7 +59,7 @@ class TrainGates:
             self.name,
             request,
             Variant(gates=GateTraining(components=components, budget=request.budget)),
-            label=f"{self.name}-{percent_text(request.budget.percent)}-{request.budget.of}",
+            label=f"{self.name}-{percent_text(request.budget.percent)}-{measure_label(request.budget.of)}",
         )
         plan = trained.model.plan.completed(request.plan.units).part(components)
         assert plan is not None

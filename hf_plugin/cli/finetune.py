@@ -122,7 +122,8 @@ def finetune(
         str | None,
         typer.Option(
             help="With --gates, the share of their units to prune: '60%', or of these units' "
-            "parameters or FLOPs: '60% of parameters', '60% of flops'.",
+            "parameters or FLOPs: '60% of parameters', '60% of flops', '60% of flops at 65 "
+            "tokens'.",
             rich_help_panel=_WHILE,
         ),
     ] = None,

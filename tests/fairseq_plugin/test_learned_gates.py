@@ -206,6 +206,8 @@ def test_options_of_the_criterion_are_checked() -> None:
     with pytest.raises(UsageError, match="contradicts --l0-target-of flops"):
         target_budget("60% of parameters", "flops")
     assert target_budget("60", "flops") == Budget(60, "flops")
+    for measure in ("units", "flops"):
+        assert target_budget("60% of flops at 9 tokens", measure).of == "flops at 9 tokens"
     with pytest.raises(UsageError, match="the model has no gates"):
         criterion(l0_lambda=0.1)(build(), sample())
     pruned = build(gates="ES", es_heads="10")

@@ -22,7 +22,7 @@ def test_flags() -> None:
     assert L0_CRITERION == NAME
     assert variant_flags(FLAGS, Variant(gates=GATES), components=[]) == [
         *("--arch", "x", "--lr", "1e-3", "--criterion", NAME, "--gates", "ES,EF"),
-        *("--l0-target", "50%", "--l0-target-of", "parameters"),
+        *("--l0-target", "50% of parameters"),
         *("--l0-warmup-updates", "50%", "--disable-validation"),
     ]
     fixed = GateTraining(components=("ES",), l0_lambda=0.05)

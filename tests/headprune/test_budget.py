@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headprune import Budget, PruningPlan, UsageError, select
-from headprune.budget import MEASURES
-from headprune.cost import Sizes, forward_flops, prunable_parameters
+from headprune.budget import MEASURES, Goal, Speedup, file_label
+from headprune.cost import Sizes, forward_flops, prunable_parameters, unit_cost
 
 SIZES = Sizes(
     encoder_width=8,
@@ -29,6 +31,9 @@ SHAPE = {"ES": (4,) * 3, "EF": (16,) * 3, "EL": (1,) * 3}
         ("12.5", Budget(12.5)),
         ("60% of parameters", Budget(60, "parameters")),
         ("60% FLOPs", Budget(60, "flops")),
+        ("60% of flops at 65 tokens", Budget(60, "flops at 65 tokens")),
+        ("60% flops at 1 token", Budget(60, "flops at 1 tokens")),
+        ("60% of flops at 30 tokens", Budget(60, "flops")),
     ],
 )
 def test_parse(text: str, budget: Budget) -> None:
@@ -36,7 +41,7 @@ def test_parse(text: str, budget: Budget) -> None:
     assert Budget.parse(str(budget)) == budget
 
 
-@given(percent=st.floats(0, 100), measure=st.sampled_from(MEASURES))
+@given(percent=st.floats(0, 100), measure=st.sampled_from((*MEASURES, "flops at 65 tokens")))
 @example(percent=12.3456789, measure="units")
 @example(percent=0.00001, measure="flops")
 @example(percent=-0.0, measure="units")
@@ -44,7 +49,18 @@ def test_the_text_of_a_budget_is_read_as_the_same_budget(percent: float, measure
     assert Budget.parse(str(Budget(percent, measure))) == Budget(percent, measure)
 
 
-@pytest.mark.parametrize("text", ["", "half", "101%", "50% of heads", "-1%"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "half",
+        "101%",
+        "50% of heads",
+        "-1%",
+        "5% of parameters at 9 tokens",
+        "5% of flops at 0 tokens",
+    ],
+)
 def test_what_is_no_budget(text: str) -> None:
     with pytest.raises(UsageError):
         Budget.parse(text)
@@ -78,6 +94,38 @@ def test_budgets_of_units_are_percentages() -> None:
 def test_a_budget_that_needs_sizes() -> None:
     with pytest.raises(UsageError, match="needs the sizes of the model"):
         select.at_random(SHAPE, seed=1, budget=Budget(50, "flops"))
+
+
+@pytest.mark.parametrize("length", [4, 30, 500])
+def test_the_flops_of_a_budget_are_those_of_its_length(length: int) -> None:
+    measure = f"flops at {length} tokens"
+    cost = unit_cost(measure, sizes=SIZES, shape=SHAPE)
+    empty = PruningPlan(kept={name: [()] * 3 for name in SHAPE}, units=SHAPE)
+    for plan in (PruningPlan.full(SHAPE), select.at_random(SHAPE, seed=1, percent=50)):
+        flops, least = (
+            forward_flops(each, SIZES, source=length, target=length) for each in (plan, empty)
+        )
+        assert cost(plan) == flops - least
+
+
+def test_a_length_for_a_model_of_a_fixed_number_of_positions() -> None:
+    images = replace(SIZES, encoder_positions=17)
+    unit_cost("flops", sizes=images, shape=SHAPE)
+    with pytest.raises(UsageError, match="the model reads 17 positions of every input"):
+        unit_cost("flops at 65 tokens", sizes=images, shape=SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("goal", "label"),
+    [
+        (Budget(50), "50"),
+        (Budget(12.5, "parameters"), "12.5-parameters"),
+        (Budget(50, "flops at 65 tokens"), "50-flops-at-65-tokens"),
+        (Speedup(1.5), "1.5x"),
+    ],
+)
+def test_goals_in_names_of_files(goal: Goal, label: str) -> None:
+    assert file_label(goal) == label
 
 
 def test_a_share_in_place_of_a_percentage_is_refused() -> None:
