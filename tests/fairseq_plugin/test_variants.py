@@ -7,6 +7,7 @@ import json
 import pytest
 
 from fairseq_plugin.criterions.label_smoothed_cross_entropy_with_l0 import NAME
+from fairseq_plugin.learned_gates import target_budget
 from fairseq_plugin.variants import L0_CRITERION, variant_flags
 from headprune import Budget, PruningPlan, UsageError
 from headprune.recovery.variant import PLAIN, GateTraining, Variant
@@ -22,9 +23,13 @@ def test_flags() -> None:
     assert L0_CRITERION == NAME
     assert variant_flags(FLAGS, Variant(gates=GATES), components=[]) == [
         *("--arch", "x", "--lr", "1e-3", "--criterion", NAME, "--gates", "ES,EF"),
-        *("--l0-target", "50% of parameters"),
+        *("--l0-target", "50%", "--l0-target-of", "parameters"),
         *("--l0-warmup-updates", "50%", "--disable-validation"),
     ]
+    long = GateTraining(components=("ES",), budget=Budget(50, "flops at 65 tokens"))
+    flags = variant_flags(FLAGS, Variant(gates=long), components=[])
+    target = flags[flags.index("--l0-target") + 1]
+    assert target_budget(target, flags[flags.index("--l0-target-of") + 1]) == long.budget
     fixed = GateTraining(components=("ES",), l0_lambda=0.05)
     assert variant_flags(FLAGS, Variant(gates=fixed), components=[]) == [
         *("--arch", "x", "--lr", "1e-3", "--criterion", NAME, "--gates", "ES"),
