@@ -63,10 +63,13 @@ def run(*command: str | Path, status: int = 0, text: str | None = None, **enviro
 
 def fork_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """fairseq's jobs run in forked processes, which need not import torch and fairseq again."""
+    # Tests of studies load this module without its package, which then lacks an attribute for it.
+    from fairseq_plugin import running
+
     names = ("PIPE", "STDOUT", "DEVNULL")
     constants = {name: getattr(subprocess, name) for name in names}
     programs = SimpleNamespace(Popen=warm_process.WarmPopen, **constants)
-    monkeypatch.setattr("fairseq_plugin.running.subprocess", programs)
+    monkeypatch.setattr(running, "subprocess", programs)
 
 
 def train(data: Path, save: Path, *options: str | Path, status: int = 0, epochs: int = 1) -> str:
