@@ -78,7 +78,7 @@ PAGES: Mapping[str, Page] = {
             "attention-guided",
             *("methods-multi30k", "methods-multi30k-speed", "methods-multi30k-shipped"),
             *("methods-multi30k-speed-shipped", "methods-multi30k-layers"),
-            "methods-multi30k-shipped-short",
+            *("methods-multi30k-shipped-short", "methods-multi30k-distilled"),
             *("refit/by-speed", "refit/layers"),
         )
     },

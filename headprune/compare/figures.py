@@ -24,7 +24,10 @@ _IN_A_ROW = 3
 
 
 def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Figure:
-    """Plot the metric against the percentage, one line per score, before and after the recovery."""
+    """Plot the metric against the percentage, one line per score, before and after the recovery.
+
+    Panels of trained models have one scale, so that trainings can be compared.
+    """
     from matplotlib import pyplot
 
     panels = [*outcomes.recoveries, BEFORE]
@@ -38,7 +41,12 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     )
     for axes in places.flat[len(panels) :]:
         axes.axis("off")
+    trained: Axes | None = None
     for axes, moment in zip(places.flat, panels, strict=False):
+        if not is_untrained(moment):
+            if trained is not None:
+                axes.sharey(trained)
+            trained = axes
         _panel(axes, comparison, outcomes, moment)
         if comparison.metric in RATIOS:
             scale_logarithmically(axes)
