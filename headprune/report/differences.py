@@ -17,6 +17,7 @@ from headprune.results.labels import is_draw, method_of
 from headprune.results.lengths import NONE
 from headprune.results.record import Record
 from headprune.results.record_files import files_of_records
+from headprune.results.signature import fields_of
 from headprune.results.significance import holm
 
 
@@ -62,11 +63,13 @@ class ModelRow:
 
     @property
     def name(self) -> str:
-        """The row's label with its study, or model, its task and the length of its training."""
+        """The row's label with its study, or model, its task, and how it was trained."""
         record = self.any_record
         of = record.study or record.model or str(self.folder)
         length = "not trained" if record.finetune == NONE else record.finetune
-        return f"{_name(record)} of {of} ({record.task}, {length})"
+        recovery = fields_of(record.signature).get("recovery")
+        training = length if recovery is None else f"{length}, {recovery}"
+        return f"{_name(record)} of {of} ({record.task}, {training})"
 
     def of(self, seed: int) -> Located:
         """The model of a seed; see ``is_for_all_seeds``."""

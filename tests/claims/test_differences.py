@@ -90,6 +90,13 @@ def test_a_plan_that_is_not_drawn_has_one_model_right_after_pruning(translations
     assert found.by_seed == {1: 10.5, 2: 11.5}
 
 
+def test_a_row_is_called_by_what_was_done_after_pruning(translations: Make) -> None:
+    ((path, record), *_) = translations(30.5, percent=50)
+    assert ModelRow.load(path.parents[1]).name == "50% of made-up (translation, not trained)"
+    replace(record, signature=f"{record.signature}|recovery:refit").save(path)
+    assert ModelRow.load(path.parents[1]).name == "50% of made-up (translation, not trained, refit)"
+
+
 def test_without_a_spread_there_is_no_interval(
     translations: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
