@@ -41,12 +41,12 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     )
     for axes in places.flat[len(panels) :]:
         axes.axis("off")
-    trained: Axes | None = None
+    first_trained: Axes | None = None
     for axes, moment in zip(places.flat, panels, strict=False):
         if not is_untrained(moment):
-            if trained is not None:
-                axes.sharey(trained)
-            trained = axes
+            if first_trained is not None:
+                axes.sharey(first_trained)
+            first_trained = first_trained or axes
         _panel(axes, comparison, outcomes, moment)
         if comparison.metric in RATIOS:
             scale_logarithmically(axes)
