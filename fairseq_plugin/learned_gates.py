@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_plugin.shape import complete_plan, model_shape, sizes_of
-from headprune.budget import Budget
+from headprune.budget import Budget, base_measure
 from headprune.components import COMPONENTS
 from headprune.errors import DataError, UsageError
 from headprune.gates.learned import LearnedGates, attach
@@ -132,7 +132,7 @@ def target_budget(text: str, measure: str) -> Budget:
         UsageError: no percentage, or two measures that contradict each other.
     """
     budget = Budget.parse(text, option="--l0-target")
-    if measure == "units" or budget.of.split()[0] == measure:  # `flops at 65 tokens` is of `flops`
+    if measure == "units" or base_measure(budget.of) == measure:
         return budget
     if budget.of != "units":
         raise UsageError(f"--l0-target {text!r} contradicts --l0-target-of {measure}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugin.running import PLUGIN
-from headprune.budget import MEASURES
+from headprune.budget import base_measure
 from headprune.recovery.variant import GateTraining, Variant
 
 L0_CRITERION = "label_smoothed_cross_entropy_with_l0"
@@ -60,10 +60,10 @@ def _gate_flags(gates: GateTraining) -> list[str]:
     """The gates' flags. The last checkpoint counts, as the best often has open gates still."""
     penalty = ["--l0-lambda", repr(gates.l0_lambda)]
     if gates.budget is not None:
-        # Written as ever: studies repeat trainings whose flags have changed.
-        target, measure = f"{gates.budget.percent!r}%", gates.budget.of
-        if measure not in MEASURES:  # FLOPs of a text of another length
-            target, measure = f"{target} of {measure}", "flops"
+        # In two flags, as older versions wrote it: a study repeats a training whose flags change.
+        target, measure = f"{gates.budget.percent!r}%", base_measure(gates.budget.of)
+        if measure != gates.budget.of:
+            target += f" of {gates.budget.of}"
         penalty = ["--l0-target", target, "--l0-target-of", measure]
         penalty += ["--l0-warmup-updates", _WARM_UP]
     return [

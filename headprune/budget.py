@@ -140,6 +140,15 @@ def length_of_flops(measure: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def base_measure(measure: str) -> str:
+    """The one of ``MEASURES`` that a measure belongs to.
+
+    >>> base_measure("flops at 65 tokens"), base_measure("units")
+    ('flops', 'units')
+    """
+    return measure.split()[0]
+
+
 def measure_label(measure: str) -> str:
     """A measure in names of files: ``flops-at-65-tokens``."""
     return measure.replace(" ", "-")

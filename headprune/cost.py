@@ -169,27 +169,34 @@ def unit_cost(measure: str, *, sizes: Sizes, shape: Shape) -> Callable[[PruningP
             reads a fixed number of positions.
     """
     length = length_of_flops(measure)
-    if length is not None and sizes.uncounted is not None:
-        raise UsageError(
-            f"budget of FLOPs: {sizes.uncounted} are not counted; give a budget of parameters"
-        )
-    passes = sizes.encoder_passes or (1,)
-    if length is not None and len(set(passes)) > 1:
-        raise UsageError(
-            f"budget of FLOPs: layers that share weights run {', '.join(map(str, passes))} times, "
-            "and have to run equally often; give a budget of parameters"
-        )
-    if sizes.encoder_positions and measure not in ("flops", "parameters"):
-        raise UsageError(
-            f"budget of {measure}: the model reads {sizes.encoder_positions} positions of every "
-            "input; give a budget of flops"
-        )
-    count: Callable[[PruningPlan, Sizes], int] = prunable_parameters
-    if length is not None:
+    count: Callable[[PruningPlan, Sizes], int]
+    if length is None:
+        count = {"parameters": prunable_parameters}[measure]
+    else:
+        _require_countable(measure, sizes)
         count = partial(forward_flops, source=length, target=length)
     empty = {name: [()] * len(layers) for name, layers in shape.items()}
     least = count(PruningPlan(kept=empty, units=shape), sizes)
     return lambda plan: count(plan, sizes) - least
+
+
+def _require_countable(measure: str, sizes: Sizes) -> None:
+    """Check that FLOPs of a text of the measure's length can be shared among a model's units."""
+    if sizes.uncounted is not None:
+        raise UsageError(
+            f"budget of FLOPs: {sizes.uncounted} are not counted; give a budget of parameters"
+        )
+    passes = sizes.encoder_passes or (1,)
+    if len(set(passes)) > 1:
+        raise UsageError(
+            f"budget of FLOPs: layers that share weights run {', '.join(map(str, passes))} times, "
+            "and have to run equally often; give a budget of parameters"
+        )
+    if sizes.encoder_positions and measure != "flops":
+        raise UsageError(
+            f"budget of {measure}: the model reads {sizes.encoder_positions} positions of every "
+            "input; give a budget of flops"
+        )
 
 
 def known_flops(

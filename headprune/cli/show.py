@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headprune.backends import find_backend, no_model, open_model, refuse_other_options
+from headprune.budget import USUAL_LENGTH
 from headprune.cli.options import kinds_of_models
 from headprune.components import NEURONS, side_of
 from headprune.cost import Sizes
@@ -52,7 +53,7 @@ def show(
     ] = None,
     length: Annotated[
         int, typer.Option(min=1, help="Number of tokens of a sentence, for the FLOPs.")
-    ] = 30,
+    ] = USUAL_LENGTH,
 ) -> None:
     """Show which heads, neurons and layers are kept, and what that saves.
 

@@ -44,9 +44,10 @@ def draw_curves(comparison: Comparison, outcomes: Outcomes, *, title: str) -> Fi
     first_trained: Axes | None = None
     for axes, moment in zip(places.flat, panels, strict=False):
         if not is_untrained(moment):
-            if first_trained is not None:
+            if first_trained is None:
+                first_trained = axes
+            else:
                 axes.sharey(first_trained)
-            first_trained = first_trained or axes
         _panel(axes, comparison, outcomes, moment)
         if comparison.metric in RATIOS:
             scale_logarithmically(axes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headprune.budget import SPEED
+from headprune.budget import SPEED, USUAL_LENGTH
 from headprune.compare.comparison import Comparison
 from headprune.compare.records import Outcomes
 from headprune.components import NEURONS
@@ -70,7 +70,7 @@ def notes_of(comparison: Comparison, outcomes: Outcomes) -> list[str]:
         moments = " and ".join(each.moment for each in Recovery if each in tuned)
         training_note = f"; {moments}, the same model, trained in the same way for as long"
     positions = comparison.positions
-    inputs = f"one input of {positions} positions" if positions else "30 tokens"
+    inputs = f"one input of {positions} positions" if positions else f"{USUAL_LENGTH} tokens"
     timed = "" if comparison.has_timed_methods else f", of random {units}"
     if comparison.timed_all_plans:
         speed = (
